@@ -237,7 +237,7 @@ def migrate(
         facts.update(ends.layers | ends.options)
         with (
             checks_for(ends.source, ends.destination, verify) as checks,
-            closing(new_inventories(path, new_id)) as inventories,
+            closing(new_inventories(path, new_id, ends.source)) as inventories,
         ):
             with listing_shown(run.progress, lambda: inventories.listed):
                 made, _ = ends.plan(
@@ -249,8 +249,8 @@ def migrate(
                 )
             refuse_unsuitable(made)
             new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
-            keep_inventory(path, inventories)
             with new as created, noted_run(created):
+                keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
                 outcome = run_job(created, made, ends, options, checks, inventories, run.progress)
                 return run.end(claim.end(outcome))

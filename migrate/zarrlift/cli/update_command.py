@@ -34,7 +34,7 @@ def update(
 
     Only objects that differ are moved again, and are replaced one by one. May be run at any time and again.
     """
-    places = {"source": source, "destination": destination}
+    places: dict[str, Any] = {"source": source, "destination": destination}
 
     def show() -> Answer:
         import zarrlift

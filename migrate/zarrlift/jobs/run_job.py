@@ -133,7 +133,7 @@ def resume_job(
                     )
                 refuse_unmet(fresh)
                 merged = merge(job, old, fresh, inventories, ends.destination)
-                keep_inventory(job.path, inventories)
+                keep_inventory(job, inventories)
                 if crashed:
                     compare_unsynced(job, merged, ends.source, ends.destination, inventories)
                 outcome = run_job(job, merged, ends, options, checks, inventories, progress)

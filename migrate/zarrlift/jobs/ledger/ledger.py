@@ -39,6 +39,7 @@ from .database import (
     unwritable,
 )
 from .digest_rows import DigestRows
+from .listing_rows import ListingRows
 from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
@@ -65,6 +66,7 @@ class Job:
         self._stored = None if isinstance(path, Path) else path
         self._taken_back = False
         self.digests = DigestRows(self._write, self._rows)
+        self.listing = ListingRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
@@ -244,9 +246,8 @@ class Job:
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
         found: dict[int, set[int]] = {}
-        for node, number in self._rows(
-            "SELECT node, number FROM task EXCEPT SELECT node, number FROM synced"
-        ):
+        query = "SELECT node, number FROM task EXCEPT SELECT node, number FROM synced"
+        for node, number in self._rows(query):
             found.setdefault(node, set()).add(number)
         return found
 

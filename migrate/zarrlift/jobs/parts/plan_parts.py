@@ -103,11 +103,11 @@ def plan_parts(
         if digest:
             facts["digest"] = "yes"
         facts |= ends.layers | ends.options
-        with closing(new_inventories(path, claim.new_id)) as inventories:
+        with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
             given = None if inventory is None else Path(inventory)
             made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
             refuse_unsuitable(made)
-            Job.create(path, made, id=claim.new_id, facts=facts, fsync=True).close()
-            keep_inventory(path, inventories)
+            with Job.create(path, made, id=claim.new_id, facts=facts, fsync=True) as created:
+                keep_inventory(created, inventories)
         claim.lasting = True
     return made

@@ -121,6 +121,7 @@ class _Comparison:
         self._source, self._destination = ends
         self._delete, self._force = delete, force
         self._consolidate = fresh.consolidate
+        self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)
         self._steps = Steps()
 
@@ -191,7 +192,7 @@ class _Comparison:
 
     def _compare_groups(self, row: NodeRow, earlier: GroupPlan, new: GroupPlan) -> None:
         files = self._other_files(new)
-        if same_plan(earlier, new) and not files:
+        if same_plan(earlier, new) and not files and (new.path or not self._reconsolidated):
             self._steps.chosen[new.path] = earlier
         elif not self._kept(earlier, lambda: self._conflicts.of_document(row, earlier)):
             self._swap(new, objects=files)

@@ -27,7 +27,7 @@ from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import Progress
 from ..resume.relocate import refuse_other_place
-from ..stored_inventories import planned_inventories
+from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
 from .update_job import compared, refuse_ended, update_job
 
@@ -96,7 +96,7 @@ def plan_update(
             source_options=storage_options,
             destination_options=dest_storage_options,
         )
-        with closing(planned_inventories(path, opened.id)) as before:
+        with closing(last_inventories(opened)) as before:
             _, steps = compared(opened, ends, before, Inventories(), None, delete=delete, force=force)
         return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
 

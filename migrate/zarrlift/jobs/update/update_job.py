@@ -25,7 +25,7 @@ from ..progress import Progress, listing_shown
 from ..resume.relocate import follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
-from ..stored_inventories import later_inventories, planned_inventories, replace_inventory
+from ..stored_inventories import later_inventories, last_inventories, replace_inventory
 from .retire import below_first, clear
 from .steps import Steps, steps_of
 
@@ -104,8 +104,8 @@ def update_job(
         job.note(**ends.options)
         set_aside(job, ends.destination)
         with (
-            closing(planned_inventories(job.path, job.id)) as before,
-            closing(later_inventories(job)) as now,
+            closing(last_inventories(job)) as before,
+            closing(later_inventories(job, ends.source)) as now,
         ):
             plan, steps = compared(
                 job,
@@ -121,7 +121,7 @@ def update_job(
                 return replace(nothing_to_do(job), problems=steps.problems)
             _intend(job, plan, steps, delete=delete, force=force)
             _keep_base(before, now, plan)
-            replace_inventory(job.path, now)
+            replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
             if crashed:
                 compare_unsynced(job, plan, ends.source, ends.destination, now)

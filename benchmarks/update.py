@@ -1,0 +1,107 @@
+"""An update after 1 % of 100,000 chunks have changed, beside a migration of all of them.
+
+    python benchmarks/update.py [--rounds N] [--chunks N]
+
+Each command runs in its own process, start-up included, and the two alternate; every result is compared with
+that of the migration. The update is to take less than a tenth of the processor time of the migration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import zarr
+from numcodecs import Zlib
+
+WISHES: dict[str, list[str]] = {
+    "chunks as they are": [],
+    "codecs changed": ["--codecs", "zstd:1"],
+    "into shards of 256": ["--shards", "16,16"],
+}
+
+
+def build(path: Path, chunks: int) -> Path:
+    """Chunks of 4 KB, each a file; a hundred different ones, which are enough to read and write."""
+    side = round(chunks**0.5)
+    root = zarr.open_group(str(path), mode="w", zarr_format=2)
+    array = root.create_array(
+        "a", shape=(side * 32, side * 32), chunks=(32, 32), dtype="<i4", compressors=Zlib(1)
+    )
+    array[:32, : 32 * side] = np.random.default_rng(0).integers(0, 1 << 30, (32, 32 * side))
+    row = [(path / f"a/0.{number}").read_bytes() for number in range(side)]
+    for first in range(1, side):
+        for second in range(side):
+            (path / f"a/{first}.{second}").write_bytes(row[(first + second) % side])
+    return path
+
+
+def change(path: Path, share: float, chance: random.Random) -> int:
+    """Rewrite a share of the chunks with the content of others."""
+    files = sorted(file for file in (path / "a").iterdir() if not file.name.startswith("."))
+    chosen = chance.sample(files, round(len(files) * share))
+    for file in chosen:
+        file.write_bytes(chance.choice(files).read_bytes())
+    return len(chosen)
+
+
+def timed(*words: str | Path) -> tuple[float, float]:
+    """(user and system time, wall time) of a command in seconds."""
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "zarrlift", *map(str, words), "--quiet"])
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{words} failed")
+    return used.ru_utime + used.ru_stime, time.perf_counter() - started
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--chunks", type=int, default=100_000)
+    asked = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {asked.rounds} rounds")
+    holds = True
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        base = Path(folder)
+        source = build(base / "source.zarr", asked.chunks)
+        for name, options in WISHES.items():
+            result, fresh = base / "result.zarr", base / "fresh.zarr"
+            timed("migrate", source, result, *options)
+            figures: dict[str, list[tuple[float, float]]] = {"migrate": [], "update": []}
+            for number in range(asked.rounds):
+                count = change(source, 0.01, random.Random(number))
+                figures["update"].append(timed("update", result))
+                figures["migrate"].append(timed("migrate", source, fresh, *options))
+                subprocess.run(["diff", "-r", result, fresh], check=True)
+                shutil.rmtree(fresh)
+                for left in base.glob("fresh.zarr.*"):
+                    left.unlink()
+            shutil.rmtree(result)
+            for left in base.glob("result.zarr.*"):
+                left.unlink()
+            work = {what: statistics.median(each[0] for each in rounds) for what, rounds in figures.items()}
+            wall = {what: statistics.median(each[1] for each in rounds) for what, rounds in figures.items()}
+            share = work["update"] / work["migrate"]
+            holds &= share < 0.1
+            print(f"{name}: {count:,} chunks of {asked.chunks:,}")
+            for what in figures:
+                print(f"  {what:8}{work[what]:7.2f} s user and system, {wall[what]:7.2f} s wall")
+            print(f"  {share:.3f} of the migration, at most 0.1: {'holds' if share < 0.1 else 'BROKEN'}")
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
