@@ -27,18 +27,18 @@ from numcodecs import Zlib
 WISHES: dict[str, list[str]] = {
     "chunks as they are": [],
     "codecs changed": ["--codecs", "zstd:1"],
-    "into shards of 256": ["--shards", "16,16"],
+    "into shards of 256, the last rows": ["--shards", "16,16"],
 }
 
 
 def build(path: Path, chunks: int) -> Path:
-    """Chunks of 4 KB, each a file; a hundred different ones, which are enough to read and write."""
+    """Chunks of 16 KB, each a file; some hundred different ones, which are enough to read and write."""
     side = round(chunks**0.5)
     root = zarr.open_group(str(path), mode="w", zarr_format=2)
     array = root.create_array(
-        "a", shape=(side * 32, side * 32), chunks=(32, 32), dtype="<i4", compressors=Zlib(1)
+        "a", shape=(side * 64, side * 64), chunks=(64, 64), dtype="<i4", compressors=Zlib(1)
     )
-    array[:32, : 32 * side] = np.random.default_rng(0).integers(0, 1 << 30, (32, 32 * side))
+    array[:64] = np.random.default_rng(0).integers(0, 1 << 10, (64, 64 * side))
     row = [(path / f"a/0.{number}").read_bytes() for number in range(side)]
     for first in range(1, side):
         for second in range(side):
@@ -46,13 +46,15 @@ def build(path: Path, chunks: int) -> Path:
     return path
 
 
-def change(path: Path, share: float, chance: random.Random) -> int:
-    """Rewrite a share of the chunks with the content of others."""
-    files = sorted(file for file in (path / "a").iterdir() if not file.name.startswith("."))
-    chosen = chance.sample(files, round(len(files) * share))
-    for file in chosen:
-        file.write_bytes(chance.choice(files).read_bytes())
-    return len(chosen)
+def change(path: Path, side: int, chance: random.Random, *, rows: bool) -> int:
+    """Rewrite 1 % of the chunks with the content of others: any, or whole rows of them."""
+    places = [(first, second) for first in range(side) for second in range(side)]
+    count = len(places) // 100
+    chosen = places[-count:] if rows else chance.sample(places, count)
+    for first, second in chosen:
+        other = path / f"a/{chance.randrange(side)}.{chance.randrange(side)}"
+        (path / f"a/{first}.{second}").write_bytes(other.read_bytes())
+    return count
 
 
 def timed(*words: str | Path) -> tuple[float, float]:
@@ -67,11 +69,16 @@ def timed(*words: str | Path) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunks", type=int, default=100_000)
     asked = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {asked.rounds} rounds")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"{asked.rounds} rounds"
+    )
     holds = True
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
@@ -82,7 +89,8 @@ def main() -> int:
             timed("migrate", source, result, *options)
             figures: dict[str, list[tuple[float, float]]] = {"migrate": [], "update": []}
             for number in range(asked.rounds):
-                count = change(source, 0.01, random.Random(number))
+                rows = "--shards" in options
+                count = change(source, round(asked.chunks**0.5), random.Random(number), rows=rows)
                 figures["update"].append(timed("update", result))
                 figures["migrate"].append(timed("migrate", source, fresh, *options))
                 subprocess.run(["diff", "-r", result, fresh], check=True)

@@ -1,4 +1,4 @@
-"""Archives of every format that change at random, by their files alone: what writers do between two updates."""
+"""Archives of every format that change at random, by their files: what writers do between two updates."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class ChangingArchive:
         """Missing chunks come."""
         found = list(self.chunks(node))
         for place, file, exists in found:
-            others = [other for at, other, there in found if there and extent(node, at) == extent(node, place)]
+            same = [(other, there) for at, other, there in found if extent(node, at) == extent(node, place)]
+            others = [other for other, there in same if there]
             if not exists and others and self.chance.random() < 0.5:
                 self.write(file, others[0].read_bytes())
 

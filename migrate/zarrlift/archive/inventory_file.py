@@ -67,17 +67,20 @@ class InventoryFile:
         """A file without a name, with the content of another one if given; None if that is not usable."""
         try:
             file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-            if pieces is None:
-                file.write(bytes(_HEADER.size))
-                return cls(None, job, file, {})
-            file.writelines(pieces)
-            file.seek(0)
-            table = _table(file)
-        except (OSError, ValueError, zlib.error) as error:
-            if pieces is None:
-                _log.warning("cannot store the listing of the source: %s", error)
+        except OSError as error:
+            _log.warning("cannot store the listing of the source: %s", error)
             return None
-        return cls(None, job, file, table["arrays"]) if table.get("job") == job else None
+        table: dict[str, Any] = {}
+        try:
+            file.writelines([bytes(_HEADER.size)] if pieces is None else pieces)
+            file.seek(0)
+            table = {"job": job, "arrays": {}} if pieces is None else _table(file)
+        except (OSError, ValueError, zlib.error):
+            _log.warning("the stored listing is damaged, so it is not used")
+        if table.get("job") != job:
+            file.close()
+            return None
+        return cls(None, job, file, table["arrays"])
 
     def pieces(self) -> Iterator[bytes]:
         """The content of a file without a name; the length of each piece is a multiple of 8."""

@@ -18,10 +18,10 @@ def update(
     delete: Annotated[
         bool, option("--delete", help="Remove nodes from the result that the source no longer has.")
     ] = False,
-    force: Annotated[
-        bool, option("--force", help="Replace what others have changed in the result.")
+    force: Annotated[bool, option("--force", help="Replace what others have changed in the result.")] = False,
+    dry_run: Annotated[
+        bool, option("--dry-run", help="Show what would be done; nothing is changed.")
     ] = False,
-    dry_run: Annotated[bool, option("--dry-run", help="Show what would be done; nothing is changed.")] = False,
     source: o.MovedSource = None,
     destination: o.MovedDestination = None,
     take_over: o.TakeOver = False,

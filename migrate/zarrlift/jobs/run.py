@@ -44,7 +44,7 @@ from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .route_rates import RouteRates
-from .run_arrays import PendingChecks, RunArray, RunTasks, Share
+from .run_arrays import PendingChecks, RunArray, RunTasks, Share, retire
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
 from .source_check import SourceCheck
@@ -278,18 +278,9 @@ class Run:
         if here:
             whole = [array for array in here if not array.failures]
             for array in whole:
-                if array.plan.changes is not None:
-                    self._retire(array)
+                retire(array, self._tasks, self.destination)
             still = self._source_check.begin([array.plan for array in whole])
             self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
-
-    def _retire(self, array: RunArray) -> None:
-        """Delete the objects of an earlier result that the source does not have any more."""
-        from .update.retire import retire_vanished  # not needed by a first run
-
-        if not array.plan.tasks:
-            array.present = self._tasks.inventory(array.plan, keep=True).indexes
-        retire_vanished(array.plan, array.present, self.destination)
 
     def _conclude(self, *, all_but: int = 0) -> None:
         """Publish verified arrays or record their failures, except for the last `all_but` started."""
@@ -316,10 +307,7 @@ class Run:
                 if not array.failures:
                     try:
                         written = self._publisher.publish_array(array.row, array.plan, array.sums)
-                        if array.plan.changes is not None:
-                            from .update.retire import retire_outside
-
-                            retire_outside(array.plan, self.destination)
+                        retire(array, self._tasks, self.destination, outside=True)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:

@@ -84,9 +84,7 @@ class ArrayPlan:
     between: IntermediateArray | None = None
     """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
     changes: Changes | None = None
-    """What an update makes again; None for an array that is made as a whole. Then `bounds`, and the amounts of
-    work, are those of the update.
-    """
+    """What an update makes again, whose `bounds` and amounts of work these are; None for a whole array."""
     problems: tuple[Problem, ...] = ()
 
     @property

@@ -11,16 +11,21 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 from tests.support.bucket import Bucket, serving
 from tests.support.changing_archives import ChangingArchive
 from tests.support.job_archives import other_archive, tree, write_archive
 from tests.support.unpacking import unpacked
+from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
 from zarrlift.jobs import stored_inventories
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.planning import planner
 from zarrlift.planning.plans import ArrayPlan
+from zarrlift.planning.regrid.blocks import BASE, available_cores
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
 from zarrstack.core.errors import JobError
@@ -174,7 +179,9 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 @pytest.mark.parametrize("way", ["update", "resume"])
 @pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
-def test_a_killed_update_goes_on(wish: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_update_goes_on(
+    wish: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, result = write_archive(tmp_path / "source"), tmp_path / "result"
     wanted = recipe(source, WISHES[wish])
     migrated(source, result, recipe=wanted)
@@ -259,8 +266,9 @@ def test_removed_nodes_stay_unless_asked(tmp_path: Path) -> None:
     outcome = zarrlift.update(result)
     assert outcome.ok
     assert {problem.node for problem in outcome.problems} == {"h", "h/rewrite"}
-    assert {key for key in before if key.startswith("h/")} <= tree(result).keys()
-    assert zarrlift.update(result, delete=True).removed == len([key for key in before if key.startswith("h/")])
+    gone = {key for key in before if key.startswith("h/")}
+    assert gone <= tree(result).keys()
+    assert zarrlift.update(result, delete=True).removed == len(gone)
     assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
 
 
@@ -348,3 +356,23 @@ def test_on_a_store(wish: str, tmp_path: Path, bucket: Bucket) -> None:
         assert outcome.ok, outcome.problems
         fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
         assert bucket.stored("new") == tree(fresh)
+
+
+def test_two_passes_make_only_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave(20_000, monkeypatch)
+    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * 20_000)
+    source, result = tmp_path / "rows", tmp_path / "result"
+    array = zarr.create_array(
+        source / "a", shape=(600, 400), chunks=(1, 400), dtype=">i4", compressors=None, zarr_format=2
+    )
+    (source / ".zgroup").write_text('{"zarr_format": 2}')
+    array[:500] = np.arange(200_000).reshape(500, 400) % 999
+    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2", shards="none"))
+    (plan,) = zarrlift.plan(source, result, recipe=wanted).arrays
+    assert plan.between is not None
+    migrated(source, result, recipe=wanted)
+    for row in (7, 550):
+        rewritten(source / f"a/{row}.0", b"\x00\x00\x01\x00" * 400)
+    (source / "a/8.0").unlink()
+    assert zarrlift.update(result).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh", recipe=wanted))

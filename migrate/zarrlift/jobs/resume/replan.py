@@ -86,6 +86,7 @@ def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Pla
 
 
 def same_plan(before: Planned, now: Planned) -> bool:
+    """Whether neither the source of a node nor what becomes of it has changed."""
     if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
         return (
             before.source_digests == now.source_digests

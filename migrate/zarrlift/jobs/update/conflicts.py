@@ -44,7 +44,9 @@ class Conflicts:
         """Whatever lies where a new node comes."""
         if self._plan.in_place:
             keys = [join(new.path, "zarr.json")]
-            there = [key for key, content in zip(keys, self._destination.find_many(keys), strict=True) if content]
+            there = [
+                key for key, content in zip(keys, self._destination.find_many(keys), strict=True) if content
+            ]
         else:
             there = list(islice(self._destination.list_prefix(prefix_of(new.path)), 1))
         for key in there:
@@ -58,7 +60,9 @@ class Conflicts:
             return
         if content is not None and not row.path and is_root_document(self._job, content):
             return
-        message = "others have removed its document" if content is None else "others have changed its document"
+        message = (
+            "others have removed its document" if content is None else "others have changed its document"
+        )
         yield _conflict(row.path, message, key)
 
     def of_objects(self, row: NodeRow, earlier: ArrayPlan, plan: ArrayPlan) -> Iterator[Problem]:
@@ -100,7 +104,11 @@ class Conflicts:
 
     def _shared(self, plan: ArrayPlan, place: tuple[int, ...], facts: os.stat_result) -> bool:
         """Whether an object is the source's own file, so that writing to that has changed it."""
-        if not self._linked or not isinstance(self._source, LocalStorage) or plan.move.block_shape is not None:
+        if (
+            not self._linked
+            or not isinstance(self._source, LocalStorage)
+            or plan.move.block_shape is not None
+        ):
             return False
         with suppress(OSError):
             there = os.stat(self._source.path(plan.source.key(plan.path, place)))
@@ -110,5 +118,10 @@ class Conflicts:
 
 def _conflict(node: str, message: str, key: str, found: str | None = None) -> Problem:
     return Problem(
-        kind="result-changed", node=node, message=f"{message}, so it is kept", key=key, found=found, advice=_ADVICE
+        kind="result-changed",
+        node=node,
+        message=f"{message}, so it is kept",
+        key=key,
+        found=found,
+        advice=_ADVICE,
     )

@@ -49,7 +49,9 @@ def moved_again(old: ArrayPlan, before: Inventory, new: ArrayPlan, now: Inventor
         return objects
     there = now.indexes if same_grid else touched(now.indexes, origins, targets)
     ends = targets.coordinates_of(there) * np.array(targets.chunk_shape) + np.array(targets.chunk_shape)
-    edges = np.array([min(pair) if len(set(pair)) > 1 else -1 for pair in zip(shape, targets.shape, strict=True)])
+    edges = np.array(
+        [min(pair) if len(set(pair)) > 1 else -1 for pair in zip(shape, targets.shape, strict=True)]
+    )
     at_edge = ((edges >= 0) & (ends > edges)).any(axis=1)
     return np.union1d(objects, there[at_edge])
 
@@ -88,7 +90,9 @@ def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:
     return shape if any(before > after for before, after in pairs) else None
 
 
-def updating(new: ArrayPlan, now: Inventory, objects: Indexes, shape_before: tuple[int, ...] | None) -> ArrayPlan:
+def updating(
+    new: ArrayPlan, now: Inventory, objects: Indexes, shape_before: tuple[int, ...] | None
+) -> ArrayPlan:
     """The plan that makes only some objects of the result again."""
     changed = replace(
         new,

@@ -84,10 +84,11 @@ def _prune(keys: Iterable[str], prefix: str, destination: Storage) -> None:
     if not isinstance(destination, LocalStorage):
         return
     for directory in sorted({key.rpartition("/")[0] for key in keys}, reverse=True):
+        empty = directory
         with suppress(OSError):  # something else is in it
-            while directory and directory + "/" != prefix:
-                os.rmdir(destination.path(directory))
-                directory = directory.rpartition("/")[0]
+            while empty and empty + "/" != prefix:
+                os.rmdir(destination.path(empty))
+                empty = empty.rpartition("/")[0]
 
 
 @contextmanager

@@ -265,7 +265,9 @@ class _Comparison:
             objects, nbytes = plan.chunks, plan.bytes_in
         kind: Literal["array", "group"] = "array" if isinstance(plan, ArrayPlan) else "group"
         self._steps.nodes.append(
-            NodeUpdate(path=plan.path, kind=kind, action=action, objects=objects, bytes=nbytes, visible=visible)
+            NodeUpdate(
+                path=plan.path, kind=kind, action=action, objects=objects, bytes=nbytes, visible=visible
+            )
         )
 
     def _kept(self, earlier: Planned, look: Callable[[], Iterator[Problem]]) -> bool:
@@ -279,6 +281,4 @@ class _Comparison:
         if earlier.path in self._old:
             self._steps.chosen[earlier.path] = earlier
         kind: Literal["array", "group"] = "array" if isinstance(earlier, ArrayPlan) else "group"
-        self._steps.nodes.append(
-            NodeUpdate(path=earlier.path, kind=kind, action="kept", problems=problems)
-        )
+        self._steps.nodes.append(NodeUpdate(path=earlier.path, kind=kind, action="kept", problems=problems))

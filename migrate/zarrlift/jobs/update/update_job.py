@@ -25,7 +25,7 @@ from ..progress import Progress, listing_shown
 from ..resume.relocate import follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
-from ..stored_inventories import later_inventories, last_inventories, replace_inventory
+from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .retire import below_first, clear
 from .steps import Steps, steps_of
 
@@ -34,7 +34,9 @@ def refuse_ended(job: Job) -> None:
     """Raise JobError for a job whose source is gone, or that was undone."""
     refuse_undone(job)
     if job.fact("parts") is not None and job.state == "incomplete" and job.fact("update") is None:
-        raise JobError("the parts of this job are not complete", key=str(job.path), advice="Gather them first.")
+        raise JobError(
+            "the parts of this job are not complete", key=str(job.path), advice="Gather them first."
+        )
     if job.state == "finished":
         raise JobError(
             "there is no source to update from: finish has removed the legacy metadata",
@@ -97,9 +99,7 @@ def update_job(
     still_there(job, ends)
     asked = json.loads(job.fact("update") or "{}")
     delete, force = delete or asked.get("delete", False), force or asked.get("force", False)
-    options = replace(
-        options, hard_links=job.fact("link") == "hard", digest=job.fact("digest") is not None
-    )
+    options = replace(options, hard_links=job.fact("link") == "hard", digest=job.fact("digest") is not None)
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
