@@ -19,6 +19,10 @@ def update(
         bool, option("--delete", help="Remove nodes from the result that the source no longer has.")
     ] = False,
     force: Annotated[bool, option("--force", help="Replace what others have changed in the result.")] = False,
+    atomic: Annotated[
+        bool,
+        option("--atomic", help="Update a new tree beside a local result, which then takes its place."),
+    ] = False,
     dry_run: Annotated[
         bool, option("--dry-run", help="Show what would be done; nothing is changed.")
     ] = False,
@@ -55,6 +59,7 @@ def update(
             target,
             delete=delete,
             force=force,
+            atomic=atomic,
             take_over=take_over,
             verify=verify,
             progress=progress,

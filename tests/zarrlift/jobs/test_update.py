@@ -21,14 +21,14 @@ from tests.support.unpacking import unpacked
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
-from zarrlift.jobs import stored_inventories
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.update.new_tree import NewTree
 from zarrlift.planning import planner
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.regrid.blocks import BASE, available_cores
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, UsageError
 
 
 def n5(path: Path) -> Path:
@@ -174,10 +174,11 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
         dies(LocalWriter, name)
     dies(LocalStorage, "delete")
     dies(Job, "commit")
-    dies(stored_inventories.os, "replace")
+    for name in ("replace", "rename"):
+        dies(os, name)
 
 
-@pytest.mark.parametrize("way", ["update", "resume"])
+@pytest.mark.parametrize("way", ["update", "resume", "atomic"])
 @pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
 def test_a_killed_update_goes_on(
     wish: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,7 +196,7 @@ def test_a_killed_update_goes_on(
                 dying(patched, changing.chance.randrange(1, 40))
                 try:
                     if attempt == 0 or way == "update":
-                        zarrlift.update(result, delete=True)
+                        zarrlift.update(result, delete=True, atomic=way == "atomic")
                     else:
                         zarrlift.resume(result)
                 except Killed:
@@ -205,7 +206,36 @@ def test_a_killed_update_goes_on(
         assert zarrlift.update(result, delete=True).ok
         fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
         assert tree(result) == tree(fresh)
+        assert not list(tmp_path.glob("result.zarrlift-*"))
     assert kills
+
+
+def test_a_new_tree_takes_the_place_of_the_result_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = changed_archive(tmp_path)
+    shutil.rmtree(source / "empty")
+    before, publish, shown = tree(result), NewTree.publish, []
+
+    def look(self: NewTree) -> None:
+        shown.append(tree(result))
+        publish(self)
+
+    monkeypatch.setattr(NewTree, "publish", look)
+    outcome = zarrlift.update(result, delete=True, atomic=True)
+    assert (outcome.state, outcome.chunks) == ("done", 1)
+    assert shown == [before]
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+    assert zarrlift.update(result, atomic=True).state == "nothing to do"
+    assert zarrlift.undo(result).removed
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["fresh", "source"]
+
+
+def test_only_a_local_result_is_replaced_at_once(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    zarrlift.migrate(source, in_place=True)
+    with pytest.raises(UsageError, match="the place of a local directory"):
+        zarrlift.update(source, atomic=True)
 
 
 def changed_archive(tmp_path: Path, **options: Any) -> tuple[Path, Path]:

@@ -108,6 +108,7 @@ def update(
     job_storage_options: Options = None,
     delete: bool = False,
     force: bool = False,
+    atomic: bool = False,
     workers: int | None = None,
     processes: bool = False,
     executor: ExecutorChoice | None = None,
@@ -130,6 +131,7 @@ def update(
 
     - `delete`: remove nodes from the result that the source no longer has.
     - `force`: replace what others have changed in the result.
+    - `atomic`: make the update in a new tree beside a local result, which then takes its place.
 
     The other arguments are those of `resume`. Nodes that are left as they are, and the reasons, are in the
     outcome's `problems`. Raises JobError if there is no such job.
@@ -159,4 +161,6 @@ def update(
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=fsync) as opened,
     ):
-        return claim.end(update_job(opened, options, ends, checks, progress, delete=delete, force=force))
+        return claim.end(
+            update_job(opened, options, ends, checks, progress, delete=delete, force=force, atomic=atomic)
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from ...storage.writer_for import writer_for
-from ..checks.checks import Checks
+from ..checks.checks import Checks, LocalChecks
 from ..endpoints import Endpoints
 from ..ledger.find_job import refuse_undone
 from ..ledger.last_run import noted_run
@@ -26,6 +27,7 @@ from ..resume.relocate import follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
+from .new_tree import NewTree
 from .retire import below_first, clear
 from .steps import Steps, steps_of
 
@@ -55,20 +57,21 @@ def compared(
     delete: bool,
     force: bool,
     elsewhere: bool = False,
+    place: Endpoints | None = None,
 ) -> tuple[Plan, Steps]:
     """The plan after the update, and what leads to it.
 
-    `before` has the inventories of the last run; `now` receives those of the present source.
+    `before` has the inventories of the last run; `now` receives those of the present source. The result is
+    at `place`, if not at `ends`.
     """
+    result = (place or ends).destination
     old = job.plan()
     with listing_shown(progress, lambda: now.listed):
         fresh, _ = replace(ends, reading=old.reading).plan(
             old.recipe, old.format, elsewhere=elsewhere, inventories=now
         )
     refuse_unsuitable(fresh)
-    steps = steps_of(
-        job, old, fresh, before, now, (ends.source, ends.destination), delete=delete, force=force
-    )
+    steps = steps_of(job, old, fresh, before, now, (ends.source, result), delete=delete, force=force)
     nodes = sorted(steps.chosen.values(), key=lambda node: node.path)
     plan = replace(
         fresh,
@@ -89,57 +92,73 @@ def update_job(
     *,
     delete: bool = False,
     force: bool = False,
+    atomic: bool = False,
 ) -> Outcome:
     """Update the result of a job open for writing, or continue an update that was interrupted."""
     refuse_ended(job)
     follow(job, ends)
+    earlier = json.loads(job.fact("update") or "{}")
+    if earlier and job.state == "done":  # killed at its very end
+        if earlier.get("atomic"):
+            NewTree(job, ends).recover(complete=True)
+        job.note(update=None)
+        job.commit()
+        earlier = {}
+    asked = {"delete": delete, "force": force, "atomic": atomic}
+    asked = {name: given or bool(earlier.get(name)) for name, given in asked.items()}
+    tree = NewTree(job, ends) if asked["atomic"] else None
+    if tree is not None:
+        tree.recover(complete=False)
     crashed = ends.local_destination is not None and may_be_lost(job)
+    place = ends if tree is None else tree.ends
     if crashed and job.state == "incomplete":
-        find_torn_documents(job, ends.destination)
-    still_there(job, ends)
-    asked = json.loads(job.fact("update") or "{}")
-    delete, force = delete or asked.get("delete", False), force or asked.get("force", False)
+        find_torn_documents(job, place.destination)
+    still_there(job, place)
     options = replace(options, hard_links=job.fact("link") == "hard", digest=job.fact("digest") is not None)
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
-        with (
-            closing(last_inventories(job)) as before,
-            closing(later_inventories(job, ends.source)) as now,
-        ):
+        with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
                 job,
                 ends,
                 before,
                 now,
                 progress,
-                delete=delete,
-                force=force,
+                delete=asked["delete"],
+                force=asked["force"],
                 elsewhere=options.on_other_machines,
+                place=place,
             )
             if not steps.any and job.state == "done":
                 return replace(nothing_to_do(job), problems=steps.problems)
-            _intend(job, plan, steps, delete=delete, force=force)
+            _intend(job, plan, steps, asked)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
-            removed = _prepare(job, plan, steps, ends)
+            if tree is not None:
+                tree.make()
+                place = tree.ends
+                checks = LocalChecks(place.source, place.destination)
+            removed = _prepare(job, plan, steps, place)
             if crashed:
-                compare_unsynced(job, plan, ends.source, ends.destination, now)
-            outcome = run_job(job, plan, ends, options, checks, now, progress)
+                compare_unsynced(job, plan, ends.source, place.destination, now)
+            outcome = run_job(job, plan, place, options, checks, now, progress)
         if outcome.state == "done":
+            if tree is not None:
+                tree.publish()
             job.note(update=None)
             job.commit()
         problems = (*outcome.problems, *steps.problems)
         return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
 
 
-def _intend(job: Job, plan: Plan, steps: Steps, *, delete: bool, force: bool) -> None:
+def _intend(job: Job, plan: Plan, steps: Steps, asked: Mapping[str, bool]) -> None:
     """Record what the update does before it changes anything."""
     rows = {row.path: row for row in job.nodes()}
     header = plan.header_to_json()
     job.note(
         state="incomplete",
-        update=json.dumps({"delete": delete, "force": force}),
+        update=json.dumps(asked),
         verified=None,
         plan=json.dumps(header),
     )
