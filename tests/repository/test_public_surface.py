@@ -33,7 +33,8 @@ LAYERS = (
 DATA = (
     "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe", "Census",
-    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status", "UpdatePlan", "VerificationReport",
+    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
+    "UpdatePlan", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView",
 )  # fmt: skip
 """What the functions take and give."""

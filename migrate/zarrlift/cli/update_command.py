@@ -32,7 +32,7 @@ def update(
     running: o.Running,
     verify: o.VerifyAgain = None,
     storage: o.JobStorage,
-    output: o.WatchedOutput,
+    output: o.ObservedOutput,
 ) -> int:
     """Bring the result of a migration up to date with a source that has changed since.
 
@@ -64,6 +64,7 @@ def update(
             verify=verify,
             progress=progress,
             **places,
+            **output.observers(),
             **job.arguments(),
             **running.arguments(),
             **storage.arguments(),

@@ -7,6 +7,7 @@ that are still v2.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,7 +138,7 @@ class Publisher:
             if not self._publish_group(row, group, group.document) and self.plan.in_place:
                 return  # a document above would hide it
         root = next((group for group in groups if group.path == ""), None)
-        if root is not None and depends:
+        if root is not None and depends and not json.loads(self.job.fact("update") or "{}").get("keeps_root"):
             content = self._consolidated(root) if self.plan.consolidate else root.document
             if with_digest:
                 content = provenance.with_digest(content, self.job.digests.documents())

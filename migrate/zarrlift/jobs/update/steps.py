@@ -120,7 +120,8 @@ class _Comparison:
         self._before, self._now = before, now
         self._source, self._destination = ends
         self._delete, self._force = delete, force
-        self._consolidate = fresh.consolidate
+        sums_up = job.fact("provenance") is not None and job.fact("digest") is not None
+        self._root_depends = fresh.consolidate or sums_up
         self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)
         self._steps = Steps()
@@ -141,10 +142,10 @@ class _Comparison:
         return self._steps
 
     def _keep_root(self) -> None:
-        """Leave a root that others have changed as it is, although its consolidated metadata differ now."""
+        """Leave a root that others have changed as it is, although what it says of other nodes differs now."""
         root = self._steps.chosen.get("")
         row = self._rows.get("")
-        if not isinstance(root, GroupPlan) or row is None or not self._consolidate:
+        if not isinstance(root, GroupPlan) or row is None or not self._root_depends:
             return
         earlier = self._old[""]
         if root is earlier and row.state == "done" and self._steps.any and isinstance(earlier, GroupPlan):

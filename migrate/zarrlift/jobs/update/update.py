@@ -121,6 +121,8 @@ def update(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: Progress | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Bring the result of a job up to date with a source that has changed since.
 
@@ -157,10 +159,10 @@ def update(
     ends.check_reach(options)
     # The checks start first: a forked process must not inherit the lock on the job.
     with (
+        ends.observed(progress, log=log, metrics=metrics) as run,
         claimed(ends.place, path, take_over=take_over) as claim,
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=fsync) as opened,
     ):
-        return claim.end(
-            update_job(opened, options, ends, checks, progress, delete=delete, force=force, atomic=atomic)
-        )
+        asked = {"delete": delete, "force": force, "atomic": atomic}
+        return run.end(claim.end(update_job(opened, options, ends, checks, run.progress, **asked)))

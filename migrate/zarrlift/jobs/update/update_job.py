@@ -23,6 +23,7 @@ from ..outcome import Outcome
 from ..overwrite import set_aside
 from ..processes.executors import RunOptions
 from ..progress import Progress, listing_shown
+from ..provenance import Provenance
 from ..resume.relocate import follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
@@ -78,7 +79,6 @@ def compared(
         arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
         groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
         refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
-        consolidate=fresh.consolidate and not steps.keeps_root,
     )
     return plan, steps
 
@@ -97,6 +97,7 @@ def update_job(
     """Update the result of a job open for writing, or continue an update that was interrupted."""
     refuse_ended(job)
     follow(job, ends)
+    ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         if earlier.get("atomic"):
@@ -158,7 +159,7 @@ def _intend(job: Job, plan: Plan, steps: Steps, asked: Mapping[str, bool]) -> No
     header = plan.header_to_json()
     job.note(
         state="incomplete",
-        update=json.dumps(asked),
+        update=json.dumps({**asked, "keeps_root": steps.keeps_root}),
         verified=None,
         plan=json.dumps(header),
     )
@@ -169,7 +170,7 @@ def _intend(job: Job, plan: Plan, steps: Steps, asked: Mapping[str, bool]) -> No
         if row is not None:
             job.forget_tasks(row.id)
             job.record_node(row.id, "pending")
-    if plan.consolidate and "" in rows and rows[""].kind == "group":
+    if plan.consolidate and not steps.keeps_root and "" in rows and rows[""].kind == "group":
         root = next(row for row in job.nodes("group") if row.path == "")
         job.record_node(root.id, "pending")
     job.commit(now=True)
@@ -207,7 +208,12 @@ def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> N
     """
     root = next((group for group in plan.groups if not group.path), None)
     changed = any(isinstance(node, ArrayPlan) for node in steps.swapped)
-    if root is None or not plan.consolidate or not (changed or steps.hidden or steps.removed):
+    if (
+        root is None
+        or not plan.consolidate
+        or steps.keeps_root
+        or not (changed or steps.hidden or steps.removed)
+    ):
         return
     content = document(root.document)
     if digest(content) == job.fact("root_document"):
