@@ -25,7 +25,7 @@ from .jobs.outcome import Outcome
 from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress, listing_shown
-from .jobs.run_job import refuse_unsuitable, resume_job, run_job
+from .jobs.run_job import refuse_unsuitable, run_job
 from .jobs.stored_inventories import keep_inventory, new_inventories
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
@@ -223,6 +223,8 @@ def migrate(
 
             origin = {"provenance": provenance, "ro_crate": ro_crate}
             if continues_earlier(path, ends, recipe, overwrite=overwrite, **origin):
+                from .jobs.resume.resume_job import resume_job
+
                 outcome = resume_job(path, options, ends, run.progress, take_over=take_over)
                 return run.end(claim.end(outcome))
         if not in_place:
@@ -249,8 +251,8 @@ def migrate(
                 )
             refuse_unsuitable(made)
             new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
-            keep_inventory(path, inventories)
             with new as created, noted_run(created):
+                keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
                 outcome = run_job(created, made, ends, options, checks, inventories, run.progress)
                 return run.end(claim.end(outcome))
@@ -305,6 +307,8 @@ def resume(
             destination_options=dest_storage_options,
         )
     ends.check_reach(options)
+    from .jobs.resume.resume_job import resume_job  # not loaded by a first run
+
     options = replace(options, hard_links=hard_links)
     with (
         ends.observed(progress, log=log, metrics=metrics) as run,

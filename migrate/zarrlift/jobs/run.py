@@ -27,7 +27,7 @@ from ..storage.base import Storage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
-from ..transfer.tasks import Task, sweep_known
+from ..transfer.tasks import Task, sources_moved, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
@@ -44,7 +44,7 @@ from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .route_rates import RouteRates
-from .run_arrays import PendingChecks, RunArray, RunTasks, Share
+from .run_arrays import PendingChecks, RunArray, RunTasks, Share, retire
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
 from .source_check import SourceCheck
@@ -252,6 +252,8 @@ class Run:
         if moved.problems:
             array.fail(moved.problems)
             return
+        if array.plan.changes is not None:
+            moved = replace(moved, sums=None)  # those of the other objects are not known
         self.job.record_task(array.row.id, task.number, moved)
         self._throughput.moved(moved)
         self._commit_sometimes()
@@ -275,6 +277,8 @@ class Run:
                 here.append(array)
         if here:
             whole = [array for array in here if not array.failures]
+            for array in whole:
+                retire(array, self._tasks, self.destination)
             still = self._source_check.begin([array.plan for array in whole])
             self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
 
@@ -303,6 +307,7 @@ class Run:
                 if not array.failures:
                     try:
                         written = self._publisher.publish_array(array.row, array.plan, array.sums)
+                        retire(array, self._tasks, self.destination, outside=True)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:
@@ -331,7 +336,8 @@ class Run:
             # Nothing was moved and therefore nothing was listed.
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
-            items.append((array.plan, array.present))
+            # Of an update, what was moved, and one object of the rest.
+            items.append((array.plan, sources_moved(array.plan, array.present)))
         checks = self._engine.checks(level, self.checks)
         return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
 

@@ -24,6 +24,7 @@ from .reframe import change_for
 from .reframe_shards import reshard
 from .regrid import ValueAssembler
 from .relink import relink
+from .replacing import RecordingWriter, Replacing, leaves_out
 from .tasks import Task
 from .unexpected_errors import unexpected_error
 
@@ -111,7 +112,14 @@ class Worker:
 
     def _mover(self, move: Move) -> Mover:
         """Compiles the move of one array, by its route; shared between threads."""
-        writer, recheck = self._writer, self._recheck
+        writer = self._writer
+        if move.replaces and leaves_out(move):
+            recorder = RecordingWriter(writer)
+            return Replacing(move, recorder, self._compiled(move, recorder))
+        return self._compiled(move, writer)
+
+    def _compiled(self, move: Move, writer: Writer) -> Mover:
+        recheck = self._recheck
         source = writer.storage if move.source_is_destination else self._source
         match move.route.name:
             case "relink":
