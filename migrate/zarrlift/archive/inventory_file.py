@@ -76,7 +76,8 @@ class InventoryFile:
             file.seek(0)
             table = {"job": job, "arrays": {}} if pieces is None else _table(file)
         except (OSError, ValueError, zlib.error):
-            _log.warning("the stored listing is damaged, so it is not used")
+            if file.seek(0, 2):
+                _log.warning("the stored listing is damaged, so it is not used")
         if table.get("job") != job:
             file.close()
             return None

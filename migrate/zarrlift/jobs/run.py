@@ -252,8 +252,6 @@ class Run:
         if moved.problems:
             array.fail(moved.problems)
             return
-        if array.plan.changes is not None:
-            moved = replace(moved, sums=None)  # those of the other objects are not known
         self.job.record_task(array.row.id, task.number, moved)
         self._throughput.moved(moved)
         self._commit_sometimes()
@@ -277,8 +275,7 @@ class Run:
                 here.append(array)
         if here:
             whole = [array for array in here if not array.failures]
-            for array in whole:
-                retire(array, self._tasks, self.destination)
+            retire(whole, self._tasks, self.destination)
             still = self._source_check.begin([array.plan for array in whole])
             self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
 
@@ -307,7 +304,7 @@ class Run:
                 if not array.failures:
                     try:
                         written = self._publisher.publish_array(array.row, array.plan, array.sums)
-                        retire(array, self._tasks, self.destination, outside=True)
+                        retire([array], self._tasks, self.destination, outside=True)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:
@@ -336,7 +333,6 @@ class Run:
             # Nothing was moved and therefore nothing was listed.
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
-            # Of an update, what was moved, and one object of the rest.
             items.append((array.plan, sources_moved(array.plan, array.present)))
         checks = self._engine.checks(level, self.checks)
         return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)

@@ -104,7 +104,8 @@ class Worker:
     def _sums(self, task: Task) -> BlockSums | None:
         """An empty digest if the task sees the payloads of the result and is to add their values."""
         first_pass = task.number < 0
-        if not self._digest or first_pass or task.move.route.name == "relink":
+        partial = task.move.replaces  # the values of other objects are not seen
+        if not self._digest or first_pass or partial or task.move.route.name == "relink":
             return None
         from zarrstack.core.digest.value_digest import BlockSums
 

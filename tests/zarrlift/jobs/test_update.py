@@ -123,6 +123,7 @@ def bucket() -> Iterator[Bucket]:
         yield made
 
 
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("format", SOURCES)
 def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str, tmp_path: Path) -> None:
@@ -178,6 +179,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
         dies(os, name)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("way", ["update", "resume", "atomic"])
 @pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
 def test_a_killed_update_goes_on(

@@ -246,8 +246,7 @@ class Job:
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
         found: dict[int, set[int]] = {}
-        query = "SELECT node, number FROM task EXCEPT SELECT node, number FROM synced"
-        for node, number in self._rows(query):
+        for node, number in self._rows("SELECT node, number FROM task EXCEPT SELECT * FROM synced"):
             found.setdefault(node, set()).add(number)
         return found
 

@@ -142,7 +142,7 @@ class _Comparison:
         return self._steps
 
     def _keep_root(self) -> None:
-        """Leave a root that others have changed as it is, although what it says of other nodes differs now."""
+        """Leave a root that others have changed as it is, although what it says of others differs now."""
         root = self._steps.chosen.get("")
         row = self._rows.get("")
         if not isinstance(root, GroupPlan) or row is None or not self._root_depends:
