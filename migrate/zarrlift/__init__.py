@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
+    from .survey.assess import census
+    from .survey.census import Census
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
@@ -37,6 +39,7 @@ _HOMES = {
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "ArrayReport": "jobs.job_report",
+    "Census": "survey.census",
     "GroupNode": "archive.nodes",
     "Interrupted": "errors",
     "JobReport": "jobs.job_report",
@@ -50,6 +53,7 @@ _HOMES = {
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
     "VerificationReport": "verification.report",
+    "census": "survey.assess",
     "digest": "jobs.digests",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
@@ -73,6 +77,7 @@ __all__ = [
     "ArrayNode",
     "ArrayRecipe",
     "ArrayReport",
+    "Census",
     "GroupNode",
     "Interrupted",
     "JobReport",
@@ -86,6 +91,7 @@ __all__ = [
     "ReverseView",
     "Status",
     "VerificationReport",
+    "census",
     "digest",
     "finish",
     "gather",

@@ -81,6 +81,8 @@ def plan(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
     inventory: PathText | None = None,
+    provenance: bool = False,
+    ro_crate: bool = False,
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
 
@@ -103,7 +105,9 @@ def plan(
         source_through=source_through,
         destination_through=dest_through,
     )
-    return ends.plan(recipe or Recipe(), format, inventory=None if inventory is None else Path(inventory))[0]
+    recipe = recipe or Recipe()
+    ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
+    return ends.plan(recipe, format, inventory=None if inventory is None else Path(inventory))[0]
 
 
 def migrate(
@@ -130,11 +134,15 @@ def migrate(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
     inventory: PathText | None = None,
+    provenance: bool = False,
+    ro_crate: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     source_through: str | None = None,
     dest_through: str | None = None,
     progress: Progress | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Migrate an archive to Zarr v3, to a new place or in place.
 
@@ -163,6 +171,11 @@ def migrate(
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
     - `inventory`: an S3 Inventory (CSV, or its `manifest.json`), which replaces the listing of the source.
+    - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
+      options.
+    - `ro_crate`: write `ro-crate-metadata.json` at the root.
+    - `log`: append what happens to this file, as JSON lines.
+    - `metrics`: write figures to this file at intervals, in Prometheus' text format.
 
     Raises UsageError (no archive, destination exists), JobError (another job), Interrupted (Ctrl-C).
     """
@@ -199,16 +212,22 @@ def migrate(
     )
     path = job_path(ends.local_destination, ends.destination.url, job, job_storage_options)
     ends.check_reach(options)
-    with claimed(ends.place, path, take_over=take_over) as claim:
+    with (
+        ends.observed(progress, log=log, metrics=metrics) as run,
+        claimed(ends.place, path, take_over=take_over) as claim,
+    ):
         if os.path.lexists(path):
             from .jobs.resume.earlier_job import (
                 continues_earlier,  # not loaded by a first run
             )
 
-            if continues_earlier(path, ends, recipe, overwrite=overwrite):
-                return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
+            origin = {"provenance": provenance, "ro_crate": ro_crate}
+            if continues_earlier(path, ends, recipe, overwrite=overwrite, **origin):
+                outcome = resume_job(path, options, ends, run.progress, take_over=take_over)
+                return run.end(claim.end(outcome))
         if not in_place:
             refuse_existing(ends.destination, overwrite=overwrite)
+        ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
         new_id = claim.new_id or os.urandom(4).hex()
         facts = {"link": link, "source_place": ends.lasting_place}
         if overwrite and not in_place:
@@ -220,7 +239,7 @@ def migrate(
             checks_for(ends.source, ends.destination, verify) as checks,
             closing(new_inventories(path, new_id, ends.source)) as inventories,
         ):
-            with listing_shown(progress, lambda: inventories.listed):
+            with listing_shown(run.progress, lambda: inventories.listed):
                 made, _ = ends.plan(
                     recipe,
                     format,
@@ -233,7 +252,8 @@ def migrate(
             keep_inventory(path, inventories)
             with new as created, noted_run(created):
                 set_aside(created, ends.destination)
-                return claim.end(run_job(created, made, ends, options, checks, inventories, progress))
+                outcome = run_job(created, made, ends, options, checks, inventories, run.progress)
+                return run.end(claim.end(outcome))
 
 
 def resume(
@@ -253,13 +273,15 @@ def resume(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: Progress | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Resume an interrupted job.
 
     `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source.
     Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
     they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
-    `take_over` is as for `migrate`. Raises JobError if there is no such job.
+    The other arguments are those of `migrate`. Raises JobError if there is no such job.
     """
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
@@ -283,9 +305,12 @@ def resume(
             destination_options=dest_storage_options,
         )
     ends.check_reach(options)
-    with claimed(ends.place, path, take_over=take_over) as claim:
-        options = replace(options, hard_links=hard_links)
-        return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
+    options = replace(options, hard_links=hard_links)
+    with (
+        ends.observed(progress, log=log, metrics=metrics) as run,
+        claimed(ends.place, path, take_over=take_over) as claim,
+    ):
+        return run.end(claim.end(resume_job(path, options, ends, run.progress, take_over=take_over)))
 
 
 def status(target: PathText, *, job: PathText | None = None, job_storage_options: Options = None) -> Status:

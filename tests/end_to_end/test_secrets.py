@@ -100,7 +100,9 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     job = ("--job", JOB, "--job-storage-options", options(bucket, "job"))
     both = (*sides, *job[2:])
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
-    how = ("--executor", executor, "--workers", "2", "--log-file", "run.log", "--verbose")
+    watched = ("--log", "run.jsonl", "--metrics", "run.prom")
+    how = ("--executor", executor, "--workers", "2", "--log-file", "run.log", "--verbose", *watched)
+    origin = ("--digest", "--provenance", "--ro-crate")
     target = "s3://bucket/out"
     run("plan", source, target, *sides, *layers, "--json")
 
@@ -112,11 +114,12 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
 
     for fault in (closed, refused):  # the first one ends the run with an error of a worker
         bucket.instead = fault
-        run("migrate", source, target, *sides, *job, *layers, *how, "--digest", code=1)
+        run("migrate", source, target, *sides, *job, *layers, *how, *origin, code=1)
         run("status", JOB, *job[2:], "--json")
     bucket.instead = lambda _: None
     run("resume", JOB, *both, *how, "--json")
-    run("migrate", source, target, *sides, *job, *layers, *how, "--digest")
+    run("migrate", source, target, *sides, *job, *layers, *how, *origin)
+    assert "out/ro-crate-metadata.json" in bucket.server.objects()
     run("status", JOB, *job[2:])
     for words in (("--html", "report.html"), ("--json",)):
         run("report", JOB, *both, *words)
@@ -136,7 +139,7 @@ def test_a_job_in_parts(run: Run, bucket: Bucket, place: Path) -> None:
     run("plan", source, "s3://bucket/out", *job, "--parts", "2", *sides)
     before = set(tree(place))
     for part in "01":
-        run("migrate", *job, "--part", part, *sides)
+        run("migrate", *job, "--part", part, *sides, "--log", "run.jsonl", "--metrics", "run.prom")
     assert {name for name in set(tree(place)) - before if ".part-" in name}
     bucket.instead = lambda request: 403 if request.method == "PUT" else None
     run("gather", job[1], *sides, code=1)
@@ -198,7 +201,9 @@ def test_errors_and_outcomes_in_python_hold_none(run: Run, bucket: Bucket, place
 def test_a_url_with_a_password_is_that_of_a_web_server(run: Run, bucket: Bucket, place: Path) -> None:
     bucket.put("in", tree(write_archive(place / "source.zarr")))
     server = f"http://me:{WORD}-password@127.0.0.1:{bucket.port}/bucket/in"
-    run("migrate", server, "out", "--json")
+    watched = ("--log", "run.jsonl", "--metrics", "run.prom")
+    run("migrate", server, "out", "--json", *watched, "--provenance", "--ro-crate")
+    assert {"run.jsonl", "run.prom", "out/ro-crate-metadata.json"} <= set(tree(run.place))
     run("status", "out")
     bucket.instead = lambda _: 403
     run("verify", server, "out", code=1)

@@ -25,7 +25,8 @@ ROOMS = {
     "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),
     "zarrlift": (
         "errors", "executors", "storage", "recipe", "archive", "formats", "conventions", "planning",
-        "models", "transfer", "verification", "views", "jobs", "api", "report", "", "cli", "__main__",
+        "models", "transfer", "verification", "views", "jobs", "api", "survey", "report", "",
+        "cli", "__main__",
     ),
 }  # fmt: skip
 """Folders and modules of each package, from the lowest to the highest; "" is the package itself.

@@ -20,10 +20,10 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open", "plan",
-    "plan_parts", "present", "resume", "status", "undo", "verify",
+    "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open",
+    "plan", "plan_parts", "present", "resume", "status", "undo", "verify",
 )  # fmt: skip
-"""The verbs of the command line, with the same words in Python."""
+"""The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
 LAYERS = (
     "Cache", "Checksum", "Draft", "Log", "Overlay", "PerArray",
@@ -32,7 +32,7 @@ LAYERS = (
 
 DATA = (
     "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
-    "ArrayRecipe", "Recipe",
+    "ArrayRecipe", "Recipe", "Census",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "PartStatus", "Status", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView",
 )  # fmt: skip

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from . import options as o
+from .assess_options import Assessing, SearchedSource
 from .job_options import First, JobFile, Parts, PlannedJob
 from .option_groups import option
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
+Watch: TypeAlias = Annotated[
+    bool,
+    option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
+]
 
-def inspect(source: o.Source, html: o.HtmlFile = None, *, reading: o.Reading, output: o.Output) -> int:
-    """Show the content of an archive in Zarr v3 terms, and every problem found in it."""
+
+def inspect(
+    source: SearchedSource,
+    html: o.HtmlFile = None,
+    *,
+    reading: o.Reading,
+    assessing: Assessing,
+    output: o.Output,
+) -> int:
+    """Show the content of an archive in Zarr v3 terms, and every problem found in it.
+
+    For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
+    migration of all would do and cost.
+    """
 
     def work() -> Answer:
         import zarrlift
@@ -22,6 +40,8 @@ def inspect(source: o.Source, html: o.HtmlFile = None, *, reading: o.Reading, ou
         from ..report import archive as report_archive
         from ..report import json as report_json
 
+        if assessing.wanted(source, reading):
+            return _census(source, reading, assessing, html)
         archive = zarrlift.inspect(source, **reading.arguments())
         if html is not None:
             from ..report.html.archive_page import page_of
@@ -37,6 +57,27 @@ def inspect(source: o.Source, html: o.HtmlFile = None, *, reading: o.Reading, ou
         )
 
     return output.session("inspect").run(work)
+
+
+def _census(source: str, reading: o.Reading, assessing: Assessing, html: str | None) -> Answer:
+    import zarrlift
+
+    from ..report import census as report_census
+
+    arguments = reading.arguments()
+    arguments.pop("format")
+    found = zarrlift.census(source, **arguments, **assessing.arguments())
+    if html is not None:
+        from ..report.html.census_page import census_page
+        from ..report.html.rendering import write_page
+
+        write_page(html, census_page(found))
+    return Answer(
+        code=DONE if found.complete else PARTLY,
+        text=lambda page: report_census.lines(found, page),
+        data=found.to_json,
+        brief=lambda: report_census.brief_lines(found),
+    )
 
 
 def plan(
@@ -90,18 +131,34 @@ def plan(
     return output.session("plan").run(work)
 
 
-def status(target: o.Target, *, job: JobFile, output: o.Output) -> int:
-    """Show the progress of a job."""
+def status(target: o.Target, *, watch: Watch = False, job: JobFile, output: o.Output) -> int:
+    """Show the progress of a job.
+
+    With --watch until it ends: exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
+    """
 
     def work() -> Answer:
         import zarrlift
 
         from ..report import status as report_status
 
-        found = zarrlift.status(target, **job.arguments())
-        return Answer(code=DONE, text=lambda page: report_status.lines(found, page), data=found.to_json)
+        def ask() -> Any:
+            return zarrlift.status(target, **job.arguments())
 
-    return output.session("status").run(work)
+        code = DONE
+        if watch:
+            from .watching import watch as watched
+
+            stream = sys.stderr if output.as_json else sys.stdout
+            found = watched(ask, stream, everything=output.show_all)
+            code = DONE if found.state in ("done", "finished") else PARTLY
+        else:
+            found = ask()
+        return Answer(code=code, text=lambda page: report_status.lines(found, page), data=found.to_json)
+
+    session = output.session("status")
+    session.how_to_continue = lambda _: "The job is not affected."
+    return session.run(work)
 
 
 def verify(

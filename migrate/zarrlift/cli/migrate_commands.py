@@ -28,7 +28,7 @@ def migrate(
     digest: o.Digest = False,
     link: o.LinkOption = "auto",
     part: Part = None,
-    output: o.WatchedOutput,
+    output: o.ObservedOutput,
 ) -> int:
     """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
@@ -60,6 +60,7 @@ def migrate(
             overwrite=overwrite,
             take_over=take_over,
             progress=progress,
+            **output.observers(),
             **job.arguments(),
             **writing.arguments(),
             **reading.arguments(),
@@ -77,7 +78,7 @@ def _migrate_part(
     verify: VerifyLevel,
     running: o.Running,
     storage: o.JobStorage,
-    output: o.WatchedOutput,
+    output: o.ObservedOutput,
 ) -> int:
     """Do one part; `others`: whether options were given that belong to the whole job."""
 
@@ -92,7 +93,13 @@ def _migrate_part(
                 expected="--part with --job and options to run it",
             )
         return zarrlift.migrate_part(
-            job.job, part, verify=verify, progress=progress, **running.arguments(), **storage.arguments()
+            job.job,
+            part,
+            verify=verify,
+            progress=progress,
+            **output.observers(),
+            **running.arguments(),
+            **storage.arguments(),
         )
 
     return _moving("migrate", output, work, target=job.job or "", job=job, job_array=True)
@@ -106,7 +113,7 @@ def gather(
     running: o.Running,
     verify: o.Verify = "sample",
     storage: o.JobStorage,
-    output: o.WatchedOutput,
+    output: o.ObservedOutput,
 ) -> int:
     """Collect what the parts of a job have done; verify and publish the arrays that are complete.
 
@@ -121,6 +128,7 @@ def gather(
             take_over=take_over,
             verify=verify,
             progress=progress,
+            **output.observers(),
             **job.arguments(),
             **running.arguments(),
             **storage.arguments(),
@@ -139,7 +147,7 @@ def resume(
     running: o.Running,
     verify: o.VerifyAgain = None,
     storage: o.JobStorage,
-    output: o.WatchedOutput,
+    output: o.ObservedOutput,
 ) -> int:
     """Continue a migration that was interrupted or had failures."""
 
@@ -153,6 +161,7 @@ def resume(
             take_over=take_over,
             verify=verify,
             progress=progress,
+            **output.observers(),
             **job.arguments(),
             **running.arguments(),
             **storage.arguments(),

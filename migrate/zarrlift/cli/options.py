@@ -186,11 +186,21 @@ class Writing(DestinationStorage):
         option("--dest-through", help="Storage transformers over the destination.", metavar="LAYERS"),
     ] = None
 
+    provenance: Annotated[
+        bool,
+        option("--provenance", help="Write where the result comes from into an attribute of its root."),
+    ] = False
+    ro_crate: Annotated[
+        bool, option("--ro-crate", help="Write ro-crate-metadata.json beside the root's zarr.json.")
+    ] = False
+
     def arguments(self) -> dict[str, Any]:
         """Arguments of `plan` and `migrate`."""
         return {
             "in_place": self.in_place,
             "inventory": self.inventory,
+            "provenance": self.provenance,
+            "ro_crate": self.ro_crate,
             "source_through": self.source_through,
             "dest_through": self.dest_through,
             **super().arguments(),
@@ -288,6 +298,27 @@ class WatchedOutput(QuietOutput):
     def watched(self) -> "AbstractContextManager[Any]":
         """The progress of the command, shown as requested."""
         return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file)
+
+
+class ObservedOutput(WatchedOutput):
+    """What is shown of a run, and written for those who watch it."""
+
+    log: Annotated[
+        str | None,
+        option("--log", help="Append what happens to a file, as JSON lines.", metavar="FILE"),
+    ] = None
+    metrics: Annotated[
+        str | None,
+        option(
+            "--metrics",
+            help="Write figures to a file at intervals, in Prometheus' text format.",
+            metavar="FILE",
+        ),
+    ] = None
+
+    def observers(self) -> dict[str, Any]:
+        """Arguments of the public functions that run a job."""
+        return {"log": self.log, "metrics": self.metrics}
 
 
 def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> "JSONObject | None":

@@ -24,7 +24,7 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
     and nothing if `quiet`. A terminal has the bar and the report instead.
     """
     from ..jobs.log_messages import log, progress_log
-    from ..jobs.progress import ProgressBar, progress_for
+    from ..jobs.progress_display import ProgressBar, progress_for
 
     progress = progress_for(quiet=quiet)
     handlers: list[logging.Handler] = []
@@ -67,7 +67,7 @@ class _Shown(logging.Handler):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Accept failures and progress, or everything if requested; a bar replaces the progress records."""
-        from ..jobs.progress import ProgressBar
+        from ..jobs.progress_display import ProgressBar
 
         if record.name == "zarrlift.progress":
             return not isinstance(self._progress, ProgressBar)

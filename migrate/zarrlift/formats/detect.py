@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import MetadataError, UsageError
@@ -32,12 +33,18 @@ class MarkerDocument:
     """Name of the format for people."""
     told_by: Callable[[Mapping[str, Any] | None], bool]
     """Whether a document, or None if it is not a JSON object, is one of this format."""
+    is_array: Callable[[Mapping[str, Any] | None], bool]
+    """Whether such a document is that of an array."""
     certain: bool = True
     """False if other programs use the document's name too."""
 
 
 def _always(_: Mapping[str, Any] | None) -> bool:
     return True
+
+
+def _never(_: Mapping[str, Any] | None) -> bool:
+    return False
 
 
 def _is_v3(data: Mapping[str, Any] | None) -> bool:
@@ -50,6 +57,10 @@ def _is_draft(data: Mapping[str, Any] | None) -> bool:
     from zarrstack.core.draft_v3.nodes import is_entry
 
     return is_entry(data)
+
+
+def _is_v3_array(data: Mapping[str, Any] | None) -> bool:
+    return data is not None and data.get("node_type") == "array"
 
 
 def _is_v1(data: Mapping[str, Any] | None) -> bool:
@@ -65,18 +76,31 @@ def is_n5(data: Mapping[str, Any] | None) -> bool:
     return is_dataset(data)
 
 
+def _is_n5_dataset(data: Mapping[str, Any] | None) -> bool:
+    from zarrstack.core.n5.dataset import is_dataset
+
+    return data is not None and is_dataset(data)
+
+
 _DRAFT: Final = MarkerDocument(
-    format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft
+    format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft, is_array=_never
 )
+_V2: Final = partial(MarkerDocument, format="zarr2", told_by=_always)
 MARKERS: Final = (
-    MarkerDocument(format="zarr2", key=".zarray", what="a Zarr v2 array", told_by=_always),
-    MarkerDocument(format="zarr2", key=".zgroup", what="a Zarr v2 group", told_by=_always),
-    MarkerDocument(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
+    _V2(key=".zarray", what="a Zarr v2 array", is_array=_always),
+    _V2(key=".zgroup", what="a Zarr v2 group", is_array=_never),
+    _V2(key=".zmetadata", what="consolidated Zarr v2 metadata", is_array=_never),
     _DRAFT,
-    MarkerDocument(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
-    MarkerDocument(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
-    MarkerDocument(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
-    MarkerDocument(format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always),
+    MarkerDocument(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3, is_array=_is_v3_array),
+    MarkerDocument(
+        format="n5", key="attributes.json", what="N5", told_by=is_n5, is_array=_is_n5_dataset, certain=False
+    ),
+    MarkerDocument(
+        format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, is_array=_always, certain=False
+    ),
+    MarkerDocument(
+        format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always, is_array=_always
+    ),
 )
 
 
@@ -102,8 +126,24 @@ READERS: Final[Mapping[Format, Reader]] = {
     "zarr3": Reader("zarr_v3.reader"),
     "zarr3-draft": Reader("zarr_v3_draft.reader", options=("allow_fallback",)),
 }
-Seen: TypeAlias = dict[str, list[MarkerDocument]]
+Seen: TypeAlias = dict[str, "Marks"]
 """Markers by the path of their node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The markers of one node, of one format or of several."""
+
+    markers: tuple[MarkerDocument, ...]
+    array: bool
+    """Whether one of them is that of an array."""
+
+    @property
+    def formats(self) -> frozenset[Format]:
+        """The formats that the markers identify."""
+        return frozenset(marker.format for marker in self.markers)
+
+
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
@@ -117,18 +157,29 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
     other than `format` is found, or if two are found without `format`; MetadataError if there is only a
     `zarr.json` without a valid format.
     """
+    seen = nearest(storage, format, beside_v3=beside_v3)
+    if not seen:
+        raise nothing(storage, format)
+    return choose(storage, seen, format, beside_v3=beside_v3)
+
+
+def nearest(storage: Storage, format: Format | None = None, *, beside_v3: bool = False) -> Seen:
+    """The markers at the root of an archive; for an implicit root, those of the nearest nodes."""
     seen = _look(storage, format, beside_v3=beside_v3)
     if format in (None, _DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
         # Nothing, or consolidated metadata of the draft, which has the same name as that of Zarr v2.
         from .zarr_v3_draft.entry_point import without_entry
 
         if without_entry(storage) is not None:
-            seen = {"": [_DRAFT]}
-    if not seen:
-        raise _nothing(storage, format)
-    formats = tuple(dict.fromkeys(marker.format for markers in seen.values() for marker in markers))
-    if formats == ("zarr3",):
+            seen = {"": Marks((_DRAFT,), array=False)}
+    if {marker.format for marks in seen.values() for marker in marks.markers} == {"zarr3"}:
         _check_v3(storage, seen)
+    return seen
+
+
+def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside_v3: bool = False) -> Format:
+    """The format of an archive with these markers; arguments and errors are those of `detect`."""
+    formats = tuple(dict.fromkeys(marker.format for marks in seen.values() for marker in marks.markers))
     if beside_v3 and len(formats) > 1:
         formats = tuple(name for name in formats if name != "zarr3")
     if format is not None:
@@ -138,7 +189,7 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
             )
         formats = (format,)
     # A format present at every node is the archive's; its reader reports nodes that have another one too.
-    present = [{marker.format for marker in markers} for markers in seen.values()]
+    present = [{marker.format for marker in marks.markers} for marks in seen.values()]
     everywhere = [name for name in formats if all(name in each for each in present)]
     if len(everywhere) == 1:
         formats = (everywhere[0],)
@@ -166,8 +217,8 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
     looked = 0
     while level and looked < _MAX_LISTED:
         for start in range(0, len(level), _AT_ONCE):
-            seen = _at(storage, level[start : start + _AT_ONCE])
-            if any(meant(marker) for markers in seen.values() for marker in markers):
+            seen = marks_at(storage, level[start : start + _AT_ONCE])
+            if any(meant(marker) for marks in seen.values() for marker in marks.markers):
                 return seen
             others = others or seen
         if not storage.can_list:
@@ -184,29 +235,29 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
     return others
 
 
-def _at(storage: Storage, paths: list[str]) -> Seen:
-    """The markers at some places; places without markers are omitted."""
+def marks_at(storage: Storage, paths: Sequence[str]) -> Seen:
+    """The markers at some places; places without markers are omitted. StorageError."""
     keys = [(path, join(path, key)) for path in paths for key in _KEYS]
     contents = documents_at(storage, [key for _, key in keys])
     found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
     seen: Seen = {}
     for path in paths:
-        markers = [
-            marker
+        there = [
+            # The name of other documents is sufficient, and consolidated metadata may be large.
+            (marker, content, None if marker.told_by is _always else parsed_or_none(content, key))
             for marker in MARKERS
-            if (key := join(path, marker.key)) in found and _tells(marker, found[key], key)
+            if (content := found.get(key := join(path, marker.key))) is not None
         ]
+        told = [item for item in there if _tells(item[0], item[2])]
         # A document without content identifies a format by its name, if nothing else does.
-        telling = [marker for marker in markers if marker.told_by is _always or found[join(path, marker.key)]]
-        if markers:
-            seen[path] = telling or markers
+        told = [item for item in told if item[0].told_by is _always or item[1]] or told
+        if told:
+            array = any(marker.is_array(data) for marker, _, data in told)
+            seen[path] = Marks(tuple(marker for marker, _, _ in told), array=array)
     return seen
 
 
-def _tells(marker: MarkerDocument, content: bytes, key: str) -> bool:
-    if marker.told_by is _always:
-        return True
-    data = parsed_or_none(content, key)
+def _tells(marker: MarkerDocument, data: Mapping[str, Any] | None) -> bool:
     return (data is not None or marker.certain) and marker.told_by(data)
 
 
@@ -241,8 +292,8 @@ def _check_root(content: bytes) -> None:
 def _found(storage: Storage, seen: Seen) -> str:
     """The markers found, each once, with its first key."""
     keys: dict[MarkerDocument, str] = {}
-    for path, markers in seen.items():
-        for marker in markers:
+    for path, marks in seen.items():
+        for marker in marks.markers:
             keys.setdefault(marker, join(path, marker.key))
     return f"{' and '.join(f'{marker.what} ({key})' for marker, key in keys.items())} in {storage.url}"
 
@@ -251,7 +302,8 @@ def _documents(format: Format | None) -> str:
     return ", ".join(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
 
 
-def _nothing(storage: Storage, format: Format | None) -> UsageError:
+def nothing(storage: Storage, format: Format | None = None) -> UsageError:
+    """The error for a storage without an archive: what was found instead."""
     expected: str | None = f"one of {_documents(format)}"
     if storage.can_list:
         names = sorted(entry.name + "/" * entry.is_dir for entry in storage.list_dir(""))

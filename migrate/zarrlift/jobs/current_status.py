@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from operator import attrgetter
 
+from ..planning.routes import RouteName
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
 from .ledger.progress_rows import NodeProgress
 from .option_words import option_words
+from .route_rates import RouteRates
 from .status import Activity, NodeStatus, PartStatus, Status
-from .work_totals import total_bytes
+from .work_totals import total_bytes, work_left
 
 
 def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
     """The status of an open job, whose parts are given if it has some; only reads the job."""
     plan = job.header
-    nodes = sorted(map(_node, job.progress()), key=attrgetter("path"))
+    rows = sorted(job.progress(), key=attrgetter("path"))
+    nodes = list(map(_node, rows))
     run = last_run(job)
     updated = float(job.fact("updated") or 0)
     now = activity(job, run) if job.state == "incomplete" else None
     done, total = sum(node.bytes_done for node in nodes), sum(node.bytes_total for node in nodes)
     rate = _rate(run, done, updated) if now == "running" else None
+    retries = job.fact("retries")
     return Status(
         job=str(job.path),
         source=plan["source"],
@@ -43,7 +48,8 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
         bytes_known=all(node.bytes_known for node in nodes),
         rate=rate,
         parts=parts,
-        seconds_left=(total - done) / rate if rate else None,
+        seconds_left=_seconds_left(job, rows) if rate else None,
+        retries=int(retries) if retries and retries.isdecimal() else 0,
     )
 
 
@@ -83,6 +89,15 @@ def _rate(run: LastRun | None, done: int, updated: float) -> float | None:
     if run is None or run.moving is None or updated <= run.moving or done <= run.bytes_before:
         return None
     return (done - run.bytes_before) / (updated - run.moving)
+
+
+def _seconds_left(job: Job, rows: Iterable[NodeProgress]) -> float | None:
+    """Time left by what is left of each route, at the rates that the run has recorded."""
+    left: dict[RouteName, float] = {}
+    for row in rows:
+        if row.state == "pending" and row.route is not None:
+            left[row.route] = left.get(row.route, 0.0) + work_left(row.work, row.done)
+    return RouteRates.from_text(job.fact("route_rates") or "").seconds(left)
 
 
 def _node(row: NodeProgress) -> NodeStatus:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -26,8 +29,11 @@ from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
+from .observed import FileName, Observed, observed
 from .option_words import remembered
 from .processes.executors import RunOptions, out_of_reach
+from .progress import Progress
+from .provenance import Provenance
 
 Options: TypeAlias = dict[str, Any] | None
 
@@ -56,6 +62,8 @@ class Endpoints:
     source_through: str | None = None
     destination_through: str | None = None
     """Layers of either side, as text."""
+    provenance: Provenance | None = None
+    """What the job writes of itself."""
 
     @classmethod
     def open(
@@ -116,7 +124,7 @@ class Endpoints:
         """Open the source and destination of a job, or those given because they have moved."""
         header = job.header
         lasting = job.fact("source_place") or header["source"]
-        return cls.open(
+        opened = cls.open(
             lasting if source is None else source,
             header["destination"] if destination is None and not header["in_place"] else destination,
             in_place=header["in_place"],
@@ -126,6 +134,19 @@ class Endpoints:
             source_through=job.fact("source_through"),
             destination_through=job.fact("dest_through"),
         )
+        return replace(opened, provenance=Provenance.from_text(job.fact("provenance")))
+
+    def described(self, recipe: Recipe, *, provenance: bool, ro_crate: bool) -> Endpoints:
+        """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
+        given = Provenance.of_new_job(
+            self.source,
+            self.destination.url,
+            recipe,
+            attribute=provenance,
+            crate=ro_crate,
+            in_place=self.in_place,
+        )
+        return replace(self, provenance=given)
 
     def plan(
         self,
@@ -145,6 +166,18 @@ class Endpoints:
             raise UsageError("an inventory is for a source without layers", found=self.source_through)
         store_inventory = None if inventory is None else StoreInventory.open(inventory)
         inventories = Inventories() if inventories is None else inventories
+        with _without_collecting():
+            return self._plan(recipe, format, inventories, store_inventory, elsewhere=elsewhere), inventories
+
+    def _plan(
+        self,
+        recipe: Recipe,
+        format: Format | None,
+        inventories: Inventories,
+        store_inventory: StoreInventory | None,
+        *,
+        elsewhere: bool,
+    ) -> Plan:
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
             self.source.document_bound = WRITTEN
@@ -183,12 +216,14 @@ class Endpoints:
             made = replace(made, problems=(*made.problems, *unmet(recipe.model, made)))
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
-        return made, inventories
+        return made if self.provenance is None else self.provenance.described(made)
 
     @property
     def layers(self) -> dict[str, str]:
-        """The layers of both sides, as stored in the job."""
+        """The layers of both sides and the provenance, as stored in the job."""
+        said = None if self.provenance is None else self.provenance.to_text()
         texts = {"source_through": self.source_through, "dest_through": self.destination_through}
+        texts["provenance"] = said
         return {name: text for name, text in texts.items() if text is not None}
 
     @property
@@ -206,6 +241,13 @@ class Endpoints:
         """Raise JobError if worker processes are requested but cannot reach both ends."""
         if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
+
+    def observed(
+        self, progress: Progress | None, *, log: FileName | None, metrics: FileName | None
+    ) -> AbstractContextManager[Observed]:
+        """Write a log and metrics of a run, if requested."""
+        places = self.source.url, self.destination.url
+        return observed(progress, *places, log=log, metrics=metrics)
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
         """The specification for workers elsewhere; None for a store that exists only in this process."""
@@ -228,6 +270,21 @@ class Endpoints:
             recheck=options.verify != "none",
             digest=options.digest_of_tasks,
         )
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Make many objects that live on without looking for cycles among them.
+
+    Collections of older generations took a fifth of the plan of 100,000 arrays.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:

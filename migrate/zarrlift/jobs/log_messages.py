@@ -1,12 +1,14 @@
 """Log messages of a run: the logger `zarrlift` and its children.
 
-The library does not configure logging: nothing is written without handlers of the application.
+The library does not configure logging: nothing is written without handlers of the application. Records have
+the attributes `event`, and `node` and `problem` where there is one, for handlers that write fields.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +18,9 @@ from .units import bytes_text, count_text, duration_text, node_text
 
 if TYPE_CHECKING:
     from .outcome import Outcome
+
+archive: Final[ContextVar[str | None]] = ContextVar("archive", default=None)
+"""The archive that a record is about, for a process that migrates several; set by what runs them."""
 
 log: Final = logging.getLogger("zarrlift")
 log.addHandler(logging.NullHandler())
@@ -28,24 +33,29 @@ _MAX_FAILURES: Final = 10
 
 def begun(arrays: int, nbytes: int) -> None:
     """Log that chunks start to move."""
-    log.info("%s to migrate, %s to read", count_text(arrays, "array"), bytes_text(nbytes))
+    text = "%s to migrate, %s to read"
+    log.info(text, count_text(arrays, "array"), bytes_text(nbytes), extra={"event": "plan"})
 
 
 def array_done(path: str) -> None:
     """Log that an array is complete and readable."""
     if log.isEnabledFor(logging.INFO):
-        log.info("done: %s", node_text(path))
+        log.info("done: %s", node_text(path), extra={"event": "array", "node": path})
 
 
 def failed(problems: Sequence[Problem], *, before: int = 0) -> None:
     """Log failures of an array that already had `before` failures; the advice comes last."""
     for problem in problems[: max(_MAX_FAILURES - before, 0)]:
-        log.error("failed: %s", replace(problem, advice=None))
+        more = {"event": "failure", "node": problem.node, "problem": problem.to_json()}
+        log.error("failed: %s", replace(problem, advice=None), extra=more)
     if before < _MAX_FAILURES < before + len(problems):
-        log.error("failed: more of %s, which the report lists", node_text(problems[0].node or ""))
+        more = {"event": "failure", "node": problems[0].node}
+        text = "failed: more of %s, which the report lists"
+        log.error(text, node_text(problems[0].node or ""), extra=more)
 
 
 def ended(outcome: Outcome) -> None:
     """Log the outcome of a call."""
     arrays = f"{count_text(outcome.arrays_done)} of {count_text(outcome.arrays_total, 'array')}"
-    log.info("%s: %s in %s", outcome.state, arrays, duration_text(outcome.seconds))
+    text = "%s: %s in %s"
+    log.info(text, outcome.state, arrays, duration_text(outcome.seconds), extra={"event": "end"})

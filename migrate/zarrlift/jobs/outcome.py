@@ -32,6 +32,8 @@ class Outcome:
     """Chunks omitted as empty by this call."""
     filled: int = 0
     """N5 blocks smaller than their grid cell that this call decoded and padded."""
+    retries: int = 0
+    """Requests that were repeated; those that a client repeats itself, such as obstore, are not known."""
     removed: int = 0
     """Objects deleted by `finish` or `undo`."""
     restored: int = 0
@@ -67,6 +69,7 @@ class Outcome:
             "bytes_out",
             "dropped",
             "filled",
+            "retries",
             "removed",
             "restored",
             "seconds",

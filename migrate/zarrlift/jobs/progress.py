@@ -1,28 +1,24 @@
-"""The progress of a running migration: a bar on a terminal, otherwise one line per minute.
+"""The progress of a running migration, for displays and metrics.
 
 A display never fails a migration: if its terminal disappears, the output stops.
 """
 
 from __future__ import annotations
 
-import math
-import sys
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO
-
-from . import log_messages
-from .units import bytes_text, count_text, duration_text, rate_text
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
+    from zarrstack.core.errors import Problem
+
+    from ..planning.routes import RouteName
+    from ..transfer.counts import MoveResult
 
 _REFRESH_SECONDS: Final = 1.0
-_RECORD_SECONDS: Final = 60.0
 
 
 class Progress(Protocol):
@@ -66,210 +62,39 @@ class RunningProgress:
     """None for the total of the last `start` or `expect`."""
     listed: int | None = None
     """Number of objects listed so far; None if tasks are running."""
+    seconds_left: float | None = None
+    """Time left, by what is left of each route; None while unknown."""
 
 
-class RefreshingProgress(ABC):
-    """A progress display that is refreshed between task ends: `tick` may come from another thread.
-
-    Every display writes one record per minute to the log; see `log_messages.progress_log`.
-    """
-
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`stream` is standard error by default."""
-        self.stream = sys.stderr if stream is None else stream
-        self.clock = clock
-        self.lock = threading.RLock()
-        self.chunks = self.bytes = 0
-        self.total_chunks: int | None = None
-        self.total_bytes: int | None = None
-        self._reached = (0, 0)
-        self._began = (math.inf, 0)
-        self._last_record = math.inf
-
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """Show an empty display; a second call starts again."""
-        self.close()
-        with self.lock:
-            self.chunks = self.bytes = 0
-            self.total_bytes, self.total_chunks = total_bytes, total_chunks
-            self._reached = (0, 0)
-            self._begin()
-
-    def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Start at the given progress; the rate is that of the remaining work."""
-        with self.lock:
-            self.chunks, self.bytes = chunks, nbytes
-            self._begin()
-
-    def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Replace the totals."""
-        with self.lock:
-            self.total_bytes, self.total_chunks = total_bytes, total_chunks
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        """Add the work of a task that has ended."""
-        with self.lock:
-            self.chunks += chunks
-            self.bytes += nbytes
-            self.draw(*self.reached(), now=False)
-
-    def tick(self, present: RunningProgress) -> None:
-        """Show the current progress, including what running tasks have read."""
-        with self.lock:
-            if present.listed is not None:
-                self._last_record = min(self._last_record, self.clock())
-                self.draw_listed(present.listed)
-            else:
-                if present.total_bytes is not None:
-                    self.total_bytes = present.total_bytes
-                self.draw(*self.reached(present.chunks, present.bytes), now=True)
-            if self.clock() - self._last_record >= _RECORD_SECONDS:
-                self._last_record = self.clock()
-                log_messages.progress_log.info(
-                    self._record()
-                    if present.listed is None
-                    else f"{count_text(present.listed)} objects listed"
-                )
-
-    def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
-        """(chunks, bytes) done; never decreases, though an ended task may be counted late."""
-        self._reached = (
-            max(self._reached[0], self.chunks + chunks),
-            max(self._reached[1], self.bytes + nbytes),
-        )
-        return self._reached
-
-    def _begin(self) -> None:
-        self._reached = (self.chunks, self.bytes)
-        self._last_record = self.clock()
-        self._began = (self._last_record, self.bytes)
-        self.begin()
-
-    def _record(self) -> str:
-        """Work done, rate and time left in one line."""
-        chunks, nbytes = self._reached
-        of = "" if self.total_chunks is None else f" of {count_text(max(self.total_chunks, chunks))}"
-        parts = [f"{count_text(chunks)}{of} chunks"]
-        if self.total_bytes is not None:
-            total = max(self.total_bytes, nbytes)
-            parts.insert(
-                0, f"{bytes_text(nbytes)} of {bytes_text(total)} ({100 * nbytes // max(total, 1)} %)"
-            )
-            seconds, here = self.clock() - self._began[0], nbytes - self._began[1]
-            if here and seconds > 0:
-                parts.append(rate_text(here, seconds))
-                parts.append(f"about {duration_text((total - nbytes) * seconds / here)} left")
-        return ", ".join(parts)
+class TickingProgress(ABC):
+    """A progress that is also called between task ends: `tick` may come from another thread."""
 
     @abstractmethod
-    def note(self, text: str) -> None:
-        """Show one line at once."""
-
-    def begin(self) -> None:  # noqa: B027 - `LogProgress` shows records only
-        """Show the start of work, at the progress reached."""
-
-    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:  # noqa: B027
-        """Show the progress reached, at once if `now`."""
-
-    def draw_listed(self, objects: int) -> None:  # noqa: B027
-        """Show the number of objects that a listing has found, before the work starts."""
-
-    def close(self) -> None:  # noqa: B027
-        """Remove the display; may be called twice."""
+    def tick(self, present: RunningProgress) -> None:
+        """Receive the current progress, including what running tasks have read."""
 
 
-class ProgressBar(RefreshingProgress):
-    """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
+class DetailedProgress(TickingProgress):
+    """A progress that also receives routes, arrays and failures; several runs may share one.
 
-    _bar: tqdm[Any] | None = None
-
-    def begin(self) -> None:
-        """Draw the bar."""
-        by_bytes = self.total_bytes is not None
-        bar, self._bar = self._bar, None
-        try:
-            if bar is not None:
-                bar.close()
-            self._bar = _bar_type()(
-                total=self.total_bytes if by_bytes else self.total_chunks,
-                initial=self.bytes if by_bytes else self.chunks,
-                file=self.stream,
-                unit="B" if by_bytes else " chunks",
-                unit_scale=by_bytes,
-                dynamic_ncols=True,
-                leave=False,
-            )
-        except (OSError, ValueError):
-            self._bar = None
-
-    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
-        """Move the bar."""
-        bar = self._bar
-        if bar is None:
-            return
-        reached, total = (
-            (chunks, self.total_chunks) if self.total_bytes is None else (nbytes, self.total_bytes)
-        )
-        try:
-            bar.total = None if total is None else max(total, reached)
-            if self.total_bytes is not None:
-                of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
-                bar.set_postfix_str(f"{chunks:,}{of} chunks", refresh=False)
-            bar.update(reached - bar.n)
-            if now:
-                bar.refresh()
-        except (OSError, ValueError):
-            self._bar = None
-
-    def draw_listed(self, objects: int) -> None:
-        """Show a number without a total."""
-        try:
-            if self._bar is None:
-                self._bar = _bar_type()(
-                    file=self.stream,
-                    unit_scale=True,
-                    dynamic_ncols=True,
-                    leave=False,
-                    bar_format="{n_fmt} objects listed [{elapsed}]",
-                )
-            self._bar.n = objects
-            self._bar.refresh()
-        except (OSError, ValueError):
-            self._bar = None
-
-    def note(self, text: str) -> None:
-        """Print a line above the bar."""
-        with self.lock:
-            try:
-                if self._bar is not None:
-                    self._bar.clear()
-                print(text, file=self.stream, flush=True)
-                if self._bar is not None:
-                    self._bar.refresh()
-            except (OSError, ValueError):
-                self._bar = None
-
-    def close(self) -> None:
-        """Remove the bar; the report that follows contains the result."""
-        with self.lock:
-            bar, self._bar = self._bar, None
-            if bar is not None:
-                try:
-                    bar.close()
-                except (OSError, ValueError):
-                    bar.disable = True
-
-
-class LogProgress(RefreshingProgress):
-    """Log records instead of a bar, for runs whose standard error is a file or a pipe.
-
-    A run that ends within a minute prints no progress.
+    What one of several runs reports with `start` and `expect` is not the whole; use these methods instead.
     """
 
-    def note(self, text: str) -> None:
-        """Print the line."""
-        with suppress(OSError, ValueError):
-            print(text, file=self.stream, flush=True)
+    @abstractmethod
+    def planned(self, nbytes: int, chunks: int, arrays: int) -> None:
+        """Add work to the total, or correct it; work done by earlier runs is not part of it."""
+
+    @abstractmethod
+    def moved(self, route: RouteName, moved: MoveResult) -> None:
+        """Report a task that has ended."""
+
+    @abstractmethod
+    def repeated(self, requests: int) -> None:
+        """Report repeated requests that belong to no task."""
+
+    @abstractmethod
+    def array_ended(self, problems: Sequence[Problem]) -> None:
+        """Report an array that is published, or has failed with these problems."""
 
 
 class Ticker:
@@ -283,7 +108,7 @@ class Ticker:
         """`present` is called in the thread."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        if isinstance(progress, RefreshingProgress):
+        if isinstance(progress, TickingProgress):
             self._thread = threading.Thread(
                 target=self._run, args=(progress, present), name="zarrlift-progress", daemon=True
             )
@@ -301,7 +126,7 @@ class Ticker:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, display: RefreshingProgress, present: Callable[[], RunningProgress]) -> None:
+    def _run(self, display: TickingProgress, present: Callable[[], RunningProgress]) -> None:
         while not self._ended.wait(_REFRESH_SECONDS):
             display.tick(present())
 
@@ -313,30 +138,3 @@ def listing_shown(progress: Progress | None, listed: Callable[[], int]) -> Itera
         yield
     if progress is not None:
         progress.close()
-
-
-def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
-    """A bar on a terminal, lines elsewhere; silent if `quiet`."""
-    stream = sys.stderr if stream is None else stream
-    try:
-        seen = stream is not None and stream.isatty()
-    except ValueError:  # closed
-        seen = False
-    if quiet or stream is None:
-        return NullProgress()
-    return ProgressBar(stream) if seen else LogProgress(stream)
-
-
-def _bar_type() -> type[tqdm[Any]]:
-    """The tqdm bar with a plain thread lock and without the monitor thread.
-
-    By default, tqdm creates a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which costs an import
-    and a semaphore; only one thread draws this bar.
-    """
-    from tqdm import tqdm
-
-    class Plain(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0
-        _lock = threading.RLock()
-
-    return Plain

@@ -31,8 +31,10 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
 from ..transfer.extra_files import copy_file
+from . import provenance
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+from .provenance import CRATE, Provenance
 
 if TYPE_CHECKING:
     from ..verification.elsewhere import Elsewhere
@@ -57,6 +59,10 @@ class Publisher:
     elsewhere: Callable[[], Elsewhere | None]
     """What reads all values of an array on workers elsewhere, if there are any."""
 
+    @property
+    def _provenance(self) -> Provenance | None:
+        return Provenance.from_text(self.job.fact("provenance"))
+
     def publish_array(self, row: NodeRow, plan: ArrayPlan, sums: bytes | None) -> int | None:
         """Publish an array whose chunks are all written, and store its digest if the job has digests.
 
@@ -75,25 +81,34 @@ class Publisher:
                 raise
             except ZarrstackError as error:
                 raise JobError.of(error.problem) from error
+        if not plan.path:
+            self._crate()
         return self.publish(plan.path, plan.document)
+
+    def _crate(self) -> None:
+        """Write the root's `ro-crate-metadata.json`, if the job has one."""
+        if self._provenance is not None and self._provenance.in_crate:
+            self._write(CRATE, self._provenance.crate(self.plan.format))
 
     def publish(self, path: str, content: JSONObject) -> int | None:
         """Write a `zarr.json`; returns its modification time if the storage has one."""
         key = join(path, "zarr.json")
-        data = document(content)
+        self._write(key, document(content))
+        if isinstance(self.destination, LocalStorage):
+            return os.stat(self.destination.path(key)).st_mtime_ns
+        return None
+
+    def _write(self, key: str, data: bytes) -> None:
         if self.plan.in_place:
             (there,) = self.destination.find_many([key])
             if there is not None and there != data and not self._ours(key, there):
                 raise JobError(
-                    "a zarr.json that this job did not write already exists",
+                    f"a {key.rpartition('/')[2]} that this job did not write already exists",
                     key=key,
                     advice="Move it away, then resume.",
                 )
         self.writer.write(key, data)
         self.writer.settle()
-        if isinstance(self.destination, LocalStorage):
-            return os.stat(self.destination.path(key)).st_mtime_ns
-        return None
 
     def _ours(self, key: str, content: bytes) -> bool:
         return key == "zarr.json" and is_root_document(self.job, content)
@@ -108,8 +123,11 @@ class Publisher:
         groups: list[GroupPlan] = sorted(
             self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
         )
+        said = self._provenance
+        with_digest = said is not None and said.in_attribute and self.job.fact("digest") is not None
+        depends = self.plan.consolidate or with_digest
         for group in groups:
-            if group.path == "" and self.plan.consolidate:
+            if group.path == "" and depends:
                 continue
             row = state[group.path]
             if row.state == "done":
@@ -117,8 +135,10 @@ class Publisher:
             if not self._publish_group(row, group, group.document) and self.plan.in_place:
                 return  # a document above would hide it
         root = next((group for group in groups if group.path == ""), None)
-        if root is not None and self.plan.consolidate:
-            content = self._consolidated(root)
+        if root is not None and depends:
+            content = self._consolidated(root) if self.plan.consolidate else root.document
+            if with_digest:
+                content = provenance.with_digest(content, self.job.digests.documents())
             expected = digest(document(content))
             if state[""].state != "done" or self.job.fact("root_document") != expected:
                 # If a run is killed here, the earlier document exists and this one remains to be written.
@@ -136,6 +156,8 @@ class Publisher:
         try:
             for key in group.files:
                 copy_file(self.source, self.writer, key)
+            if not group.path:
+                self._crate()
             published = self.publish(row.path, content)
         except DestinationError:
             raise

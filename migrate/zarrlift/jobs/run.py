@@ -43,6 +43,7 @@ from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
+from .route_rates import RouteRates
 from .run_arrays import PendingChecks, RunArray, RunTasks, Share
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
@@ -125,14 +126,13 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        seconds = time.monotonic() - started
-        return outcome_of(self.job, self.plan, self._share, self._moved, seconds, stopped)
+        return outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
-            self._throughput.note(last=True)
+            self._throughput.note(self._moved, last=True)
             self.job.commit()
         except JobError as error:  # unrecorded work is repeated
             return error.problem
@@ -147,12 +147,10 @@ class Run:
         ]
         totals = self.job.totals()
         note_moving(self.job, totals, self.options.verify)
-        self._work = WorkTotal(self.progress, [(array, totals.get(row.id)) for row, array in pending])
-        still = [
-            RunArray(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
-            for row, array in pending
-            if not array.tasks
-        ]
+        rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
+        self._work = WorkTotal(self.progress, [(plan, totals.get(row.id)) for row, plan in pending], rates)
+        none = np.empty(0, dtype=np.int64)
+        still = [RunArray(*pair, none, all_submitted=True) for pair in pending if not pair[1].tasks]
         for start in range(0, len(still), _BATCH):
             self._finish(still[start : start + _BATCH])
             self._conclude(all_but=1)  # verified while these are published
@@ -161,9 +159,9 @@ class Run:
         staged = [pair for pair in moving if pair[1].between is not None]
         if staged:
             self._move(staged, first_pass=True)
-        moving = [pair for pair in moving if pair[0].id not in self._lost]
-        if moving:
+        if moving := [pair for pair in moving if pair[0].id not in self._lost]:
             self._move(moving)
+        self._moved = self._moved.plus(MoveResult(retries=self._work.note(self.job)))
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
         finish = self._passed if first_pass else self._finish
@@ -199,7 +197,7 @@ class Run:
                     for task_ended in running.ended():
                         array, task = task_ended.item
                         array.open_tasks -= 1
-                        self._record(array, task, task_ended)
+                        self._record(array, task, task_ended, running.under_way)
                         if array.all_submitted and array.open_tasks == 0:
                             ended.append(array)
                 self._conclude()  # checks started before the tasks that ended now
@@ -234,7 +232,7 @@ class Run:
         if array.left:
             self._share.left.append((array.plan, array.left))
 
-    def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]]) -> None:
+    def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]], running: int) -> None:
         try:
             moved: MoveResult = ended.result()
         except LostTaskError as error:
@@ -248,20 +246,20 @@ class Run:
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`
             array.fail((unexpected_error(array.plan.path, error),))
             return
-        self._work.moved(array.plan, moved)
+        self._work.moved(array.plan, moved, running=running)
         self._moved = self._moved.plus(moved)
         if moved.problems:
             array.fail(moved.problems)
             return
         self.job.record_task(array.row.id, task.number, moved)
-        self._throughput.moved(moved)
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
         if now - self._committed > _COMMIT_SECONDS:
             self._syncs.sometimes()
-            self._throughput.note()
+            self._throughput.note(self._moved)
+            self._work.note(self.job)
             self.job.commit()
             self._committed = now
 
@@ -319,6 +317,7 @@ class Run:
         problems = (with_advice(problem, self.source, array.plan.source) for problem in array.problems)
         told = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
+        self._work.failed(array.plan, told)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Start to verify; the returned function gives the result for each array."""

@@ -39,7 +39,7 @@ class RunEngine:
     ) -> None:
         self._plan = plan
         self._ends = source, destination
-        self._local = isinstance(source, LocalStorage) and isinstance(destination, LocalStorage)
+        self.local = isinstance(source, LocalStorage) and isinstance(destination, LocalStorage)
         self._options = options
         self._spec = spec
         self._engine: Engine | None = None
@@ -51,8 +51,8 @@ class RunEngine:
         engine = self._opened(arrays)
         if engine is not None:
             return in_pool(engine, worker) if engine.in_process else elsewhere(engine, self._spec)
-        number = workers_for(arrays, self._options, self.budget, local=self._local)
-        forks = forks_for(arrays, self._options, self.budget, local=self._local)
+        number = workers_for(arrays, self._options, self.budget, local=self.local)
+        forks = forks_for(arrays, self._options, self.budget, local=self.local)
         return own_pool(worker, forks or number, forks=forks > 0)
 
     def checks(self, level: VerifyLevel, here: Checks) -> Checks:
@@ -79,5 +79,5 @@ class RunEngine:
     def _opened(self, arrays: list[ArrayPlan]) -> Engine | None:
         """The engine that the options ask for; None for threads or forks, which each pass makes anew."""
         if self._engine is None and self._options.executor not in (None, "threads"):
-            self._engine = engine_for(arrays, self._options, self.budget, local=self._local)
+            self._engine = engine_for(arrays, self._options, self.budget, local=self.local)
         return self._engine

@@ -24,6 +24,7 @@ from .outcome import Outcome
 from .overwrite import left_aside, remove_previous_tree, set_aside
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
+from .provenance import Provenance
 from .resume.replan import merge
 from .run import Run
 from .run_arrays import Share
@@ -103,6 +104,7 @@ def resume_job(
     ):
         refuse_undone(job)
         follow(job, ends)
+        ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
         if job.fact("parts") is not None:
             merge_ended(job, ends.place, take_over=take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)

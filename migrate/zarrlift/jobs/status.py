@@ -104,7 +104,9 @@ class Status:
     rate: float | None = None
     """Average bytes per second since chunks started to move."""
     seconds_left: float | None = None
-    """Estimated at this rate."""
+    """Estimated from the work left of each route and the rate of each."""
+    retries: int = 0
+    """Requests that were repeated in all runs; those that a client repeats itself are not known."""
     parts: tuple[PartStatus, ...] = ()
     """The parts of an incomplete job in parts."""
 

@@ -35,6 +35,7 @@ from .ledger.ledger import Job
 from .outcome import Outcome
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
+from .provenance import CRATE, Provenance
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
 from .stored_inventories import remove_inventory
@@ -139,7 +140,7 @@ def _clear_hidden(plan: Plan, storage: Storage) -> None:
 
 
 def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
-    """Delete the job's `zarr.json` documents, the root's first, so no reader sees an incomplete v3 tree."""
+    """Delete the job's documents, the root's first, so no reader sees an incomplete v3 tree."""
     removed = 0
     for node in plan.published:
         key = join(node.path, "zarr.json")
@@ -152,6 +153,13 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
             removed += 1
         else:
             problems.append(kept("changed after the job wrote it, so it is kept", node.path, key))
+    said = Provenance.from_text(job.fact("provenance"))
+    if said is not None and said.in_crate and (content := storage.get(CRATE)) is not None:
+        if content == said.crate(plan.format):
+            storage.delete(CRATE)
+            removed += 1
+        else:
+            problems.append(kept("changed after the job wrote it, so it is kept", "", CRATE))
     return removed
 
 

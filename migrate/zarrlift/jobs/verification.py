@@ -27,6 +27,7 @@ from .ledger.find_job import find_job
 from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .processes.executors import RunOptions, engine_for
+from .provenance import Provenance, as_expected, digest_of
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
@@ -142,7 +143,21 @@ def verify(
         first, second = with_layers(first, known.source_through), with_layers(second, known.dest_through)
     archive = describe(first, format=format, options=reading)
     compare = partial(
-        verify_archives, archive, first, second, full=full, recipe=recipe, progress=progress, threads=workers
+        verify_archives,
+        archive,
+        first,
+        second,
+        full=full,
+        recipe=recipe,
+        progress=progress,
+        threads=workers,
+        root_attributes=partial(
+            as_expected,
+            made=known is not None,
+            known=None if known is None else known.provenance,
+            format=archive.format,
+            digest=None if known is None else known.digest,
+        ),
     )
     if full and options.elsewhere:
         spec = WorkerSpec(
@@ -211,6 +226,9 @@ class _KnownJob:
     recipe: Recipe
     source_through: str | None
     dest_through: str | None
+    provenance: Provenance | None
+    digest: str | None
+    """The digest of all arrays, if the job has digests."""
 
 
 def _known_job(
@@ -232,12 +250,16 @@ def _known_job(
             plan = opened.header
             source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
             finished = opened.state == "finished"
+            provenance = Provenance.from_text(opened.fact("provenance"))
+            digest = digest_of(opened.digests.documents()) if provenance and opened.fact("digest") else None
         return _KnownJob(
             path=path,
             finished=finished,
             recipe=Recipe.from_json(plan["recipe"]),
             source_through=source_through,
             dest_through=dest_through,
+            provenance=provenance,
+            digest=digest,
             reading=ReadOptions.from_json(plan),
             **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
         )

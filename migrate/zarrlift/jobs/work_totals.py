@@ -6,15 +6,22 @@ corrected by what has been read, so progress never exceeds 100 percent.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from zarrstack.core.errors import Problem
+
 from ..planning.plans import ArrayPlan
+from ..planning.routes import RouteName
+from ..storage import retries
 from ..transfer.counts import MoveResult
 from . import log_messages
+from .ledger.ledger import Job
 from .ledger.plan_rows import planned_work
 from .ledger.rows import PlannedWork, TaskTotals
-from .progress import Progress, RunningProgress
+from .progress import DetailedProgress, Progress, RunningProgress
+from .route_rates import RouteRates, work_of
 
 UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
 """(chunks, bytes) of the source read by running tasks, by path of the array."""
@@ -36,48 +43,128 @@ def total_bytes(work: PlannedWork, done: TaskTotals = _NOTHING, *, finished: boo
     return max(done.bytes_in, round(done.bytes_in / part) if part and done.bytes_in else work.bytes_in)
 
 
+def work_left(work: PlannedWork, done: TaskTotals) -> float:
+    """The work of an array that is not done, for `RouteRates`."""
+    if not work.moves:
+        return 0.0
+    return work_of(total_bytes(work, done) - done.bytes_in, max(work.reads - done.chunks, 0))
+
+
 class WorkTotal:
     """The total of a run, reported to its progress display and corrected as tasks end."""
 
-    def __init__(self, progress: Progress, arrays: Sequence[tuple[ArrayPlan, TaskTotals | None]]) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        arrays: Sequence[tuple[ArrayPlan, TaskTotals | None]],
+        rates: RouteRates | None = None,
+    ) -> None:
         """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
         moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
+        self._details = progress if isinstance(progress, DetailedProgress) else None
+        self.rates = rates or RouteRates()
+        self._retries = self._others = 0
+        self._route = {plan.path: plan.route.name for plan, _ in moving}
         self._work = {plan.path: planned_work(plan) for plan, _ in moving}
         self._done = {plan.path: done for plan, done in moving}
         self._bytes = {path: total_bytes(work, self._done[path]) for path, work in self._work.items()}
         self._all_bytes = sum(self._bytes.values())
         self._all_chunks = sum(plan.reads for plan, _ in moving)
+        self._reached: dict[RouteName, float] = {}
+        self._reports = False
+        """Whether running tasks report what they have read."""
+        self._left: dict[RouteName, float] = {}
+        for path, work in self._work.items():
+            self._leave(path, work_left(work, self._done[path]))
         log_messages.begun(len(arrays), self._all_bytes)
         progress.start(self._all_bytes, self._all_chunks)
         recorded = [done for _, done in moving if done.tasks]
         if recorded:
             progress.resume_at(sum(done.chunks for done in recorded), sum(done.bytes_in for done in recorded))
+        if self._details is not None:
+            self._details.planned(
+                self._all_bytes - sum(done.bytes_in for done in recorded),
+                self._all_chunks - sum(done.chunks for done in recorded),
+                len(arrays),
+            )
 
-    def moved(self, plan: ArrayPlan, moved: MoveResult) -> None:
-        """Add a task that has ended."""
-        done = self._done[plan.path] = _plus(self._done[plan.path], moved.chunks, moved.bytes_in, tasks=1)
-        self._expect(plan, total_bytes(self._work[plan.path], done))
+    def moved(self, plan: ArrayPlan, moved: MoveResult, *, running: int = 0) -> None:
+        """Add a task that has ended while a number of others is running."""
+        path, work = plan.path, self._work[plan.path]
+        before = work_left(work, self._done[path])
+        done = self._done[path] = _plus(self._done[path], moved.chunks, moved.bytes_in, tasks=1)
+        self._leave(path, work_left(work, done) - before)
+        route, added = plan.route.name, work_of(moved.bytes_in, moved.chunks)
+        self._reached[route] = self._reached.get(route, 0.0) + added
+        # On average, half of the others is done.
+        unseen = {} if self._reports else {route: running * added / 2}
+        self.rates.reach(time.monotonic(), self._reached, unseen)
+        self._expect(plan, total_bytes(work, done))
         self._progress.advance(moved.chunks, moved.bytes_in)
+        self._retries += moved.retries
+        if self._details is not None:
+            self._details.moved(route, moved)
+
+    def note(self, job: Job) -> int:
+        """Store the rates and the number of repeated requests in the job. Durable at its next commit.
+
+        Returns the number of those requests of the run that belong to no task.
+        """
+        others = retries.take()
+        if others and self._details is not None:
+            self._details.repeated(others)
+        if rates := self.rates.to_text():
+            job.note(route_rates=rates)
+        if new := self._retries + others:
+            job.note(retries=str(int(job.fact("retries") or 0) + new))
+            self._retries = 0
+        self._others += others
+        return self._others
 
     def finished(self, plan: ArrayPlan) -> None:
         """Set the total of a completed array to what was read."""
         log_messages.array_done(plan.path)
-        if plan.tasks:
-            self._expect(plan, self._done[plan.path].bytes_in)
+        self._end(plan)
+        if self._details is not None:
+            self._details.array_ended(())
+
+    def failed(self, plan: ArrayPlan, problems: Sequence[Problem]) -> None:
+        """Nothing more is read for an array that has failed."""
+        self._end(plan)
+        if self._details is not None:
+            self._details.array_ended(problems)
 
     def present(self, under_way: UnderWay) -> RunningProgress:
         """The current progress with what running tasks have read, by path of the array; thread-safe."""
         total = self._all_bytes
+        reached, left = dict(self._reached), dict(self._left)
+        self._reports = self._reports or bool(under_way)
         for path, (chunks, nbytes) in under_way.items():
-            work = self._work[path]
+            work, done = self._work[path], self._done[path]
+            now = _plus(done, chunks, nbytes)
             if not work.by_tasks:
-                total += total_bytes(work, _plus(self._done[path], chunks, nbytes)) - self._bytes[path]
+                total += total_bytes(work, now) - self._bytes[path]
+                left[self._route[path]] += work_left(work, now) - work_left(work, done)
+            route = self._route[path]
+            reached[route] = reached.get(route, 0.0) + work_of(nbytes, chunks)
+        self.rates.reach(time.monotonic(), reached)
         return RunningProgress(
             chunks=sum(chunks for chunks, _ in under_way.values()),
             bytes=sum(nbytes for _, nbytes in under_way.values()),
             total_bytes=total,
+            seconds_left=self.rates.seconds(left),
         )
+
+    def _end(self, plan: ArrayPlan) -> None:
+        if plan.tasks:
+            self._leave(plan.path, -work_left(self._work[plan.path], self._done[plan.path]))
+            self._work[plan.path] = self._work[plan.path]._replace(moves=False)
+            self._expect(plan, self._done[plan.path].bytes_in)
+
+    def _leave(self, path: str, change: float) -> None:
+        route = self._route[path]
+        self._left[route] = self._left.get(route, 0.0) + change
 
     def _expect(self, plan: ArrayPlan, expected: int) -> None:
         change = expected - self._bytes[plan.path]
@@ -85,6 +172,8 @@ class WorkTotal:
             self._bytes[plan.path] = expected
             self._all_bytes += change
             self._progress.expect(self._all_bytes, self._all_chunks)
+            if self._details is not None:
+                self._details.planned(change, 0, 0)
 
 
 def _plus(done: TaskTotals, chunks: int, nbytes: int, *, tasks: int = 0) -> TaskTotals:

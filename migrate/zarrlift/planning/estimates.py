@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ..archive.chunk_inventory import Inventory, task_bounds
 from ..archive.nodes import Layout
 from .regrid.blocks import Blocks, block_bounds
 from .routes import Route
+
+if TYPE_CHECKING:
+    from .plans import Plan
 
 DENSE: Final = 4
 """Typical ratio of decoded to encoded bytes; used only for figures marked as estimates."""
@@ -60,6 +63,24 @@ def figures(
         "times_read": times,
         "reads": reads,
         "objects_out": 0 if stays else made,
+    }
+
+
+def plan_totals(plan: Plan) -> dict[str, Any]:
+    """Amounts of a plan; bytes in and out are estimates unless known."""
+    moving = [array for array in plan.arrays if array.route.name != "stay"]
+    return {
+        "arrays": len(plan.arrays),
+        "groups": len(plan.groups),
+        "refused": len(plan.refusals),
+        "chunks": sum(array.chunks for array in plan.arrays),
+        "reads": sum(array.reads for array in moving),
+        "objects_out": sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups),
+        "bytes_in": sum(array.bytes_in for array in moving),
+        "bytes_read": sum(array.bytes_read for array in moving),
+        "bytes_in_known": all(array.bytes_in_known for array in moving),
+        "bytes_out": sum(array.bytes_out for array in moving),
+        "bytes_out_known": all(array.bytes_out_known for array in moving),
     }
 
 

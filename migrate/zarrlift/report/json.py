@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..archive.layout import layout_to_json
+from ..planning.estimates import plan_totals
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
@@ -52,20 +53,3 @@ def _node(node: Node) -> JSONObject:
 def plan_json(plan: Plan) -> JSONObject:
     """A plan, complete, with totals."""
     return {**plan.to_json(), "totals": plan_totals(plan)}
-
-
-def plan_totals(plan: Plan) -> JSONObject:
-    """Amounts of a plan; bytes in and out are estimates unless known."""
-    moving = [array for array in plan.arrays if array.route.name != "stay"]
-    return {
-        "arrays": len(plan.arrays),
-        "groups": len(plan.groups),
-        "refused": len(plan.refusals),
-        "chunks": sum(array.chunks for array in plan.arrays),
-        "objects_out": sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups),
-        "bytes_in": sum(array.bytes_in for array in moving),
-        "bytes_read": sum(array.bytes_read for array in moving),
-        "bytes_in_known": all(array.bytes_in_known for array in moving),
-        "bytes_out": sum(array.bytes_out for array in moving),
-        "bytes_out_known": all(array.bytes_out_known for array in moving),
-    }

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.grid.frames import Shards
 
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
+from ..planning.estimates import plan_totals
 from . import problems as report_problems
 from .archive import convention_lines
-from .json import plan_totals
 from .outcome import command
 from .table import Column
 

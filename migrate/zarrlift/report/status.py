@@ -43,6 +43,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         (
             ("state", _state(status)),
             ("done", _amount(status)),
+            ("retries", count_text(status.retries, "request") if status.retries else ""),
             ("parts", _parts(status)),
             ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
             ("job", safe(status.job)),

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -66,6 +66,19 @@ def open_storage(
 def is_url(place: str) -> bool:
     """Whether a text is a URL, chained or not; any other text is a path."""
     return "://" in place or "::" in place
+
+
+def place_below(place: str, path: str) -> str:
+    """The place of a directory below another one, both as texts for `open_storage`."""
+    if not path:
+        return place
+    if not is_url(place):
+        return os.path.join(place, *path.split("/"))
+    first, *others = place.split("::")
+    first = first if "://" in first else f"{first}://"
+    if first.startswith("file://"):
+        path = quote(path)
+    return "::".join([f"{first}{'' if first.endswith('/') else '/'}{path}", *others])
 
 
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:

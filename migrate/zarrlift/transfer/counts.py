@@ -10,6 +10,7 @@ import numpy as np
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
+from ..storage import retries
 from ..storage.listed_versions import source_object_gone
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class MoveResult:
     """Chunks omitted because they contained only the fill value."""
     filled: int = 0
     """N5 blocks smaller than their grid cell that were decoded and padded."""
+    retries: int = 0
+    """Requests that this process has repeated since the end of its last task."""
     problems: tuple[Problem, ...] = ()
     sums: bytes | None = None
     """The digest of the values moved (`BlockSums`), if requested."""
@@ -46,7 +49,7 @@ class MoveResult:
         return MoveResult(**sums)
 
 
-_FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled")
+_FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled", "retries")
 
 
 class MoveCounts:
@@ -126,6 +129,7 @@ class MoveCounts:
             bytes_out=self.bytes_out,
             dropped=self.dropped,
             filled=self.filled,
+            retries=retries.take(),
             problems=tuple(self._problems),
             sums=None if self.sums is None else self.sums.to_bytes(),
         )

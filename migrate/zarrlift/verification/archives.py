@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
@@ -50,6 +51,7 @@ def verify_archives(
     progress: Watcher | None = None,
     threads: int | None = None,
     elsewhere: Elsewhere | None = None,
+    root_attributes: Callable[[JSONObject, JSONObject], JSONObject] = lambda found, _: found,
 ) -> VerificationReport:
     """Find every difference between a described archive and its v3 counterpart.
 
@@ -61,6 +63,8 @@ def verify_archives(
     Memory: a few blocks of 16 MB, or of one chunk if that is larger, for each thread. For a full comparison
     of an array, the recipe's `memory` as for the migration, or what one thread needs if that is more.
     `elsewhere`: where a full comparison reads the values; WorkerError or BrokenExecutor if it is gone.
+    `root_attributes` removes from those of the result's root what the migration added on request, given
+    those of the source.
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]
@@ -71,6 +75,9 @@ def verify_archives(
         raise UsageError(f"there is no result to compare: {destination.url} is empty")
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
+    for node in archive.nodes:
+        if not node.path and (root := found.get("")) is not None:
+            found[""] = replace(root, attributes=root_attributes(root.attributes, dict(node.attributes)))
     comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere)
     if progress is not None:
         progress.start(sum(map(_size, archive.nodes)) if full else None, None)

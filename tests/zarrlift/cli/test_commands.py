@@ -214,6 +214,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
         " --axes kept --allow-fallback --max-document-size 1GiB --digest --inventory manifest.json"
+        " --provenance --ro-crate --log log.jsonl --metrics zarrlift.prom"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -221,6 +222,10 @@ def test_every_option_of_migrate_arrives(fakes):
     recipe = call.kwargs.pop("recipe")
     call.kwargs.pop("progress").close()
     assert call.kwargs == {
+        "provenance": True,
+        "ro_crate": True,
+        "log": "log.jsonl",
+        "metrics": "zarrlift.prom",
         "in_place": False,
         "format": "zarr2",
         "job": "j.db",
@@ -398,6 +403,7 @@ def test_json_totals_of_a_plan_count_what_moves(fakes, capsys):
         "groups": 2,
         "refused": 1,
         "chunks": 538,
+        "reads": 538,
         "objects_out": 542,
         "bytes_in": 135_230_000,
         "bytes_read": 135_230_000,

@@ -8,14 +8,8 @@ import threading
 
 import pytest
 
-from zarrlift.jobs.progress import (
-    LogProgress,
-    NullProgress,
-    ProgressBar,
-    RunningProgress,
-    Ticker,
-    progress_for,
-)
+from zarrlift.jobs.progress import NullProgress, RunningProgress, Ticker
+from zarrlift.jobs.progress_display import LogProgress, ProgressBar, progress_for
 
 
 class Terminal(io.StringIO):

@@ -86,4 +86,5 @@ def test_tasks_that_still_run_correct_an_estimate_too() -> None:
     )
     assert work.present({}) == RunningProgress(total_bytes=2000)
     half = {GUESSED.path: (50, 10_000), "known": (50, 500)}
-    assert work.present(half) == RunningProgress(chunks=100, bytes=10_500, total_bytes=21_000)
+    shown = replace(work.present(half), seconds_left=None)
+    assert shown == RunningProgress(chunks=100, bytes=10_500, total_bytes=21_000)

@@ -43,6 +43,18 @@ def link_outside(path: str | None, key: str | None, target: str | None) -> Probl
     )
 
 
+def not_searched(path: str, target: str) -> Problem:
+    """The warning for a link to a target outside the place that is searched for archives."""
+    return Problem(
+        kind="link",
+        severity="warning",
+        message="a link points outside the searched place and is not followed",
+        node=path,
+        found=target,
+        advice="Use --follow-links to follow it.",
+    )
+
+
 def is_above(target: str, directory: str) -> bool:
     """Whether the target of a link is a directory, or one of those above it."""
     return f"{directory}{os.sep}".startswith(target.rstrip(os.sep) + os.sep)

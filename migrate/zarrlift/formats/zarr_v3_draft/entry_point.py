@@ -12,6 +12,7 @@ from typing import Final
 
 from zarrstack.core.draft_v3.nodes import ENTRY, Dialect, DraftEntryPoint, write_entry
 from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.paths import join
 
 from ...storage.base import Storage
 from ..tree.walk import passed_over
@@ -22,9 +23,12 @@ _MAX_LISTED: Final = 1000
 """Maximum number of directories below `meta/` searched for a document."""
 
 
-def document_below(storage: Storage) -> str | None:
-    """The key of a metadata document of the draft, or None if `meta/` contains none. StorageError."""
-    level = [_META]
+def document_below(storage: Storage, root: str = "") -> str | None:
+    """The key of a metadata document of the draft, or None if `meta/` contains none. StorageError.
+
+    `root` is the path of the hierarchy in the storage.
+    """
+    level = [join(root, _META)]
     looked = 0
     while level and looked < _MAX_LISTED:
         level = level[: _MAX_LISTED - looked]

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import Problem
 
+from ...planning.routes import RouteName
 from .plan_rows import as_text
 from .rows import Kind, NodeRow, NodeState, PlannedWork, TaskTotals
 
@@ -27,8 +28,8 @@ class NodeProgress(NamedTuple):
     state: NodeState
     problems: tuple[Problem, ...]
     """Why it is refused, or has failed."""
-    route: str | None
-    """Name of the route of an array's chunks."""
+    route: RouteName | None
+    """The route of an array's chunks."""
     work: PlannedWork
     done: TaskTotals
 

@@ -15,6 +15,7 @@ from ..endpoints import Endpoints, Options
 from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
+from ..observed import FileName
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import Progress
@@ -42,6 +43,8 @@ def gather(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: Progress | None = None,
+    log: FileName | None = None,
+    metrics: FileName | None = None,
 ) -> Outcome:
     """Record what the parts of a job have done, and verify and publish every array that is complete.
 
@@ -66,6 +69,7 @@ def gather(
         )
     ends.check_reach(options)
     with (
+        ends.observed(progress, log=log, metrics=metrics) as run,
         claimed(ends.place, path, take_over=take_over) as claim,
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as current,
@@ -74,7 +78,7 @@ def gather(
         still_there(current, ends)
         if current.state != "incomplete":
             sweep_parts(current, ends.place)
-            return claim.end(nothing_to_do(current))
+            return run.end(claim.end(nothing_to_do(current)))
         options = replace(options, digest=current.fact("digest") is not None)
         first, division, made = divided(current)
         crashed = ends.local_destination is not None and may_be_lost(current)
@@ -86,7 +90,7 @@ def gather(
                 find_torn_documents(current, ends.destination)
                 compare_unsynced(current, made, ends.source, ends.destination, inventories)
             share = GatherShare()
-            outcome = run_job(current, made, ends, options, checks, inventories, progress, share)
+            outcome = run_job(current, made, ends, options, checks, inventories, run.progress, share)
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:
@@ -97,4 +101,4 @@ def gather(
                 parts_left=tuple((first + part, count) for part, count in missing.items()),
                 second_pass=share.second_pass(),
             )
-        return claim.end(outcome)
+        return run.end(claim.end(outcome))

@@ -26,6 +26,7 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
+from ..observed import FileName
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -71,6 +72,8 @@ def migrate_part(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: Progress | None = None,
+    log: FileName | None = None,
+    metrics: FileName | None = None,
 ) -> Outcome:
     """Do the tasks of one part of a job made by `plan_parts`.
 
@@ -108,7 +111,10 @@ def migrate_part(
     )
     if known.complete:
         return nothing
-    with own_ledger(path, known.job_id, index) as ledger:
+    with (
+        ends.observed(progress, log=log, metrics=metrics) as run,
+        own_ledger(path, known.job_id, index) as ledger,
+    ):
         ledger.parts.adopt(known.rows[array.path] for array in known.plan.arrays)
         ledger.commit()
         share = PartShare(known.division, known.place, _recorded_elsewhere(path, ledger, known, ends.place))
@@ -124,7 +130,7 @@ def migrate_part(
                     spec=ends.spec(ledger.id, options),
                     checks=checks,
                     inventories=inventories,
-                    progress=progress,
+                    progress=run.progress,
                     share=share,
                 )()
             except Interrupted:
@@ -133,16 +139,16 @@ def migrate_part(
                 _flush(ledger, ends.place)
         if outcome.state == "done" and not share.moved and not share.waits():
             outcome = nothing
-    outcome = replace(
-        outcome,
-        job=str(path),
-        part=index,
-        options=known.options,
-        second_pass=share.waits(),
-        seconds=time.monotonic() - started,
-    )
-    log_messages.ended(outcome)
-    return outcome
+        outcome = replace(
+            outcome,
+            job=str(path),
+            part=index,
+            options=known.options,
+            second_pass=share.waits(),
+            seconds=time.monotonic() - started,
+        )
+        log_messages.ended(outcome)
+        return run.end(outcome)
 
 
 def _part(job: Job, index: int) -> _Part:

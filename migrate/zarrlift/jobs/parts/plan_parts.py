@@ -50,6 +50,8 @@ def plan_parts(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
     inventory: str | os.PathLike[str] | None = None,
+    provenance: bool = False,
+    ro_crate: bool = False,
 ) -> Plan:
     """Create a job that `parts` processes do, each by `migrate_part`, and claim the destination for it.
 
@@ -96,6 +98,7 @@ def plan_parts(
             )
         if not in_place:
             refuse_existing(ends.destination)
+        ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
         facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts), "first": str(first)}
         if digest:
             facts["digest"] = "yes"

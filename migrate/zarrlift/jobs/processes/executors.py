@@ -16,6 +16,7 @@ from ...planning.regrid.blocks import available_cores, memory_budget, worker_bud
 from ...recipe.options import VerifyLevel
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, move, sent
+from ..log_messages import archive
 
 _SMALL: Final = 32 << 10
 """Mean chunk size below which one thread is faster than two: file operations dominate."""
@@ -192,7 +193,9 @@ def own_pool(worker: Worker, workers: int, *, forks: bool = False) -> TaskExecut
             call=lambda task: (worker.run, task),
             in_threads=False,
         )
-    threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
+    threads = ThreadPoolExecutor(
+        workers, thread_name_prefix="zarrlift", initializer=archive.set, initargs=(archive.get(),)
+    )
     return in_pool(_OwnPool(threads, workers=workers), worker)
 
 

@@ -12,6 +12,7 @@ from ...recipe.recipe import Recipe
 from ..endpoints import Endpoints
 from ..ledger.ledger import Job
 from ..overwrite import resolve_previous_tree
+from ..provenance import Provenance
 from ..stored_inventories import remove_inventory
 from .relocate import follow, has_moved
 
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
     from ..ledger.stored_file import JobPath
 
 
-def continues_earlier(path: JobPath, ends: Endpoints, recipe: Recipe, *, overwrite: bool) -> bool:
+def continues_earlier(
+    path: JobPath,
+    ends: Endpoints,
+    recipe: Recipe,
+    *,
+    overwrite: bool,
+    provenance: bool = False,
+    ro_crate: bool = False,
+) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
     A job that was undone, or whose result is to be overwritten, is removed.
@@ -32,7 +41,10 @@ def continues_earlier(path: JobPath, ends: Endpoints, recipe: Recipe, *, overwri
             and made.destination == ends.destination.url
             and made.in_place == ends.in_place
         )
+        said = Provenance.from_text(job.fact("provenance"))
+        written = (False, False) if said is None else (said.in_attribute, said.in_crate)
         same = made.recipe == recipe and read_alike(made.format, made.reading, ends.reading)
+        same = same and written == (provenance, ro_crate)
         if same and not same_places and has_moved(job, made, ends):
             follow(job, ends)
             same_places = True

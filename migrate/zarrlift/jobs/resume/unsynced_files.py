@@ -21,6 +21,7 @@ from ...storage.base import Storage
 from ...storage.local.owner_process import boot_id
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
+from ..provenance import CRATE, Provenance
 from .lost_tasks import written
 
 
@@ -32,7 +33,11 @@ def may_be_lost(job: Job) -> bool:
 
 
 def find_torn_documents(job: Job, destination: Storage) -> None:
-    """Mark nodes whose `zarr.json` is missing or invalid JSON as not published; StorageError."""
+    """Mark nodes whose `zarr.json` is missing or invalid JSON as not published; StorageError.
+
+    The same for the root, if the file that describes its origin is not as it was written.
+    """
+    said = Provenance.from_text(job.fact("provenance"))
     for row in job.nodes():
         if row.kind == "refusal" or row.state != "done":
             continue
@@ -44,7 +49,10 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
             except ValueError:
                 destination.delete(key)
             else:
-                continue
+                if row.path or said is None or not said.in_crate:
+                    continue
+                if destination.get(CRATE) == said.crate(job.header["format"]):
+                    continue
         job.record_node(row.id, "pending")
     job.commit()
 

@@ -10,7 +10,7 @@ section 3.1), with the throughput in place of lost packets.
 Requests refused in this way are repeated after growing delays, as are transient errors: a connection reset, a
 truncated body, a missing response (`zarrstack.system.transient_errors`). Every request of a storage may be
 repeated: reads, writes of whole objects, deletions. Clients repeat requests, but not after the start of a
-body (obstore 0.12), or none at all (fsspec's HTTP).
+body (obstore 0.12), or none at all (fsspec's HTTP). What a client repeats itself is not counted in `retries`.
 
 A `ConcurrencyLimiter` is used in the event loop of `event_loop` only; nothing here is locked.
 """
@@ -26,6 +26,8 @@ from typing import Final, TypeVar
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.system.clock import Clock
 from zarrstack.system.transient_errors import is_throttled, may_pass, wanted_wait
+
+from .. import retries
 
 T = TypeVar("T")
 
@@ -92,6 +94,7 @@ class ConcurrencyLimiter:
                 wait = self._wait(error, began, now - failed, delays)
                 if wait is None:
                     raise
+                retries.add(error, wait)
             else:
                 self._reached = True
                 carried = size(answer)

@@ -7,7 +7,7 @@ https://zarr-specs.readthedocs.io/en/latest/v3/chunk-grids/regular-grid/.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,8 @@ class Grid:
 
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
+    counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Chunks along each axis; 0 if the array has length 0."""
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.chunk_shape):
@@ -47,11 +49,8 @@ class Grid:
         for length in self.chunk_shape:
             if type(length) is not int or not 1 <= length <= MAX_LENGTH:
                 raise _bad("chunk shape", self.chunk_shape, 1)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Chunks along each axis; 0 if the array has length 0."""
-        return tuple(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
+        counts = tuple([-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True)])
+        object.__setattr__(self, "counts", counts)
 
     @property
     def total(self) -> int:

@@ -1,0 +1,69 @@
+"""The options of `inspect` for many archives.
+
+Annotations are not postponed, as in `options`.
+"""
+
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from .option_groups import Group, option
+from .options import Reading, storage_options, usage
+
+SearchedSource: TypeAlias = Annotated[
+    str,
+    typer.Argument(help="The archive, or a folder, prefix or glob with many: a path or URL.", metavar="SRC"),
+]
+
+
+class Assessing(Group):
+    """How many archives are assessed."""
+
+    no_listing: Annotated[
+        bool, option("--no-listing", help="Many archives: do not list chunks; no amounts, no cost.")
+    ] = False
+    rate: Annotated[
+        str | None,
+        option(
+            "--rate",
+            help="Many archives: bytes per second, for the time, such as 200MB/s; or measure: migrate a "
+            "sample to a temporary directory.",
+            metavar="RATE",
+        ),
+    ] = None
+    prices: Annotated[
+        str | None,
+        option("--prices", help="Many archives: a table of prices (TOML), for the cost.", metavar="FILE"),
+    ] = None
+
+    def wanted(self, source: str, reading: Reading) -> bool:
+        """Whether these options, or what is in a place, ask for a census."""
+        asked = self.no_listing or self.rate is not None or self.prices is not None
+        if asked and reading.from_ is not None:
+            raise usage("--from is for one archive, the options of a census are for many")
+        if asked or reading.from_ is not None:
+            return asked
+        from zarrstack.core.errors import ZarrstackError
+
+        from ..formats.globs import divided
+        from ..formats.search import is_tree
+        from ..storage.open_storage import open_storage
+
+        if divided(source)[1] is not None:
+            return True
+        options = storage_options(reading.storage_options)
+        try:
+            return is_tree(source, open_storage(source, storage_options=options), storage_options=options)
+        except ZarrstackError:
+            return False  # `inspect` raises it again
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `census`."""
+        from zarrstack.core.sizes import parse_rate
+
+        rate: float | str | None = self.rate
+        if self.rate is not None and self.rate != "measure":
+            rate = parse_rate(self.rate)
+            if not rate:
+                raise usage(f"--rate is not a rate: {self.rate}", expected="such as 200MB/s, or measure")
+        return {"listing": not self.no_listing, "rate": rate, "prices": self.prices}

@@ -1,0 +1,108 @@
+"""`status --watch`: the status of a job again and again, until it ends."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TextIO
+
+from ..jobs.units import bytes_text, count_text, duration_text
+from .session import write
+
+if TYPE_CHECKING:
+    from ..jobs.status import Status
+
+_REFRESH: Final = 1.0
+"""Seconds between two pictures on a terminal."""
+_LINE: Final = 60.0
+"""Seconds between two lines elsewhere."""
+_SHARE: Final = 10
+"""The status is read in at most this part of the time: that of 100,000 arrays takes half a second."""
+_UP, _END_OF_LINE, _BELOW = "\x1b[{}F", "\x1b[K", "\x1b[J"
+_CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"
+"""Control sequences (ECMA-48; the last two of DEC): to the first column n lines above, delete to the end of
+the line, delete everything below, cut long lines or wrap them.
+"""
+
+
+def watch(
+    ask: Callable[[], Status],
+    stream: TextIO,
+    *,
+    everything: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> Status:
+    """Show the status until the job ends, and return the last one.
+
+    A terminal shows a picture that is refreshed in place and removed at the end; other streams get one line
+    per minute.
+    """
+    terminal = False
+    with suppress(ValueError):  # closed
+        terminal = stream.isatty()
+    shown, interval = 0, _REFRESH if terminal else _LINE
+    try:
+        while True:
+            began = clock()
+            found = ask()
+            if has_ended(found):
+                return found
+            if terminal:
+                shown = _draw(found, stream, shown, everything=everything)
+            else:
+                write(brief(found) + "\n", stream)
+            wait(max(interval, (clock() - began) * _SHARE))
+    finally:
+        if shown:
+            write(_UP.format(shown) + _BELOW, stream)
+
+
+def has_ended(status: Status) -> bool:
+    """Whether nothing more will happen in a job by itself; parts that wait for a node are about to."""
+    if status.state != "incomplete":
+        return True
+    if status.parts and status.activity != "running":
+        return all(part.activity in ("stopped", "stale") for part in status.parts)
+    return status.activity in ("stopped", "stale")
+
+
+def brief(status: Status) -> str:
+    """The progress of a job in one line."""
+    arrays = [node for node in status.nodes if node.kind == "array"]
+    done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
+    total = status.bytes_total
+    parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
+    if total:
+        share = 100 * status.bytes_done // total
+        parts.append(f"{bytes_text(status.bytes_done)} of {bytes_text(total)} ({share} %)")
+    parts.append(f"{count_text(done)} of {count_text(len(arrays), 'array')}")
+    if failed:
+        parts.append(f"{count_text(failed)} failed")
+    if status.retries:
+        parts.append(f"{count_text(status.retries, 'request')} repeated")
+    if status.rate is not None:
+        parts.append(f"{bytes_text(round(status.rate))}/s")
+    if status.seconds_left is not None:
+        parts.append(f"about {duration_text(status.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def _draw(status: Status, stream: TextIO, shown: int, *, everything: bool) -> int:
+    """Draw a picture over the one before, in one write; returns its number of lines."""
+    from ..report import status as report_status
+    from ..report.page import Page
+
+    def lines() -> Iterator[str]:
+        yield brief(status)
+        yield ""
+        yield from report_status.lines(status, Page.of(stream, everything=everything))
+
+    rows = max(shutil.get_terminal_size().lines - 1, 1)
+    drawn = list(islice(lines(), rows))
+    above = _UP.format(shown) if shown else ""
+    write(_CUT + above + "".join(f"{line}{_END_OF_LINE}\n" for line in drawn) + _BELOW + _WRAP, stream)
+    return len(drawn)

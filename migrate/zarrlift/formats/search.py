@@ -1,0 +1,350 @@
+"""Searches a folder, a prefix of a store or a glob for archives.
+
+An archive is found by its documents, which identify a format as in `detect`. Its root is the outermost node:
+
+- A folder with a document is the root of an archive, and the folders below it are in its tree. Nodes of
+  another format among them are reported as `nested`.
+- A folder without a document of its own is a root too if its name is that of an archive (`.zarr`, `.n5`, ...)
+  and the nearest nodes below it are of one format (`detect` reads such an archive with an implicit group).
+- So is any other one in which arrays of one format are directly, without their group's document: N5 has none,
+  Zarr v1 no groups, and old copies of Zarr v2 have lost it. If there are also groups among them, or names of
+  archives, each is an archive of its own.
+- A zip file is an archive if there is one in it; in stores, zip files are not searched.
+
+Chunks are never listed: a directory that is an array is not entered. Hidden directories are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from zarrstack.core.errors import Problem, StorageError, UsageError, ZarrstackError
+from zarrstack.core.paths import join
+
+from ..recipe.options import Format
+from ..storage.base import DirectoryEntry, Storage
+from ..storage.local.storage import LocalStorage
+from ..storage.open_storage import is_url, open_storage, place_below
+from .detect import Marks, Seen, choose, detect, marks_at, nearest, nothing
+from .globs import Glob, Positions, divided
+from .tree.links import broken_link, is_above, not_searched
+from .tree.walk import passed_over
+from .zarr_v3_draft.entry_point import document_below
+
+_NAMED: Final = re.compile(r".\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
+"""End of the names that people give to archives; `.zr3` was the draft's in zarr-python 2."""
+_AT_ONCE: Final = 1000
+"""Number of directories whose documents, or names, are requested together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundArchive:
+    """The place of an archive."""
+
+    url: str = field(repr=False)
+    """What `open_storage` opens with the options of the search; it may contain a password, as they may."""
+    relative: str
+    """Path below the searched place, or below the constant part of a glob; "" if the place is the archive."""
+    format: Format
+    nested: tuple[str, ...] = ()
+    """Archives inside it that are not part of its tree, as paths like `relative`."""
+
+
+def search(
+    place: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    follow_links: bool = False,
+) -> Iterator[FoundArchive | Problem]:
+    """The archives in a place, and what could not be searched, sorted by path.
+
+    `place` is a folder, a prefix of a store, or a glob with `*`, `?`, `[]` and `**`; in a URL, only `*` and
+    `[` make it a glob. A match of a glob is an archive, or is searched. The node of a problem is a path like
+    `FoundArchive.relative`; one of severity "refusal" may hide archives. Links are followed if they stay in
+    the searched place, and with `follow_links` if they leave it; each archive is found once.
+
+    Raises UsageError for a place that does not exist or cannot be listed.
+    """
+    text = os.fspath(place)
+    base, glob = divided(text)
+    storage = open_storage(base, storage_options=storage_options, follow_links=follow_links)
+    return _Search(
+        base=base, glob=glob, storage=storage, options=storage_options, follow_links=follow_links
+    ).results()
+
+
+def is_tree(
+    place: str | os.PathLike[str], storage: Storage, *, storage_options: Mapping[str, Any] | None = None
+) -> bool:
+    """Whether a place, whose storage is open, is to be searched, because it is not an archive itself."""
+    if not storage.can_list:
+        return False
+    tree = _Search(
+        base=os.fspath(place), glob=None, storage=storage, options=storage_options, follow_links=False
+    )
+    return tree.is_tree()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Root:
+    """An archive that was found."""
+
+    place: _Place
+    format: Format
+    nested: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Place:
+    """A directory of the search."""
+
+    path: str
+    named: bool
+    """Whether its name is that of an archive."""
+    positions: Positions | None = None
+    """Where in the glob its path ends; None if it matches, or if there is no glob."""
+    root: _Root | None = None
+    """The archive in which it is."""
+    real: str = ""
+    """Resolved path, in a local storage."""
+    by_link: bool = False
+    """Whether its path contains a link."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    base: str
+    """The place, or the constant part of the glob, as given."""
+    glob: Glob | None
+    storage: Storage
+    options: Mapping[str, Any] | None
+    follow_links: bool
+    roots: list[_Root] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    """Directories that cannot be searched."""
+    followed: set[str] = field(default_factory=set)
+    """Targets of the links that were followed."""
+
+    def results(self) -> Iterator[FoundArchive | Problem]:
+        """Everything that was found, sorted."""
+        places = self._start()
+        while places:
+            below: list[_Place] = []
+            for start in range(0, len(places), _AT_ONCE):
+                below += self._below(places[start : start + _AT_ONCE])
+            places = below
+        found: list[FoundArchive | Problem] = [self._found(root) for root in self._unique()]
+        yield from sorted([*found, *self.problems], key=_path_of)
+
+    def is_tree(self) -> bool:
+        """Whether the place itself is not an archive, nor an invalid one."""
+        for place in self._start():
+            self._below([place])
+            return place.root is None
+        return False
+
+    def _start(self) -> list[_Place]:
+        """The place itself, unless there is nothing to search below it."""
+        place = _Place(
+            path="",
+            named=bool(_NAMED.search(self.storage.url)),
+            positions=None if self.glob is None else self.glob.start,
+            real=self.storage.real if isinstance(self.storage, LocalStorage) else "",
+        )
+        entered = self._enter(place, self._marks([place]).get(""))
+        if not self.storage.can_list and not self.roots:
+            raise UsageError(
+                "archives can only be searched for in a place that can be listed",
+                found=self.storage.url,
+                advice="Give the place of one archive.",
+            )
+        return [place] if entered and self.storage.can_list else []
+
+    def _below(self, places: Sequence[_Place]) -> list[_Place]:
+        """The directories to search below these; archives among them are added to `roots`."""
+        listings = zip(places, self._listed(places), strict=True)
+        groups = [(place, self._children(place, entries)) for place, entries in listings]
+        marks = self._marks([child for _, children in groups for child in children])
+        entered = []
+        for place, children in groups:
+            if place.root is None and place.positions is None:
+                self._claim(place, {child: each for child in children if (each := marks.get(child.path))})
+            for child in children:
+                child.root = place.root
+                if self._enter(child, marks.get(child.path)):
+                    entered.append(child)
+        return entered
+
+    def _children(self, place: _Place, entries: Sequence[DirectoryEntry]) -> list[_Place]:
+        """The directories in a directory that may be archives, or contain some; zip files are searched."""
+        if place.root is None and place.positions is None and DirectoryEntry("meta", is_dir=True) in entries:
+            with suppress(StorageError):  # reported where it is listed
+                if document_below(self.storage, place.path) is not None:
+                    self._add(place, "zarr3-draft")
+        drafts = place.root is not None and place.root.place is place and place.root.format == "zarr3-draft"
+        children = []
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            name, path = entry.name, join(place.path, entry.name)
+            if name in ("", "..") or name.startswith(".") or passed_over(name):
+                continue
+            positions = place.positions
+            if positions is not None and self.glob is not None:
+                positions = self.glob.after(positions, name)
+            if positions is not None and not positions:
+                continue
+            if not entry.is_dir:
+                if place.root is None and positions is None:
+                    self._file(place, entry, path)
+            elif not (drafts and name in ("meta", "data")) and self._leads(place, entry, path):
+                children.append(
+                    _Place(
+                        path=path,
+                        named=bool(_NAMED.search(name)),
+                        positions=positions,
+                        real=entry.link or (os.path.join(place.real, name) if place.real else ""),
+                        by_link=place.by_link or entry.link is not None,
+                    )
+                )
+        return children
+
+    def _leads(self, place: _Place, entry: DirectoryEntry, path: str) -> bool:
+        """Whether to enter a directory: no link in an archive, to a place above it, or followed before."""
+        if entry.link is None:
+            return True
+        if place.root is not None or is_above(entry.link, place.real) or entry.link in self.followed:
+            return False
+        if self.storage.leaves_root(entry.link) and not self.follow_links:
+            self.problems.append(not_searched(path, entry.link))
+            return False
+        self.followed.add(entry.link)
+        return True
+
+    def _file(self, directory: _Place, entry: DirectoryEntry, path: str) -> None:
+        """Add the archive in a zip file; a problem for a name of an archive with something else in it."""
+        stem, suffix = os.path.splitext(entry.name)
+        if entry.link is not None and not os.path.exists(entry.link):
+            if _NAMED.search(entry.name) or _NAMED.search(stem):
+                self.problems.append(broken_link(path, entry.link))
+            return
+        local = isinstance(self.storage, LocalStorage)
+        if suffix.lower() != ".zip" or not local or not self._leads(directory, entry, path):
+            return
+        try:
+            place = _Place(path=path, named=True, real=entry.link or "", by_link=entry.link is not None)
+            self._add(place, detect(open_storage(self._url(path))))
+        except ZarrstackError as error:
+            if _NAMED.search(stem):
+                self.problems.append(error.problem.at(node=path))
+
+    def _claim(self, place: _Place, nodes: Mapping[_Place, Marks]) -> None:
+        """Make a directory without a document the root of the arrays in it, if they are of one archive."""
+        if not nodes or any(child.named or not marks.array for child, marks in nodes.items()):
+            return
+        with suppress(UsageError):
+            self._add(place, choose(self.storage, {child.path: marks for child, marks in nodes.items()}))
+
+    def _enter(self, place: _Place, marks: Marks | None) -> bool:
+        """Whether to search below a directory; adds it if it is an archive, or a nested one."""
+        if place.path in self.failed:
+            return False
+        if place.positions is not None:
+            return marks is None  # `**` does not lead into archives
+        if marks is None:
+            return place.root is not None or not place.named or self._enter_named(place)
+        if place.root is not None:
+            if place.root.format not in marks.formats:
+                place.root.nested.append(place.path)
+                return False
+        else:
+            try:
+                self._add(place, choose(self.storage, {place.path: marks}))
+            except UsageError as error:
+                self.problems.append(error.problem.at(node=place.path))
+                return False
+        return not marks.array
+
+    def _enter_named(self, place: _Place) -> bool:
+        """`_enter` for a directory that has the name of an archive, but no document."""
+        try:
+            inside = self.storage
+            if place.path:
+                inside = open_storage(self._url(place.path), storage_options=self.options)
+            if not (seen := nearest(inside)):
+                raise nothing(inside)
+        except ZarrstackError as error:
+            self.problems.append(error.problem.at(node=place.path))
+            return False
+        with suppress(UsageError):  # it contains archives of several formats
+            self._add(place, choose(inside, seen))
+        return True
+
+    def _add(self, place: _Place, format: Format) -> None:
+        place.root = _Root(place=place, format=format)
+        self.roots.append(place.root)
+
+    def _marks(self, places: Sequence[_Place]) -> Seen:
+        """The markers in some directories; those that cannot be read are added to `failed`."""
+        seen: Seen = {}
+        # Directories above the matches of a glob are not archives, and those that `**` passes must not be.
+        wanted = [place.path for place in places if self.glob is None or self.glob.any_depth(place.positions)]
+        for start in range(0, len(wanted), _AT_ONCE):
+            paths = wanted[start : start + _AT_ONCE]
+            try:
+                seen |= marks_at(self.storage, paths)
+            except StorageError:
+                for path in paths:
+                    try:
+                        seen |= marks_at(self.storage, [path])
+                    except StorageError as error:
+                        self._fail(path, error)
+        return seen
+
+    def _listed(self, places: Sequence[_Place]) -> list[list[DirectoryEntry]]:
+        """The entries of some directories; none of those that cannot be listed, which are problems."""
+        try:
+            return self.storage.list_dirs([place.path for place in places])
+        except StorageError:
+            listings: list[list[DirectoryEntry]] = []
+            for place in places:
+                try:
+                    listings.append(list(self.storage.list_dir(place.path)))
+                except StorageError as error:
+                    self._fail(place.path, error)
+                    listings.append([])
+            return listings
+
+    def _fail(self, path: str, error: StorageError) -> None:
+        self.failed.add(path)
+        self.problems.append(error.problem.at(node=path))
+
+    def _unique(self) -> Iterator[_Root]:
+        """The archives without those that a link shows again."""
+        known = {root.place.real for root in self.roots if not root.place.by_link}
+        for root in sorted(self.roots, key=lambda root: root.place.path):
+            if root.place.by_link:
+                real = Path(root.place.real)
+                if any(str(above) in known for above in (real, *real.parents)):
+                    continue
+                known.add(root.place.real)
+            yield root
+
+    def _found(self, root: _Root) -> FoundArchive:
+        path = root.place.path
+        nested = tuple(sorted(root.nested))
+        return FoundArchive(url=self._url(path), relative=path, format=root.format, nested=nested)
+
+    def _url(self, path: str) -> str:
+        """The place of a directory as `open_storage` takes it."""
+        return place_below(self.base if is_url(self.base) else self.storage.url, path)
+
+
+def _path_of(result: FoundArchive | Problem) -> tuple[list[str], bool]:
+    path = result.relative if isinstance(result, FoundArchive) else result.node
+    return (path or "").split("/"), isinstance(result, Problem)

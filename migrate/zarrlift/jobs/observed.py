@@ -1,0 +1,56 @@
+"""What a run writes for those who watch it: a log of events and a file of metrics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .outcome import Outcome
+from .progress import NullProgress, Progress
+
+FileName: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(slots=True)
+class Observed:
+    """A run that is observed."""
+
+    progress: Progress | None
+    """To be given to what does the work."""
+    ok: bool = False
+
+    def end(self, outcome: Outcome) -> Outcome:
+        """The outcome, which is the last figure."""
+        self.ok = outcome.ok
+        return outcome
+
+
+@contextmanager
+def observed(
+    progress: Progress | None,
+    source: str,
+    destination: str,
+    *,
+    log: FileName | None,
+    metrics: FileName | None,
+) -> Iterator[Observed]:
+    """Write events to the file `log` and figures to the file `metrics`, each if given.
+
+    UsageError if a file cannot be written. Nothing is loaded for what is not requested.
+    """
+    with ExitStack() as stack:
+        if log is not None:
+            from .event_log import logged
+
+            stack.enter_context(logged(log, f"{source} -> {destination}"))
+        run = Observed(progress)
+        if metrics is not None:
+            from .metrics_file import MetricsFile
+
+            file = MetricsFile(metrics, progress or NullProgress(), name=destination)
+            run.progress = file
+            stack.callback(lambda: file.end(ok=run.ok))
+        yield run

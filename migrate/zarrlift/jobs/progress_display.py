@@ -1,0 +1,263 @@
+"""Shows the progress of a running migration: a bar on a terminal, otherwise one line per minute."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from . import log_messages
+from .progress import NullProgress, Progress, RunningProgress, TickingProgress
+from .units import bytes_text, count_text, duration_text, rate_text
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+_RECORD_SECONDS: Final = 60.0
+
+
+class RefreshingProgress(TickingProgress):
+    """A progress display that is refreshed between task ends.
+
+    Every display writes one record per minute to the log; see `log_messages.progress_log`.
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`stream` is standard error by default."""
+        self.stream = sys.stderr if stream is None else stream
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.chunks = self.bytes = 0
+        self.total_chunks: int | None = None
+        self.total_bytes: int | None = None
+        self._reached = (0, 0)
+        self._began = (math.inf, 0)
+        self._last_record = math.inf
+        self.seconds_left: float | None = None
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """Show an empty display; a second call starts again."""
+        self.close()
+        with self.lock:
+            self.chunks = self.bytes = 0
+            self.total_bytes, self.total_chunks = total_bytes, total_chunks
+            self._reached = (0, 0)
+            self.seconds_left = None
+            self._begin()
+
+    def resume_at(self, chunks: int, nbytes: int) -> None:
+        """Start at the given progress; the rate is that of the remaining work."""
+        with self.lock:
+            self.chunks, self.bytes = chunks, nbytes
+            self._begin()
+
+    def expect(self, total_bytes: int, total_chunks: int) -> None:
+        """Replace the totals."""
+        with self.lock:
+            self.total_bytes, self.total_chunks = total_bytes, total_chunks
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        """Add the work of a task that has ended."""
+        with self.lock:
+            self.chunks += chunks
+            self.bytes += nbytes
+            self.draw(*self.reached(), now=False)
+
+    def tick(self, present: RunningProgress) -> None:
+        """Show the current progress, including what running tasks have read."""
+        with self.lock:
+            if present.listed is not None:
+                self._last_record = min(self._last_record, self.clock())
+                self.draw_listed(present.listed)
+            else:
+                if present.total_bytes is not None:
+                    self.total_bytes = present.total_bytes
+                self.seconds_left = present.seconds_left
+                self.draw(*self.reached(present.chunks, present.bytes), now=True)
+            if self.clock() - self._last_record >= _RECORD_SECONDS:
+                self._last_record = self.clock()
+                log_messages.progress_log.info(
+                    self._record()
+                    if present.listed is None
+                    else f"{count_text(present.listed)} objects listed",
+                    extra={"event": "progress"},
+                )
+
+    def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
+        """(chunks, bytes) done; never decreases, though an ended task may be counted late."""
+        self._reached = (
+            max(self._reached[0], self.chunks + chunks),
+            max(self._reached[1], self.bytes + nbytes),
+        )
+        return self._reached
+
+    def _begin(self) -> None:
+        self._reached = (self.chunks, self.bytes)
+        self._last_record = self.clock()
+        self._began = (self._last_record, self.bytes)
+        self.begin()
+
+    def _record(self) -> str:
+        """Work done, rate and time left in one line."""
+        chunks, nbytes = self._reached
+        of = "" if self.total_chunks is None else f" of {count_text(max(self.total_chunks, chunks))}"
+        parts = [f"{count_text(chunks)}{of} chunks"]
+        if self.total_bytes is not None:
+            total = max(self.total_bytes, nbytes)
+            parts.insert(
+                0, f"{bytes_text(nbytes)} of {bytes_text(total)} ({100 * nbytes // max(total, 1)} %)"
+            )
+            seconds, here = self.clock() - self._began[0], nbytes - self._began[1]
+            if here and seconds > 0:
+                left = self.seconds_left
+                left = (total - nbytes) * seconds / here if left is None else left
+                parts.append(rate_text(here, seconds))
+                parts.append(f"about {duration_text(left)} left")
+        return ", ".join(parts)
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """Show one line at once."""
+
+    def begin(self) -> None:
+        """Show the start of work, at the progress reached."""
+
+    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
+        """Show the progress reached, at once if `now`."""
+
+    def draw_listed(self, objects: int) -> None:
+        """Show the number of objects that a listing has found, before the work starts."""
+
+    def close(self) -> None:
+        """Remove the display; may be called twice."""
+
+
+class ProgressBar(RefreshingProgress):
+    """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
+
+    _bar: tqdm[Any] | None = None
+
+    def begin(self) -> None:
+        """Draw the bar."""
+        by_bytes = self.total_bytes is not None
+        bar, self._bar = self._bar, None
+        try:
+            if bar is not None:
+                bar.close()
+            self._bar = _bar_type()(
+                total=self.total_bytes if by_bytes else self.total_chunks,
+                initial=self.bytes if by_bytes else self.chunks,
+                file=self.stream,
+                unit="B" if by_bytes else " chunks",
+                unit_scale=by_bytes,
+                dynamic_ncols=True,
+                leave=False,
+            )
+        except (OSError, ValueError):
+            self._bar = None
+
+    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
+        """Move the bar."""
+        bar = self._bar
+        if bar is None:
+            return
+        reached, total = (
+            (chunks, self.total_chunks) if self.total_bytes is None else (nbytes, self.total_bytes)
+        )
+        try:
+            bar.total = None if total is None else max(total, reached)
+            if self.total_bytes is not None:
+                of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
+                bar.set_postfix_str(f"{chunks:,}{of} chunks", refresh=False)
+            if self.seconds_left is not None:
+                left = bar.format_interval(self.seconds_left)
+                bar.bar_format = (
+                    "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<" + left + ", {rate_fmt}{postfix}]"
+                )
+            bar.update(reached - bar.n)
+            if now:
+                bar.refresh()
+        except (OSError, ValueError):
+            self._bar = None
+
+    def draw_listed(self, objects: int) -> None:
+        """Show a number without a total."""
+        try:
+            if self._bar is None:
+                self._bar = _bar_type()(
+                    file=self.stream,
+                    unit_scale=True,
+                    dynamic_ncols=True,
+                    leave=False,
+                    bar_format="{n_fmt} objects listed [{elapsed}]",
+                )
+            self._bar.n = objects
+            self._bar.refresh()
+        except (OSError, ValueError):
+            self._bar = None
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        with self.lock:
+            try:
+                if self._bar is not None:
+                    self._bar.clear()
+                print(text, file=self.stream, flush=True)
+                if self._bar is not None:
+                    self._bar.refresh()
+            except (OSError, ValueError):
+                self._bar = None
+
+    def close(self) -> None:
+        """Remove the bar; the report that follows contains the result."""
+        with self.lock:
+            bar, self._bar = self._bar, None
+            if bar is not None:
+                try:
+                    bar.close()
+                except (OSError, ValueError):
+                    bar.disable = True
+
+
+class LogProgress(RefreshingProgress):
+    """Log records instead of a bar, for runs whose standard error is a file or a pipe.
+
+    A run that ends within a minute prints no progress.
+    """
+
+    def note(self, text: str) -> None:
+        """Print the line."""
+        with suppress(OSError, ValueError):
+            print(text, file=self.stream, flush=True)
+
+
+def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
+    """A bar on a terminal, lines elsewhere; silent if `quiet`."""
+    stream = sys.stderr if stream is None else stream
+    try:
+        seen = stream is not None and stream.isatty()
+    except ValueError:  # closed
+        seen = False
+    if quiet or stream is None:
+        return NullProgress()
+    return ProgressBar(stream) if seen else LogProgress(stream)
+
+
+def _bar_type() -> type[tqdm[Any]]:
+    """The tqdm bar with a plain thread lock and without the monitor thread.
+
+    By default, tqdm creates a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which costs an import
+    and a semaphore; only one thread draws this bar.
+    """
+    from tqdm import tqdm
+
+    class Plain(tqdm):  # type: ignore[type-arg]
+        monitor_interval = 0
+        _lock = threading.RLock()
+
+    return Plain

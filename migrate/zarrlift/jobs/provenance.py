@@ -1,0 +1,230 @@
+"""`--provenance` and `--ro-crate`: where a result comes from, in an attribute and a file of its root.
+
+What they say is fixed when a job is created, so that a resumed job writes the same as one that was not
+interrupted. The file is an RO-Crate 1.1 (https://www.researchobject.org/ro-crate/specification/1.1/), as the
+2024 challenge of OME asked for (https://github.com/ome/ome2024-ngff-challenge).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Self
+from urllib.parse import quote
+
+from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.version import __version__
+
+from ..planning.plans import Plan
+from ..recipe.recipe import Recipe
+from ..storage.base import Storage
+
+ATTRIBUTE: Final = "zarrlift"
+CRATE: Final = "ro-crate-metadata.json"
+_DIGEST: Final = "digest"
+_PREVIOUS: Final = "previous"
+_MEMBERS: Final = frozenset({"version", "time", "source", "options"})
+_SPECIFICATION: Final = "https://w3id.org/ro/crate/1.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What a job writes of itself."""
+
+    attribute: JSONObject
+    """The value of the root's attribute, without what is known only when the root is published."""
+    in_attribute: bool
+    """Whether the attribute is written."""
+    in_crate: bool
+    """Whether the file is written."""
+
+    @classmethod
+    def of_new_job(
+        cls,
+        source: Storage,
+        destination: str,
+        recipe: Recipe,
+        *,
+        attribute: bool,
+        crate: bool,
+        in_place: bool,
+    ) -> Self | None:
+        """For a job that is created now; None if nothing is requested. UsageError if the file is taken."""
+        if not attribute and not crate:
+            return None
+        if crate and in_place and source.get(CRATE) is not None:
+            raise UsageError(
+                f"the archive has a {CRATE} already", found=source.url, advice="Leave out --ro-crate."
+            )
+        options: JSONObject = {name: value for name, value in recipe.to_json().items() if value}
+        if recipe.model is not None:
+            options["model"] = recipe.model.name
+        said = {
+            "version": __version__,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "source": {"url": source.url},
+            "destination": destination,
+            "options": {"in_place": in_place, **options},
+        }
+        return cls(attribute=said, in_attribute=attribute, in_crate=crate)
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Self | None:
+        """Inverse of `to_text`."""
+        return None if text is None else cls(**json.loads(text))
+
+    def to_text(self) -> str:
+        """JSON text for a job."""
+        names = ("attribute", "in_attribute", "in_crate")
+        return json.dumps({name: getattr(self, name) for name in names})
+
+    def described(self, plan: Plan) -> Plan:
+        """A plan whose root has the attribute; a warning among its problems if there is no root."""
+        root = next((node for node in plan.published if not node.path), None)
+        if root is None:
+            problem = Problem(
+                kind="provenance",
+                severity="warning",
+                message="the origin of the result is not recorded, because its root is not migrated",
+            )
+            return replace(plan, problems=(*plan.problems, problem))
+        if not self.in_attribute:
+            return plan
+        attributes = dict(root.document["attributes"])
+        attributes[ATTRIBUTE] = self.value(plan.format, attributes.get(ATTRIBUTE))
+        document = {**root.document, "attributes": attributes}
+
+        return replace(
+            plan,
+            arrays=tuple(replace(node, document=document) if node is root else node for node in plan.arrays),
+            groups=tuple(replace(node, document=document) if node is root else node for node in plan.groups),
+        )
+
+    def value(self, format: str, previous: JSON = None) -> JSONObject:
+        """The attribute; `previous` is that of the source, which was migrated before."""
+        said = {name: value for name, value in self.attribute.items() if name != "destination"}
+        said["source"] = {**said["source"], "format": format}
+        return said if previous is None else {**said, _PREVIOUS: previous}
+
+    def crate(self, format: str) -> bytes:
+        """The content of the file."""
+        said = self.attribute
+        source = _identifier(said["source"]["url"])
+        name = said["destination"].rstrip("/").rpartition("/")[2] or "archive"
+        graph = [
+            {
+                "@id": CRATE,
+                "@type": "CreativeWork",
+                "conformsTo": {"@id": _SPECIFICATION},
+                "about": {"@id": "./"},
+            },
+            {
+                "@id": "./",
+                "@type": "Dataset",
+                "name": name,
+                "description": f"A Zarr v3 hierarchy, converted from {_FORMATS.get(format, format)}.",
+                "datePublished": said["time"],
+                "license": {"@id": "#license"},
+                "isBasedOn": {"@id": source},
+                "hasPart": [{"@id": "zarr.json"}],
+                "mentions": [{"@id": "#conversion"}],
+            },
+            {
+                "@id": "zarr.json",
+                "@type": "File",
+                "name": "Zarr v3 metadata of the root",
+                "encodingFormat": "application/json",
+            },
+            {
+                "@id": "#license",
+                "@type": "CreativeWork",
+                "name": "Not stated",
+                "description": "The licence of the data was not known to the program that wrote this file.",
+            },
+            {
+                "@id": source,
+                "@type": "CreativeWork",
+                "name": said["source"]["url"],
+                "encodingFormat": _FORMATS.get(format, format),
+            },
+            {
+                "@id": "#conversion",
+                "@type": "CreateAction",
+                "name": "Conversion to Zarr v3",
+                "startTime": said["time"],
+                "instrument": {"@id": "#zarrlift"},
+                "object": {"@id": source},
+                "result": {"@id": "./"},
+            },
+            {
+                "@id": "#zarrlift",
+                "@type": "SoftwareApplication",
+                "name": "zarrlift",
+                "softwareVersion": said["version"],
+            },
+        ]
+        document = {"@context": f"{_SPECIFICATION}/context", "@graph": graph}
+        return json.dumps(document, indent=2).encode() + b"\n"
+
+
+_FORMATS: Final = {
+    "zarr1": "Zarr v1",
+    "zarr2": "Zarr v2",
+    "zarr3": "Zarr v3",
+    "zarr3-draft": "the 2022 draft of Zarr v3",
+    "n5": "N5",
+}
+
+
+def with_digest(document: JSONObject, digests: Iterable[tuple[str, JSON]]) -> JSONObject:
+    """A root's document with a digest of those of all arrays in its attribute."""
+    attributes = document["attributes"]
+    value = {**attributes[ATTRIBUTE], _DIGEST: digest_of(digests)}
+    return {**document, "attributes": {**attributes, ATTRIBUTE: value}}
+
+
+def digest_of(digests: Iterable[tuple[str, JSON]]) -> str:
+    """One digest for the arrays of an archive: BLAKE2b (32 bytes) of the canonical JSON of path -> digest."""
+    text = canonical(dict(sorted(digests)))
+    return "blake2b-256:" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+
+
+def as_expected(
+    found: JSONObject,
+    source: JSONObject,
+    *,
+    made: bool,
+    known: Provenance | None,
+    format: str,
+    digest: str | None,
+) -> JSONObject:
+    """The attributes of a result's root as they are without the provenance that zarrlift has added.
+
+    If the job that `made` it is there, the provenance must be that of the job; else it must have its form.
+    """
+    value, before = found.get(ATTRIBUTE), source.get(ATTRIBUTE)
+    if not isinstance(value, dict) or value == before or not value.keys() >= _MEMBERS:
+        return found
+    if made:
+        if known is None or not known.in_attribute:
+            return found
+        wanted = known.value(format, before)
+        if value not in (wanted, {**wanted, _DIGEST: digest}):
+            return found
+    elif value.get(_PREVIOUS) != before:
+        return found
+    rest = {name: item for name, item in found.items() if name != ATTRIBUTE}
+    return rest if _PREVIOUS not in value else {**rest, ATTRIBUTE: value[_PREVIOUS]}
+
+
+def _identifier(place: str) -> str:
+    """A URI for a place: a path as that of a file (RFC 8089)."""
+    if "://" in place:
+        return quote(place.encode("utf-8", "surrogateescape"), safe="/:?#[]@!$&'()*+,;=%~")
+    path = quote(place.replace(os.sep, "/").encode("utf-8", "surrogateescape"))
+    return "file://" + ("" if path.startswith("/") else "/") + path

@@ -1,0 +1,1 @@
+"""Census: what many archives contain, what each would become, and what that would cost."""

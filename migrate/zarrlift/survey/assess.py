@@ -1,0 +1,152 @@
+"""Takes a census: searches a place for archives, describes and plans each, and adds them up."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeAlias
+
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
+
+from ..archive.nodes import Archive
+from ..archive.read_options import ReadOptions
+from ..formats.describe import describe
+from ..formats.detect import detect
+from ..formats.globs import divided
+from ..formats.search import FoundArchive, search
+from ..planning.planner import make_plan
+from ..planning.plans import Plan
+from ..recipe.options import Axes
+from ..recipe.recipe import Recipe
+from ..storage.open_storage import is_url, open_storage
+from ..storage.redact import redact, secrets_of
+from ..transfer.unexpected_errors import unexpected_error
+from .census import Census
+from .costs import Prices
+from .counting import Counting
+from .sample import Sample
+
+_AT_ONCE: Final = 16
+"""Number of archives in a store that are read at a time; latency, not the processor, limits each."""
+_Assessed: TypeAlias = tuple[FoundArchive, tuple[Archive, Plan] | Problem]
+
+
+def census(
+    place: str | os.PathLike[str],
+    *,
+    recipe: Recipe | None = None,
+    listing: bool = True,
+    rate: float | str | None = None,
+    prices: Prices | str | os.PathLike[str] | None = None,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    max_document_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Census:
+    """Return what the archives in a place contain, and what a migration of all would do and cost.
+
+    - `place`: a folder, a prefix of a store, or a glob; see `zarrlift.formats.search`.
+    - `recipe`: the changes that the migration would make.
+    - `listing`: list the chunks of every array; without, there are no amounts and no cost.
+    - `rate`: bytes read per second, for the time; "measure" migrates a sample of the archives to a temporary
+      directory and takes its rate.
+    - `prices`: the path of a table of prices, or a table; see `zarrlift.survey.costs`.
+    - `progress`: called with the number of archives after each.
+
+    The other arguments are those of `inspect`. Archives that cannot be read are in `Census.broken`, and do
+    not affect the others. Raises UsageError for a place that does not exist or has no archives, and for
+    invalid arguments.
+    """
+    if isinstance(rate, str) and rate != "measure" or isinstance(rate, float | int) and not rate > 0:
+        raise UsageError("not a rate", found=repr(rate), expected="bytes per second, or 'measure'")
+    if not listing and (rate is not None or prices is not None):
+        raise UsageError(
+            "time and money require a listing of the chunks", advice="Omit rate and prices, or list."
+        )
+    if prices is not None and not isinstance(prices, Prices):
+        prices = Prices.load(prices)
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
+    counting = Counting(listed=listing)
+    sample = Sample()
+    found = search(place, storage_options=storage_options, follow_links=follow_links)
+    for archive, result in _each(
+        _archives(found, counting),
+        lambda each: _assess(each, recipe or Recipe(), reading, storage_options, listing=listing),
+        at_once=_AT_ONCE if is_url(os.fspath(place)) else 1,
+    ):
+        if isinstance(result, Problem):
+            counting.add_broken(archive, result)
+        else:
+            counting.add(archive, *result)
+            sample.offer(archive, result[1])
+        if progress is not None:
+            progress(counting.archives)
+    shown = redact(os.fspath(place), secrets_of(storage_options))
+    if not counting.archives and not counting.unsearched:
+        if divided(os.fspath(place))[1] is None:
+            detect(open_storage(place, storage_options=storage_options))  # raises, and names what is there
+        raise UsageError("no archives found", found=shown)
+    if rate == "measure":
+        rate = sample.rate(reading, storage_options)
+    assert not isinstance(rate, str)
+    return counting.census(shown, counting.cost.at(rate, prices) if listing else None)
+
+
+def _archives(found: Iterable[FoundArchive | Problem], counting: Counting) -> Iterator[FoundArchive]:
+    """The archives of a search; its problems are added to the counts."""
+    for each in found:
+        if isinstance(each, Problem):
+            counting.unsearched.append(each)
+        else:
+            yield each
+
+
+def _assess(
+    found: FoundArchive,
+    recipe: Recipe,
+    reading: ReadOptions,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    listing: bool,
+) -> tuple[Archive, Plan] | Problem:
+    """An archive and the plan for it, or the problem for which it cannot be read."""
+    try:
+        storage = open_storage(found.url, storage_options=storage_options)
+        archive = describe(storage, options=reading)
+        plan, _ = make_plan(archive, storage, recipe, destination="", reading=reading, listing=listing)
+    except ZarrstackError as error:
+        return error.problem
+    except Exception as error:  # noqa: BLE001 - one archive must not end the census of the others
+        return unexpected_error("", error)
+    return archive, plan
+
+
+def _each(
+    archives: Iterable[FoundArchive],
+    assess: Callable[[FoundArchive], tuple[Archive, Plan] | Problem],
+    *,
+    at_once: int,
+) -> Iterator[_Assessed]:
+    """The results in the order of the archives, some computed at the same time."""
+    if at_once == 1:
+        for found in archives:
+            yield found, assess(found)
+        return
+    with ThreadPoolExecutor(at_once, thread_name_prefix="zarrlift-census") as pool:
+        pending: deque[tuple[FoundArchive, Future[tuple[Archive, Plan] | Problem]]] = deque()
+        for found in archives:
+            pending.append((found, pool.submit(assess, found)))
+            if len(pending) >= 2 * at_once:
+                first, result = pending.popleft()
+                yield first, result.result()
+        for found, result in pending:
+            yield found, result.result()

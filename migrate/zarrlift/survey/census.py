@@ -1,0 +1,174 @@
+"""A census as plain data, which is printed, written as JSON and shown as a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from zarrstack.core.errors import Problem, any_refusal
+
+from .costs import Cost
+
+_NAMES: Final = 100
+"""Maximum number of names of a tally that are kept; the others are only counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How often each of some names occurs, the most frequent first."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    others: int = 0
+    """Occurrences of further names."""
+
+    @classmethod
+    def of(cls, counter: Counter[str]) -> Self:
+        """The tally of what was counted; names of equal counts are sorted."""
+        ordered = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+        return cls(counts=dict(ordered[:_NAMES]), others=sum(count for _, count in ordered[_NAMES:]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The tally as JSON."""
+        return {"counts": dict(self.counts), "others": self.others}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeClass:
+    """The arrays whose decoded chunks have a size in a range."""
+
+    at_least: int
+    """In bytes."""
+    below: int | None
+    """In bytes; None for the largest."""
+    arrays: int
+    chunks: int
+    """Stored chunks of these arrays; 0 without a listing."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The class as JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One of several problems, and the archive in which it was found."""
+
+    archive: str
+    problem: Problem
+
+    def to_json(self) -> dict[str, Any]:
+        """The example as JSON."""
+        return {"archive": self.archive, "problem": self.problem.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemGroup:
+    """Problems with the same message."""
+
+    kind: str
+    severity: str
+    message: str
+    count: int
+    archives: int
+    examples: tuple[Example, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The group as JSON."""
+        names = ("kind", "severity", "message", "count", "archives")
+        data = {name: getattr(self, name) for name in names}
+        return {**data, "examples": [example.to_json() for example in self.examples]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTotals:
+    """The arrays that a migration would move by one route."""
+
+    route: str
+    archives: int
+    arrays: int
+    chunks: int
+    bytes_in: int
+    bytes_read: int
+    bytes_out: int
+    objects_out: int
+    codecs: Tally
+    """Codecs before and after, such as "bytes, zlib -> bytes, gzip", by arrays."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The totals as JSON."""
+        data = {name: getattr(self, name) for name in self.__slots__}
+        return {**data, "codecs": self.codecs.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Census:
+    """What the archives in a place contain, and what a migration of all would do and cost."""
+
+    place: str
+    """Without credentials."""
+    archives: int
+    """Those that were read and those that are `broken`."""
+    formats: Mapping[str, int]
+    """Format -> archives."""
+    current: int
+    """Archives that are Zarr v3 already; routes and cost do not include them."""
+    groups: int
+    arrays: int
+    """Those that are refused too."""
+    refused: int
+    """Nodes that would not be migrated."""
+    listed: bool
+    """Whether chunks were listed; without, amounts are 0 and `cost` is None."""
+    objects: int
+    """Stored chunks or shards, and metadata documents."""
+    bytes: int
+    """Of stored chunks or shards."""
+    bytes_known: bool
+    """Whether every store gave the sizes of its objects."""
+    writers: Tally
+    """Software -> archives; an archive may have several, or none that is recognized."""
+    data_types: Tally
+    """Zarr v3 data type -> arrays."""
+    codecs: Tally
+    """Codec by its name in Zarr v3 -> arrays."""
+    chunk_shapes: Tally
+    """Chunk shape -> arrays."""
+    chunk_sizes: tuple[SizeClass, ...]
+    """Sizes of decoded chunks."""
+    conventions: Tally
+    """Convention -> archives."""
+    routes: tuple[RouteTotals, ...]
+    problems: tuple[ProblemGroup, ...]
+    """Refusals first, then warnings and notes, each by count."""
+    broken: tuple[Example, ...]
+    """Every archive that cannot be read at all, with the reason."""
+    unsearched: tuple[Problem, ...]
+    """Places that could not be searched for archives; their nodes are paths in the place."""
+    nested: tuple[str, ...]
+    """Archives inside others that are not part of their trees; they are not counted."""
+    cost: Cost | None
+
+    def __repr__(self) -> str:
+        counts = f"{self.archives} archives, {self.arrays} arrays, {len(self.broken)} broken"
+        return f"<Census {self.place!r}: {counts}>"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every archive could be read, and would be migrated as a whole."""
+        return not (self.broken or self.refused or any_refusal(self.unsearched))
+
+    def to_json(self) -> dict[str, Any]:
+        """The census as JSON; member names are stable."""
+        plain = ("place", "archives", "current", "groups", "arrays", "refused", "listed", "objects", "bytes")
+        tallies = ("writers", "data_types", "codecs", "chunk_shapes", "conventions")
+        rows = ("chunk_sizes", "routes", "problems", "broken", "unsearched")
+        return {
+            **{name: getattr(self, name) for name in (*plain, "bytes_known")},
+            "formats": dict(self.formats),
+            **{name: getattr(self, name).to_json() for name in tallies},
+            **{name: [row.to_json() for row in getattr(self, name)] for name in rows},
+            "nested": list(self.nested),
+            "cost": None if self.cost is None else self.cost.to_json(),
+        }
