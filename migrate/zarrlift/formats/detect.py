@@ -240,9 +240,11 @@ def marks_at(storage: Storage, paths: Sequence[str], arrays_of: Format | None = 
 
     `arrays_of`: only the documents that an array of this format may have are requested.
     """
-    markers = MARKERS
-    if arrays_of is not None:
-        markers = tuple(m for m in MARKERS if m.format == arrays_of and m.is_array is not _never)
+    markers = [
+        marker
+        for marker in MARKERS
+        if arrays_of is None or (marker.format == arrays_of and marker.is_array is not _never)
+    ]
     names = dict.fromkeys(marker.key for marker in markers)
     keys = [(path, join(path, name)) for path in paths for name in names]
     contents = documents_at(storage, [key for _, key in keys])
