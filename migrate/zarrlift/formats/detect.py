@@ -86,7 +86,7 @@ _DRAFT: Final = MarkerDocument(
     format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft, is_array=_never
 )
 _V2: Final = partial(MarkerDocument, format="zarr2", told_by=_always)
-MARKERS: Final = (
+MARKERS: Final[tuple[MarkerDocument, ...]] = (
     _V2(key=".zarray", what="a Zarr v2 array", is_array=_always),
     _V2(key=".zgroup", what="a Zarr v2 group", is_array=_never),
     _V2(key=".zmetadata", what="consolidated Zarr v2 metadata", is_array=_never),

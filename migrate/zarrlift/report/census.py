@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 10
 """Maximum number of rows for each property, and of problems; further ones are only counted."""
-_TALLIES: Final = (
+TALLIES: Final = (
     ("writers", "archives", "writers"),
     ("conventions", "archives", "conventions"),
     ("data types", "arrays", "data_types"),
@@ -41,7 +41,7 @@ def lines(census: Census, page: Page) -> Iterator[str]:
     """The report on a census."""
     yield from page.paragraph(f"Census: {safe(census.place)}", hang=2, tone="title")
     yield from page.pairs(_contents(census))
-    for title, unit, name in _TALLIES:
+    for title, unit, name in TALLIES:
         yield from _tally(getattr(census, name), title, unit, page)
     if census.chunk_sizes:
         yield ""
@@ -102,10 +102,11 @@ def _sizes(census: Census) -> Iterator[tuple[str, ...]]:
     for size in census.chunk_sizes:
         bar = "#" * -(-20 * size.arrays // most)
         stored = count_text(size.chunks) if census.listed else ""
-        yield _range(size), count_text(size.arrays), stored, bar
+        yield range_text(size), count_text(size.arrays), stored, bar
 
 
-def _range(size: SizeClass) -> str:
+def range_text(size: SizeClass) -> str:
+    """The sizes of a class."""
     if size.below is None:
         return f"{bytes_text(size.at_least)} and more"
     return f"{bytes_text(size.at_least)} to {bytes_text(size.below)}" if size.at_least else "below 1.00 kB"
@@ -182,10 +183,11 @@ def _cost(cost: Cost) -> Iterator[tuple[str, str]]:
     if cost.rate is not None and cost.seconds is not None:
         yield "time", f"{duration_text(cost.seconds)} at {bytes_text(round(cost.rate))}/s"
     if cost.money is not None:
-        yield "money", _money(cost.money)
+        yield "money", money_text(cost.money)
 
 
-def _money(money: Money) -> str:
+def money_text(money: Money) -> str:
+    """What is paid once, with its parts, and for each month."""
     unit = f" {safe(money.currency)}" if money.currency else ""
     parts = {"requests": money.requests, "transfer": money.transfer, "the machine": money.machine}
     shares = ", ".join(f"{_amount(amount)} for {what}" for what, amount in parts.items() if amount)

@@ -40,11 +40,12 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
         main(["report", f"{name}.v3", "--html", f"{name}.html"])
         main(["inspect", name, "--html", f"{name}-inspect.html"])
     (tmp_path / "many.html").write_text(report_page(many(250)))
+    main(["inspect", ".", "--html", "census.html", "--rate", "1MB/s"])
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
-    assert len(pages) == 5
+    assert len(pages) == 6
     with serving(tmp_path / "hostile") as address:
         found = look(*pages, address)
-    assert len(found) == 4 * 6
+    assert len(found) == 4 * 7
     for page in found:
         assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
         assert page["details"] > 0

@@ -110,6 +110,18 @@ def test_nothing_of_a_hostile_archive_is_markup(tmp_path, monkeypatch):
             assert shown in page.text, (name, shown)
 
 
+def test_nothing_of_a_census_is_markup(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = HOSTILE[0].replace("/", "_")
+    write_hostile(tmp_path / "many" / name)
+    main(["inspect", "many", "--html", "many.html", "--rate", "1MB/s"])
+    page = Page((tmp_path / "many.html").read_text())
+    assert [tag for tag, _ in page.found if tag in ("script", "img")] == ["script"]
+    assert not [found for _, found in page.found if any(key.startswith("on") for key in found)]
+    assert name in page.text
+    assert "not a Zarr v2 dtype" in page.text
+
+
 def test_a_thousand_archives_are_grouped_and_fit_in_a_page():
     text = report_page(many(1000))
     assert len(text) < 5_000_000
