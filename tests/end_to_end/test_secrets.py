@@ -221,7 +221,7 @@ def test_errors_of_other_libraries_hold_none(run: Run, monkeypatch: pytest.Monke
     run("inspect", "s3://b/x", "--storage-options", f"secret={WORD}-option", code=1)
     monkeypatch.setattr("zarrlift.formats.describe.describe", fail)
     monkeypatch.setattr("zarrlift.api.describe", fail)
-    run("inspect", ".", code=1)
+    run("inspect", ".", "--from", "zarr2", code=1)
 
 
 def test_the_secrets_are_there() -> None:

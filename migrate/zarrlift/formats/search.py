@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from zarrstack.core.errors import Problem, StorageError, UsageError, ZarrstackError
 from zarrstack.core.paths import join
@@ -41,6 +41,7 @@ _NAMED: Final = re.compile(r".\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
 """End of the names that people give to archives; `.zr3` was the draft's in zarr-python 2."""
 _AT_ONCE: Final = 1000
 """Number of directories whose documents, or names, are requested together."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class FoundArchive:
     """The place of an archive."""
 
     url: str = field(repr=False)
-    """What `open_storage` opens with the options of the search; it may contain a password, as they may."""
+    """What `open_storage` opens with the options of the search; both may contain a password."""
     relative: str
     """Path below the searched place, or below the constant part of a glob; "" if the place is the archive."""
     format: Format
@@ -71,8 +72,7 @@ def search(
 
     Raises UsageError for a place that does not exist or cannot be listed.
     """
-    text = os.fspath(place)
-    base, glob = divided(text)
+    base, glob = divided(os.fspath(place))
     storage = open_storage(base, storage_options=storage_options, follow_links=follow_links)
     return _Search(
         base=base, glob=glob, storage=storage, options=storage_options, follow_links=follow_links
@@ -85,10 +85,7 @@ def is_tree(
     """Whether a place, whose storage is open, is to be searched, because it is not an archive itself."""
     if not storage.can_list:
         return False
-    tree = _Search(
-        base=os.fspath(place), glob=None, storage=storage, options=storage_options, follow_links=False
-    )
-    return tree.is_tree()
+    return _Search(base=os.fspath(place), storage=storage, options=storage_options).is_tree()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -121,10 +118,10 @@ class _Place:
 class _Search:
     base: str
     """The place, or the constant part of the glob, as given."""
-    glob: Glob | None
     storage: Storage
     options: Mapping[str, Any] | None
-    follow_links: bool
+    glob: Glob | None = None
+    follow_links: bool = False
     roots: list[_Root] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
@@ -136,10 +133,8 @@ class _Search:
         """Everything that was found, sorted."""
         places = self._start()
         while places:
-            below: list[_Place] = []
-            for start in range(0, len(places), _AT_ONCE):
-                below += self._below(places[start : start + _AT_ONCE])
-            places = below
+            starts = range(0, len(places), _AT_ONCE)
+            places = [each for start in starts for each in self._below(places[start : start + _AT_ONCE])]
         found: list[FoundArchive | Problem] = [self._found(root) for root in self._unique()]
         yield from sorted([*found, *self.problems], key=_path_of)
 
@@ -169,8 +164,10 @@ class _Search:
 
     def _below(self, places: Sequence[_Place]) -> list[_Place]:
         """The directories to search below these; archives among them are added to `roots`."""
-        listings = zip(places, self._listed(places), strict=True)
-        groups = [(place, self._children(place, entries)) for place, entries in listings]
+        listings: dict[str, list[DirectoryEntry]] = {}
+        for paths, some in self._asked([place.path for place in places], self.storage.list_dirs):
+            listings.update(zip(paths, some, strict=True))
+        groups = [(place, self._children(place, listings.get(place.path, []))) for place in places]
         marks = self._marks([child for _, children in groups for child in children])
         entered = []
         for place, children in groups:
@@ -301,38 +298,30 @@ class _Search:
             if place.root is not None:
                 inside.setdefault(place.root.format, []).append(place.path)
         for known, paths in inside.items():
-            arrays = self._marks_at(paths, known)
-            seen |= {path: marks for path, marks in arrays.items() if marks.array}
+            seen |= {path: marks for path, marks in self._marks_at(paths, known).items() if marks.array}
         left = [place.path for place in wanted if place.path not in seen and place.path not in self.failed]
         return seen | self._marks_at(left, None)
 
     def _marks_at(self, paths: Sequence[str], arrays_of: Format | None) -> Seen:
-        seen: Seen = {}
+        asked = self._asked(paths, lambda some: marks_at(self.storage, some, arrays_of))
+        return {path: marks for _, seen in asked for path, marks in seen.items()}
+
+    def _asked(
+        self, paths: Sequence[str], ask: Callable[[Sequence[str]], T]
+    ) -> Iterator[tuple[Sequence[str], T]]:
+        """Answers for many directories at a time; those that cannot be read are added to `failed`."""
         for start in range(0, len(paths), _AT_ONCE):
             some = paths[start : start + _AT_ONCE]
             try:
-                seen |= marks_at(self.storage, some, arrays_of)
+                answers = [(some, ask(some))]
             except StorageError:
+                answers = []
                 for path in some:
                     try:
-                        seen |= marks_at(self.storage, [path], arrays_of)
+                        answers.append(([path], ask([path])))
                     except StorageError as error:
                         self._fail(path, error)
-        return seen
-
-    def _listed(self, places: Sequence[_Place]) -> list[list[DirectoryEntry]]:
-        """The entries of some directories; none of those that cannot be listed, which are problems."""
-        try:
-            return self.storage.list_dirs([place.path for place in places])
-        except StorageError:
-            listings: list[list[DirectoryEntry]] = []
-            for place in places:
-                try:
-                    listings.append(list(self.storage.list_dir(place.path)))
-                except StorageError as error:
-                    self._fail(place.path, error)
-                    listings.append([])
-            return listings
+            yield from answers
 
     def _fail(self, path: str, error: StorageError) -> None:
         self.failed.add(path)
@@ -350,9 +339,8 @@ class _Search:
             yield root
 
     def _found(self, root: _Root) -> FoundArchive:
-        path = root.place.path
-        nested = tuple(sorted(root.nested))
-        return FoundArchive(url=self._url(path), relative=path, format=root.format, nested=nested)
+        url, nested = self._url(root.place.path), tuple(sorted(root.nested))
+        return FoundArchive(url=url, relative=root.place.path, format=root.format, nested=nested)
 
     def _url(self, path: str) -> str:
         """The place of a directory as `open_storage` takes it."""
