@@ -126,14 +126,13 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        seconds = time.monotonic() - started
-        return outcome_of(self.job, self.plan, self._share, self._moved, seconds, stopped)
+        return outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
-            self._throughput.note(last=True)
+            self._throughput.note(self._moved, last=True)
             self.job.commit()
         except JobError as error:  # unrecorded work is repeated
             return error.problem
@@ -253,14 +252,13 @@ class Run:
             array.fail(moved.problems)
             return
         self.job.record_task(array.row.id, task.number, moved)
-        self._throughput.moved(moved)
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
         if now - self._committed > _COMMIT_SECONDS:
             self._syncs.sometimes()
-            self._throughput.note()
+            self._throughput.note(self._moved)
             self._work.note(self.job)
             self.job.commit()
             self._committed = now

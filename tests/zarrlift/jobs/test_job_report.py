@@ -68,11 +68,9 @@ def test_the_time_line_goes_on_without_a_gap_and_is_bounded(tmp_path):
         job.note(throughput=None)
         now = 1000.0
         line = Throughput(job, clock=lambda: now)
-        for _ in range(1000):
+        for second in range(1, 1001):
             now += 1
-            line.moved(MoveResult(bytes_in=10, bytes_out=5))
-            line.note()
-        line.note(last=True)
+            line.note(MoveResult(bytes_in=10 * second, bytes_out=5 * second), last=second == 1000)
         points = throughput(job)
         assert len(points) <= 201
         assert points[-1] == (1000.0, 10_000, 5_000)
@@ -80,6 +78,5 @@ def test_the_time_line_goes_on_without_a_gap_and_is_bounded(tmp_path):
         now += 1_000_000  # until it is resumed
         line = Throughput(job, clock=lambda: now)
         now += 5
-        line.moved(MoveResult(bytes_in=1, bytes_out=1))
-        line.note(last=True)
+        line.note(MoveResult(bytes_in=1, bytes_out=1), last=True)
         assert throughput(job)[-1] == (1005.0, 10_001, 5_001)
