@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 
 from tests.support.job_archives import write_archive
 
@@ -54,7 +55,7 @@ def test_a_job_of_a_version_without_these_records_has_a_report(tmp_path):
     write_archive(tmp_path / "a.zarr")
     zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
     new = ("seconds", "versions", "checked", "throughput")
-    with sqlite3.connect(tmp_path / "b.zarr.zarrlift.db") as db:
+    with closing(sqlite3.connect(tmp_path / "b.zarr.zarrlift.db", isolation_level=None)) as db:
         db.executemany("DELETE FROM meta WHERE name = ?", [(name,) for name in new])
     report = zarrlift.job_report(tmp_path / "b.zarr")
     assert (report.checked, report.versions, report.throughput) == (None, {}, ())
