@@ -41,7 +41,7 @@ def inspect(
         from ..report import json as report_json
 
         if assessing.wanted(source, reading):
-            return _census(source, reading, assessing)
+            return _census(source, reading, assessing, html)
         archive = zarrlift.inspect(source, **reading.arguments())
         if html is not None:
             from ..report.html.archive_page import page_of
@@ -59,7 +59,7 @@ def inspect(
     return output.session("inspect").run(work)
 
 
-def _census(source: str, reading: o.Reading, assessing: Assessing) -> Answer:
+def _census(source: str, reading: o.Reading, assessing: Assessing, html: str | None) -> Answer:
     import zarrlift
 
     from ..report import census as report_census
@@ -67,6 +67,11 @@ def _census(source: str, reading: o.Reading, assessing: Assessing) -> Answer:
     arguments = reading.arguments()
     arguments.pop("format")
     found = zarrlift.census(source, **arguments, **assessing.arguments())
+    if html is not None:
+        from ..report.html.census_page import census_page
+        from ..report.html.rendering import write_page
+
+        write_page(html, census_page(found))
     return Answer(
         code=DONE if found.complete else PARTLY,
         text=lambda page: report_census.lines(found, page),

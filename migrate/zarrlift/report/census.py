@@ -40,7 +40,7 @@ _HEADS: Final = {"refusal": "refused", "warning": "warning", "note": "note"}
 def lines(census: Census, page: Page) -> Iterator[str]:
     """The report on a census."""
     yield from page.paragraph(f"Census: {safe(census.place)}", hang=2, tone="title")
-    yield from page.pairs(_contents(census))
+    yield from page.pairs(contents(census))
     for title, unit, name in _TALLIES:
         yield from _tally(getattr(census, name), title, unit, page)
     if census.chunk_sizes:
@@ -61,9 +61,9 @@ def lines(census: Census, page: Page) -> Iterator[str]:
     if census.cost is not None:
         yield ""
         yield page.paint("Cost of a migration to a new place", "title")
-        yield from page.pairs(_cost(census.cost))
+        yield from page.pairs(cost_rows(census.cost))
     yield ""
-    yield from page.paragraph(_summary(census), hang=2)
+    yield from page.paragraph(summary(census), hang=2)
 
 
 def brief_lines(census: Census) -> Iterator[str]:
@@ -76,7 +76,8 @@ def brief_lines(census: Census) -> Iterator[str]:
         yield f"{count_text(len(census.unsearched), 'place')} could not be searched."
 
 
-def _contents(census: Census) -> Iterator[tuple[str, str]]:
+def contents(census: Census) -> Iterator[tuple[str, str]]:
+    """What there is, as names and values."""
     formats = ", ".join(f"{count_text(count)} {name}" for name, count in census.formats.items())
     yield "archives", f"{count_text(census.archives)} ({formats})" if formats else "0"
     yield "nodes", f"{count_text(census.groups, 'group')}, {count_text(census.arrays, 'array')}"
@@ -102,10 +103,11 @@ def _sizes(census: Census) -> Iterator[tuple[str, ...]]:
     for size in census.chunk_sizes:
         bar = "#" * -(-20 * size.arrays // most)
         stored = count_text(size.chunks) if census.listed else ""
-        yield _range(size), count_text(size.arrays), stored, bar
+        yield range_text(size), count_text(size.arrays), stored, bar
 
 
-def _range(size: SizeClass) -> str:
+def range_text(size: SizeClass) -> str:
+    """The sizes of a class."""
     if size.below is None:
         return f"{bytes_text(size.at_least)} and more"
     return f"{bytes_text(size.at_least)} to {bytes_text(size.below)}" if size.at_least else "below 1.00 kB"
@@ -174,7 +176,8 @@ def _rest(count: int) -> Iterator[str]:
         yield f"  and {count_text(count)} more (--all shows them)"
 
 
-def _cost(cost: Cost) -> Iterator[tuple[str, str]]:
+def cost_rows(cost: Cost) -> Iterator[tuple[str, str]]:
+    """What a migration takes, as names and values."""
     counts = {"list": cost.lists, "read": cost.reads, "write": cost.writes}
     yield "requests", ", ".join(f"{count_text(count)} to {what}" for what, count in counts.items())
     written = bytes_text(cost.bytes_written, estimated=not cost.bytes_known)
@@ -198,7 +201,8 @@ def _amount(value: float) -> str:
     return f"{value:,.2f}" if value >= 0.095 or not value else f"{value:.2g}"
 
 
-def _summary(census: Census) -> str:
+def summary(census: Census) -> str:
+    """The census in one line."""
     parts = [count_text(census.archives, "archive")]
     if census.current:
         parts.append(f"{count_text(census.current)} of Zarr v3 already")

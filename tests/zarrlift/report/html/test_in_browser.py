@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.environments import ENVIRONMENTS
 from tests.support.image_archives import write_hostile, write_images
-from tests.zarrlift.report.html.test_pages import many
+from tests.zarrlift.report.html.test_pages import many, write_census
 from tests.zarrlift.views.test_http_server import serving
 
 import zarrlift
@@ -40,11 +40,13 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
         main(["report", f"{name}.v3", "--html", f"{name}.html"])
         main(["inspect", name, "--html", f"{name}-inspect.html"])
     (tmp_path / "many.html").write_text(report_page(many(250)))
+    write_census(tmp_path / "all")
+    main(["inspect", "all", "--html", "census.html"])
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
-    assert len(pages) == 5
+    assert len(pages) == 6
     with serving(tmp_path / "hostile") as address:
         found = look(*pages, address)
-    assert len(found) == 4 * 6
+    assert len(found) == 4 * 7
     for page in found:
         assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
         assert page["details"] > 0

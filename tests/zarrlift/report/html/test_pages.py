@@ -72,6 +72,14 @@ def many(number: int) -> list[ReportedArchive]:
     ]  # fmt: skip
 
 
+def write_census(folder: Path) -> None:
+    """An archive of images, a hostile one, and one that cannot be read."""
+    write_images(folder / "images.zarr")
+    write_hostile(folder / "hostile.zarr")
+    (folder / "broken.zarr").mkdir()
+    (folder / "broken.zarr/zarr.json").write_text("{")
+
+
 def test_a_page_of_a_job_links_each_picture_to_its_array(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "a")
@@ -118,6 +126,19 @@ def test_a_thousand_archives_are_grouped_and_fit_in_a_page():
     assert re.search("50 . metadata", page.text)
     assert page.text.count("Restore the document.") == 51  # once for all, and once for each archive
     assert sum(found.get("class") == "page" for _, found in page.found) == 10
+
+
+def test_a_census_has_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_census(tmp_path / "all")
+    assert main(["inspect", "all", "--rate", "1MB/s", "--html", "all.html"]) == 1
+    page = Page((tmp_path / "all.html").read_text())
+    census = zarrlift.census("all")
+    assert "3 archives" in page.text
+    assert "1 cannot be read" in page.text
+    for name in (*census.codecs.counts, *census.data_types.counts, *(route.route for route in census.routes)):
+        assert name in page.text
+    assert all(safe(group.message) in page.text for group in census.problems)
 
 
 def test_what_is_too_much_for_a_page_is_counted():
