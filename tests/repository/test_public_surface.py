@@ -21,7 +21,7 @@ import zarrstack.errors
 
 FUNCTIONS = (
     "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open",
-    "plan", "plan_parts", "present", "resume", "status", "undo", "verify",
+    "plan", "plan_parts", "present", "resume", "status", "undo", "verify", "batch",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
@@ -32,7 +32,7 @@ LAYERS = (
 
 DATA = (
     "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
-    "ArrayRecipe", "Recipe", "Census",
+    "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "PartStatus", "Status", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView",
 )  # fmt: skip
