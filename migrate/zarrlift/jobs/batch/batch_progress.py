@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..progress import DetailedProgress, Progress, RunningProgress, Ticker
@@ -30,7 +30,8 @@ class BatchProgress:
         known = sum(row.bytes_in for row in rows if row.state == "pending")
         self._display.start(known or None, len(rows))
         try:
-            with Ticker(self._display):
+            # A run of one archive refreshes the display itself, after it has forked.
+            with Ticker(self._display) if len(rows) > 1 else nullcontext():
                 yield
         finally:
             self._display.close()
