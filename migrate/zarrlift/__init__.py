@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .api import inspect, migrate, plan, resume, status
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Interrupted
+    from .jobs.batch.batch import Batch
+    from .jobs.batch.outcome import BatchOutcome
+    from .jobs.batch.rows import BatchRow
+    from .jobs.batch.start import batch
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
@@ -42,6 +46,9 @@ _HOMES = {
     "ArrayRecipe": "recipe.recipe",
     "ArrayReport": "jobs.job_report",
     "Census": "survey.census",
+    "Batch": "jobs.batch.batch",
+    "BatchOutcome": "jobs.batch.outcome",
+    "BatchRow": "jobs.batch.rows",
     "GroupNode": "archive.nodes",
     "Interrupted": "errors",
     "JobReport": "jobs.job_report",
@@ -58,6 +65,7 @@ _HOMES = {
     "UpdatePlan": "jobs.update.update",
     "VerificationReport": "verification.report",
     "census": "survey.assess",
+    "batch": "jobs.batch.start",
     "digest": "jobs.digests",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
@@ -83,6 +91,9 @@ __all__ = [
     "ArrayNode",
     "ArrayRecipe",
     "ArrayReport",
+    "Batch",
+    "BatchOutcome",
+    "BatchRow",
     "Census",
     "GroupNode",
     "Interrupted",
@@ -99,6 +110,7 @@ __all__ = [
     "Status",
     "UpdatePlan",
     "VerificationReport",
+    "batch",
     "census",
     "digest",
     "finish",

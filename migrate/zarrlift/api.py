@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import UsageError
@@ -15,18 +13,14 @@ from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
 from .executors.choice import ExecutorChoice, asked_executor
 from .formats.describe import describe
-from .jobs.checks.checks_for import checks_for
+from .jobs.archive_run import ArchiveRequest, migrate_archive
 from .jobs.claim import claimed
-from .jobs.endpoints import Endpoints, Options, refuse_existing
+from .jobs.endpoints import Endpoints, Options
 from .jobs.ledger.find_job import find_job, job_path
-from .jobs.ledger.last_run import noted_run
 from .jobs.ledger.ledger import Job
 from .jobs.outcome import Outcome
-from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
-from .jobs.progress import Progress, listing_shown
-from .jobs.run_job import refuse_unsuitable, run_job
-from .jobs.stored_inventories import keep_inventory, new_inventories
+from .jobs.progress import Progress
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -89,25 +83,24 @@ def plan(
     The arguments are those of `migrate`. Without `destination`, the plan is for a copy to an unspecified
     place.
     """
-    ends = Endpoints.open(
+    return ArchiveRequest.asked(
         source,
         destination,
+        recipe=recipe,
         in_place=in_place,
-        reading=ReadOptions.asked(
-            follow_links=follow_links,
-            axes=axes,
-            allow_fallback=allow_fallback,
-            max_document_size=max_document_size,
-            in_place=in_place,
-        ),
-        source_options=storage_options,
-        destination_options=dest_storage_options,
+        format=format,
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+        inventory=inventory,
         source_through=source_through,
-        destination_through=dest_through,
-    )
-    recipe = recipe or Recipe()
-    ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
-    return ends.plan(recipe, format, inventory=None if inventory is None else Path(inventory))[0]
+        dest_through=dest_through,
+        provenance=provenance,
+        ro_crate=ro_crate,
+        storage_options=storage_options,
+        dest_storage_options=dest_storage_options,
+    ).plan()
 
 
 def migrate(
@@ -181,9 +174,26 @@ def migrate(
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
-    if in_place and overwrite:
-        # The existing job may contain documents that `finish` removed.
-        raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
+    asked = ArchiveRequest.asked(
+        source,
+        destination,
+        recipe=recipe,
+        in_place=in_place,
+        format=format,
+        link=link,
+        overwrite=overwrite,
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+        inventory=inventory,
+        source_through=source_through,
+        dest_through=dest_through,
+        provenance=provenance,
+        ro_crate=ro_crate,
+        storage_options=storage_options,
+        dest_storage_options=dest_storage_options,
+    )
     options = RunOptions(
         workers=workers,
         executor=asked_executor(executor, processes=processes),
@@ -193,69 +203,10 @@ def migrate(
         fsync=fsync,
         hard_links=link == "hard",
     )
-    recipe = recipe or Recipe()
-    ends = Endpoints.open(
-        source,
-        destination,
-        in_place=in_place,
-        reading=ReadOptions.asked(
-            follow_links=follow_links,
-            axes=axes,
-            allow_fallback=allow_fallback,
-            max_document_size=max_document_size,
-            in_place=in_place,
-        ),
-        source_options=storage_options,
-        destination_options=dest_storage_options,
-        source_through=source_through,
-        destination_through=dest_through,
-    )
+    ends = asked.open()
     path = job_path(ends.local_destination, ends.destination.url, job, job_storage_options)
-    ends.check_reach(options)
-    with (
-        ends.observed(progress, log=log, metrics=metrics) as run,
-        claimed(ends.place, path, take_over=take_over) as claim,
-    ):
-        if os.path.lexists(path):
-            from .jobs.resume.earlier_job import (
-                continues_earlier,  # not loaded by a first run
-            )
-
-            origin = {"provenance": provenance, "ro_crate": ro_crate}
-            if continues_earlier(path, ends, recipe, overwrite=overwrite, **origin):
-                from .jobs.resume.resume_job import resume_job
-
-                outcome = resume_job(path, options, ends, run.progress, take_over=take_over)
-                return run.end(claim.end(outcome))
-        if not in_place:
-            refuse_existing(ends.destination, overwrite=overwrite)
-        ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
-        new_id = claim.new_id or os.urandom(4).hex()
-        facts = {"link": link, "source_place": ends.lasting_place}
-        if overwrite and not in_place:
-            facts["overwrite"] = "yes"
-        if digest:
-            facts["digest"] = "yes"
-        facts.update(ends.layers | ends.options)
-        with (
-            checks_for(ends.source, ends.destination, verify) as checks,
-            closing(new_inventories(path, new_id, ends.source)) as inventories,
-        ):
-            with listing_shown(run.progress, lambda: inventories.listed):
-                made, _ = ends.plan(
-                    recipe,
-                    format,
-                    elsewhere=options.on_other_machines,
-                    inventories=inventories,
-                    inventory=None if inventory is None else Path(inventory),
-                )
-            refuse_unsuitable(made)
-            new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
-            with new as created, noted_run(created):
-                keep_inventory(created, inventories)
-                set_aside(created, ends.destination)
-                outcome = run_job(created, made, ends, options, checks, inventories, run.progress)
-                return run.end(claim.end(outcome))
+    with ends.observed(progress, log=log, metrics=metrics) as run:
+        return run.end(migrate_archive(asked, ends, path, options, run.progress, take_over=take_over))
 
 
 def resume(

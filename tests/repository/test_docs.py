@@ -251,10 +251,11 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_every_option_that_a_page_names_is_one() -> None:
     import typer
 
-    from zarrlift.cli import model_commands
+    from zarrlift.cli import batch_commands, model_commands
     from zarrlift.cli import parser as named
 
-    apps = [typer.main.get_command(app) for app in (named.app(*named.COMMANDS), model_commands.app)]
+    made = (named.app(*named.COMMANDS), model_commands.app, batch_commands.app)
+    apps = [typer.main.get_command(app) for app in made]
     commands = [*apps, *(command for group in apps for command in group.commands.values())]
     known = {
         name for command in commands for item in command.params for name in (*item.opts, *item.secondary_opts)

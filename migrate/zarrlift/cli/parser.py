@@ -20,6 +20,7 @@ _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
   zarrlift migrate old.zarr new.zarr    migrate it
   zarrlift resume new.zarr              continue after an interruption
   zarrlift verify old.zarr new.zarr     compare the two; --full compares every value
+  zarrlift batch run old/ --to 'v3/{{relative}}.zarr'   migrate every archive below a folder
 
 \b
 Exit codes
@@ -48,6 +49,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
+    "batch": ("", "Migrate many archives as one job."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
     "transformers": ("inspect_commands", "List the available storage transformers."),
 }
@@ -114,6 +116,13 @@ def _model(context: typer.Context) -> int:
     return model_commands.run(list(context.args))
 
 
+def _batch(context: typer.Context) -> int:
+    """The commands of `zarrlift batch`."""
+    from . import batch_commands
+
+    return batch_commands.run_command(list(context.args))
+
+
 def app(*names: str) -> typer.Typer:
     """The command line with the named commands; without names, only `--help` and `--version`."""
     made = typer.Typer(
@@ -137,7 +146,8 @@ def app(*names: str) -> typer.Typer:
                 "ignore_unknown_options": True,
                 "allow_interspersed_args": False,
             }
-            made.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(_model)
+            run = {"model": _model, "batch": _batch}[name]
+            made.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(run)
     return made
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from . import options as o
 from .job_options import JobFile
 from .option_groups import option
 from .session import DONE, PARTLY, Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def report(
@@ -28,12 +31,15 @@ def report(
     """
 
     def work() -> Answer:
+        from ..jobs.batch.places import batch_at
         from ..jobs.job_report import report_of
         from ..jobs.ledger.find_job import find_job
         from ..jobs.ledger.ledger import Job
         from ..report import job_report as report_job
 
         place = job.arguments()
+        if place["job"] is None and (batch := batch_at(target)) is not None:
+            return _of_batch(batch, html, pictures=pictures, places=storage.arguments())
         path = find_job(target, place["job"], place["job_storage_options"])
         with Job.open(path, write=False) as opened:
             found = report_of(opened)
@@ -55,3 +61,20 @@ def report(
         )
 
     return output.session("report").run(work)
+
+
+def _of_batch(path: Path, html: str | None, *, pictures: bool, places: dict[str, Any]) -> Answer:
+    from ..jobs.batch.batch import Batch
+    from ..report import batch as report_batch
+    from ..report import batch_report
+
+    batch = Batch(path)
+    outcome = batch.status()
+    if html is not None:
+        batch_report.write(batch, html, pictures=pictures, places=places)
+    return Answer(
+        code=DONE if outcome.ok else PARTLY,
+        text=lambda page: report_batch.lines(outcome, page),
+        data=lambda: batch_report.data(batch),
+        problems=lambda _page: (),  # they are in the table
+    )

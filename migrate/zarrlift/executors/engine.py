@@ -75,6 +75,24 @@ class Engine:
         """Release what was created for this engine."""
 
 
+class SharedEngine(Engine):
+    """An engine that several runs use at once; it stays open when one of them ends."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.executor, slots=engine.slots)
+        self.loses_single_calls = engine.loses_single_calls
+        self._engine = engine
+
+    def gave_up(self, error: BaseException) -> bool:
+        """As the engine itself tells."""
+        return self._engine.gave_up(error)
+
+    def wanted(self) -> int:
+        """The number of calls of one run, within what its memory allows."""
+        most = self._engine.wanted()
+        return most if self.at_most is None else min(most, self.at_most)
+
+
 def is_local_pool(executor: object) -> bool:
     """Whether an executor is one of Python's own; loads no `multiprocessing` to find out."""
     loaded = sys.modules.get("concurrent.futures.process")

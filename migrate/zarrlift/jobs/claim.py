@@ -15,7 +15,7 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -100,9 +100,10 @@ class Claim:
                         place.storage.delete(place.key)
             except StorageError as error:
                 problems.append(_stays(place, error))
-        for directory in self.made:
-            with suppress(OSError):
-                directory.rmdir()
+        with _claiming if self.made else nullcontext():  # another thread may be about to write there
+            for directory in self.made:
+                with suppress(OSError):
+                    directory.rmdir()
         return tuple(problems)
 
     def end(self, outcome: Outcome) -> Outcome:

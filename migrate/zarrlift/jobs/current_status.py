@@ -60,14 +60,14 @@ def activity(job: Job, run: LastRun | None) -> Activity:
     state = "unknown" if run is None else run.owner.state()
     if state == "running":
         return "running"
-    if state == "unknown" and _is_locked(job.path):
+    if state == "unknown" and is_locked(job.path):
         return "running"
     if run is None:
         return "stopped"
     return "stale" if state == "ended" else "unknown"
 
 
-def _is_locked(path: os.PathLike[str]) -> bool:
+def is_locked(path: os.PathLike[str]) -> bool:
     """Whether another process has locked a job file for writing.
 
     Some file systems share locks across hosts.

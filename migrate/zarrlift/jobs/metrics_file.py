@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.version import __version__
@@ -30,7 +30,6 @@ _WINDOW: Final = 60.0
 
 Labels: TypeAlias = Mapping[str, str]
 Samples: TypeAlias = list[tuple[Labels, float]]
-ArchiveState: TypeAlias = Literal["done", "failed", "refused"]
 
 
 class MetricsFile(DetailedProgress):
@@ -60,7 +59,7 @@ class MetricsFile(DetailedProgress):
         self._written: Counter[RouteName] = Counter()
         self._failures: Counter[str] = Counter()
         self._arrays = {"planned": 0, "done": 0, "failed": 0}
-        self.archives: Counter[ArchiveState] = Counter()
+        self.archives: Counter[str] = Counter()
         """Archives that have ended, of a run that migrates several."""
         self._retries = 0
         self._planned_bytes = self._planned_chunks = 0
@@ -143,6 +142,11 @@ class MetricsFile(DetailedProgress):
         with self._lock:
             self._arrays["failed" if problems else "done"] += 1
             self._failures.update(problem.kind for problem in problems)
+
+    def archive_ended(self, state: str) -> None:
+        """Count an archive."""
+        with self._lock:
+            self.archives[state] += 1
 
     def end(self, *, ok: bool) -> None:
         """Write the file for the last time."""

@@ -96,6 +96,9 @@ class DetailedProgress(TickingProgress):
     def array_ended(self, problems: Sequence[Problem]) -> None:
         """Report an array that is published, or has failed with these problems."""
 
+    def archive_ended(self, state: str) -> None:
+        """Report an archive of a batch."""
+
 
 class Ticker:
     """Refreshes a display every second, from a thread that ends with `stop`.

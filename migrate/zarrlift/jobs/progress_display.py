@@ -27,6 +27,9 @@ class RefreshingProgress(TickingProgress):
     Every display writes one record per minute to the log; see `log_messages.progress_log`.
     """
 
+    unit = "chunks"
+    """What is counted besides bytes."""
+
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """`stream` is standard error by default."""
         self.stream = sys.stderr if stream is None else stream
@@ -106,7 +109,7 @@ class RefreshingProgress(TickingProgress):
         """Work done, rate and time left in one line."""
         chunks, nbytes = self._reached
         of = "" if self.total_chunks is None else f" of {count_text(max(self.total_chunks, chunks))}"
-        parts = [f"{count_text(chunks)}{of} chunks"]
+        parts = [f"{count_text(chunks)}{of} {self.unit}"]
         if self.total_bytes is not None:
             total = max(self.total_bytes, nbytes)
             parts.insert(
@@ -153,7 +156,7 @@ class ProgressBar(RefreshingProgress):
                 total=self.total_bytes if by_bytes else self.total_chunks,
                 initial=self.bytes if by_bytes else self.chunks,
                 file=self.stream,
-                unit="B" if by_bytes else " chunks",
+                unit="B" if by_bytes else f" {self.unit}",
                 unit_scale=by_bytes,
                 dynamic_ncols=True,
                 leave=False,
@@ -173,7 +176,7 @@ class ProgressBar(RefreshingProgress):
             bar.total = None if total is None else max(total, reached)
             if self.total_bytes is not None:
                 of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
-                bar.set_postfix_str(f"{chunks:,}{of} chunks", refresh=False)
+                bar.set_postfix_str(f"{chunks:,}{of} {self.unit}", refresh=False)
             if self.seconds_left is not None:
                 left = bar.format_interval(self.seconds_left)
                 bar.bar_format = (

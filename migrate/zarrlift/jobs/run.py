@@ -203,6 +203,8 @@ class Run:
                 self._conclude()  # checks started before the tasks that ended now
                 finish(ended)
                 ended.clear()
+                if self.options.stopped:
+                    raise KeyboardInterrupt
             self._conclude()
         finally:
             ticker.stop()

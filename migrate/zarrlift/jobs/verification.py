@@ -175,11 +175,12 @@ def verify(
         report = compare()
     if known is not None and not full and not in_place:
         report = report.with_problems(_changed(known, first))
-    if known is not None and report.ok:
+    if known is not None:
         with Job.open(known.path) as opened:
             refuse_running(opened)
-            # A sample does not downgrade an earlier full verification.
-            opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
+            # A sample does not downgrade an earlier full verification; a difference withdraws it.
+            level = "full" if full or opened.fact("verified") == "full" else "sample"
+            opened.note(verified=level if report.ok else None)
             opened.commit()
     return report
 

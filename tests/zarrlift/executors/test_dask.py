@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,3 +109,15 @@ def test_two_workers_over_tcp_one_of_which_is_killed(source, expected, tmp_path)
             assert outcome.ok, outcome.problems
             assert files(place) == expected
         assert workers[0].wait() == -signal.SIGKILL
+
+
+def test_a_batch_opens_a_cluster_once_for_all_archives(cluster, source, expected, tmp_path) -> None:
+    for name in "ab":
+        shutil.copytree(source, tmp_path / "old" / f"{name}.zarr")
+    with Client(cluster) as client:
+        to = f"{tmp_path}/new/{{relative}}.zarr"
+        made = zarrlift.batch(tmp_path / "old", to=to, recipe=RECIPE, executor=client)
+        assert made.outcome.state == "done", made.rows
+        assert client.status == "running"
+        assert made.verify(full=True, executor=client).ok
+    assert all(files(tmp_path / "new" / f"{name}.zarr") == expected for name in "ab")

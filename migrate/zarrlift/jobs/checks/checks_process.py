@@ -17,7 +17,7 @@ from ..processes.forked_process import ForkedProcess, may_fork
 if TYPE_CHECKING:
     from .checks import LocalChecks
 
-_COMMANDS: Final = frozenset({"migrate", "resume", "gather"})
+_COMMANDS: Final = frozenset({"migrate", "resume", "gather", "run"})
 _WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "--part"})
 """Arguments with which a command checks nothing."""
 
@@ -28,10 +28,11 @@ _begun: Final[list[ForkedProcess]] = []
 def wanted(words: Sequence[str]) -> bool:
     """Whether a command line will probably write and check files.
 
-    A wrong guess is cheap: a process that is not needed is stopped.
+    A wrong guess is cheap: a process that is not needed is stopped, as in a batch of several archives.
     """
+    named = words[1:] if words[:1] == ["batch"] else words
     return (
-        bool(words) and words[0] in _COMMANDS and not any(word in _WITHOUT or "://" in word for word in words)
+        bool(named) and named[0] in _COMMANDS and not any(word in _WITHOUT or "://" in word for word in words)
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 from typing import Any, Final
 
 from zarrstack.core.errors import JobError
 
 from ...executors.choice import ExecutorChoice, check_choice, in_process, on_this_machine, open_engine
-from ...executors.engine import Engine
+from ...executors.engine import Engine, SharedEngine
 from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ...recipe.options import VerifyLevel
@@ -54,6 +55,10 @@ class RunOptions:
     hard_links: bool = False
     digest: bool = False
     """Whether a digest of the values of each array is stored in the job."""
+    engine: Engine | None = None
+    """The open engine of `executor`, if other runs use it too; None opens one for this run."""
+    stop: Event | None = None
+    """Ends the run at its next task when it is set, as Ctrl-C does."""
 
     def __post_init__(self) -> None:
         check_choice(self.executor, dask_address=self.dask_address)
@@ -62,6 +67,11 @@ class RunOptions:
     def digest_of_tasks(self) -> bool:
         """Whether tasks add up the values that they write; a full check does so for all routes."""
         return self.digest and self.verify != "full"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run is to end."""
+        return self.stop is not None and self.stop.is_set()
 
     @property
     def processes(self) -> bool:
@@ -164,9 +174,13 @@ def _locked(arrays: Sequence[ArrayPlan]) -> float:
 def engine_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> Engine:
     """The engine of an executor that the options name or contain; closed by the caller."""
     workers = options.workers
-    if options.processes:
-        workers = workers_for(arrays, options, budget, local=local)
-    engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+    engine: Engine
+    if options.engine is not None:
+        engine = SharedEngine(options.engine)
+    else:
+        if options.processes:
+            workers = workers_for(arrays, options, budget, local=local)
+        engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
     if engine.on_this_machine:
         engine.at_most = _fitting(arrays, options, budget)
     return engine

@@ -39,8 +39,11 @@ def before_moving() -> None:
 
 
 def keep_objects() -> None:
-    """Collect garbage as usual, but not among existing objects: modules and plans are permanent."""
-    if ours:
+    """Collect garbage as usual, but not among existing objects: modules and plans are permanent.
+
+    Only once: what a batch has at hand later belongs to one archive.
+    """
+    if ours and not gc.get_freeze_count():
         gc.freeze()
         gc.set_threshold(*_USUAL)
 

@@ -1,0 +1,361 @@
+"""`zarrlift batch`: many archives as one job. Loaded for these commands only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from . import options as o
+from .job_options import First, Part
+from .option_groups import expanded, option
+from .recipe_options import RecipeOptions
+from .session import DONE, PARTLY, Answer
+
+if TYPE_CHECKING:
+    from ..jobs.batch.batch import Batch
+    from ..jobs.batch.outcome import BatchOutcome
+
+_HELP: Final = """Migrate many archives as one job.
+
+\b
+  zarrlift batch plan old/ --to 'v3/{relative}.zarr'   plan every archive below a folder
+  zarrlift batch run old/ --to 'v3/{relative}.zarr'    migrate them; again: resume, or do nothing
+  zarrlift batch status v3                             show the state of each archive
+  zarrlift batch verify v3 --full                      compare every value
+  zarrlift batch undo v3                               take everything back
+
+\b
+A LIST is a folder or store prefix to search, a glob, or a manifest (.csv, .jsonl, .toml) with the columns
+source, destination, recipe, and any option of migrate. An archive that is refused or fails does not stop
+the others; the exit code is then 1.
+"""
+
+app = typer.Typer(
+    help=_HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+Lists: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(help="Folders, store prefixes, globs or manifests.", metavar="LIST...")
+]
+To: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--to",
+        help="The destination of each archive, such as 'v3/{relative}.zarr'. Fields: relative, name, parent, "
+        "number.",
+        metavar="TEMPLATE",
+    ),
+]
+BatchJob: TypeAlias = Annotated[
+    str | None, option("--job", help="The job file; by default next to the results.", metavar="PATH")
+]
+Update: TypeAlias = Annotated[
+    bool, option("--update", help="Add archives that LIST has and the batch has not.")
+]
+Parts: TypeAlias = Annotated[
+    int | None,
+    option(
+        "--parts", help="Divide the archives by bytes between N processes: run --part.", metavar="N", min=1
+    ),
+]
+BatchTarget: TypeAlias = Annotated[
+    str,
+    typer.Argument(help="The job file of the batch, or the place that it is next to.", metavar="JOB"),
+]
+ReportFile: TypeAlias = Annotated[
+    str | None,
+    option("--report", help="At the end, write a page on all archives.", metavar="FILE.html"),
+]
+Yes: TypeAlias = Annotated[bool, option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command(short_help="Plan every archive, and create the job file; nothing is migrated.")
+@expanded
+def plan(
+    lists: Lists = None,
+    to: To = None,
+    *,
+    job: BatchJob = None,
+    parts: Parts = None,
+    first: First = 0,
+    writing: o.Writing,
+    overwrite: o.Overwrite = False,
+    reading: o.Reading,
+    recipe: RecipeOptions,
+    verify: o.Verify = "sample",
+    digest: o.Digest = False,
+    link: o.LinkOption = "auto",
+    running: o.Running,
+    output: o.WatchedOutput,
+) -> int:
+    """Plan every archive, and create the job file of the batch; nothing is migrated.
+
+    Archives that cannot be migrated are listed with the cause.
+    """
+
+    def work(progress: Any) -> BatchOutcome:
+        asked = _asked(writing, overwrite, reading, recipe, verify=verify, digest=digest, link=link)
+        how = {**running.arguments(), "progress": progress}
+        made = _start(lists, to=to, job=job, run=False, parts=parts, first=first, **asked, **how)
+        return made.outcome
+
+    return _answered("plan", output, work)
+
+
+@app.command(short_help="Migrate every archive; again: resume, or do nothing.")
+@expanded
+def run(
+    lists: Lists = None,
+    to: To = None,
+    *,
+    job: BatchJob = None,
+    part: Part = None,
+    update: Update = False,
+    writing: o.Writing,
+    overwrite: o.Overwrite = False,
+    take_over: o.TakeOver = False,
+    reading: o.Reading,
+    recipe: RecipeOptions,
+    verify: o.Verify = "sample",
+    digest: o.Digest = False,
+    link: o.LinkOption = "auto",
+    running: o.Running,
+    report: ReportFile = None,
+    output: o.ObservedOutput,
+) -> int:
+    """Migrate every archive of LIST, or of a batch that was planned: run JOB.
+
+    A second run resumes an interrupted batch, and tries again what was refused or failed.
+    """
+
+    def work(progress: Any) -> BatchOutcome:
+        asked = _asked(writing, overwrite, reading, recipe, verify=verify, digest=digest, link=link)
+        how = {**running.arguments(), **output.observers(), "take_over": take_over, "progress": progress}
+        planned = _planned(lists, job)
+        if planned is None and part is None:
+            return _start(lists, to=to, job=job, update=update, **asked, **how).outcome
+        named = {"storage_options", "dest_storage_options"}
+        if (
+            to is not None
+            or update
+            or overwrite
+            or recipe.given()
+            or (reading.given() | writing.given()) - named
+        ):
+            raise o.usage("the batch has the places and the changes", expected="JOB and options to run it")
+        if planned is None:
+            raise o.usage("--part is for a batch that was planned", expected="run JOB --part INDEX")
+        places = {name: asked[name] for name in named}
+        return planned.run(**how, **places) if part is None else planned.run_part(part, **how, **places)
+
+    return _answered("run", output, _reported(work, report, {**reading.arguments(), **writing.arguments()}))
+
+
+@app.command(short_help="Collect what the parts have done.")
+@expanded
+def gather(target: BatchTarget, *, output: o.QuietOutput) -> int:
+    """Collect what the parts have done. May be run at any time and again."""
+    return _answered("gather", output, lambda _progress: _open(target).gather())
+
+
+@app.command(short_help="Continue a batch that was interrupted or had failures.")
+@expanded
+def resume(
+    target: BatchTarget,
+    *,
+    take_over: o.TakeOver = False,
+    running: o.Running,
+    storage: o.JobStorage,
+    report: ReportFile = None,
+    output: o.ObservedOutput,
+) -> int:
+    """Continue a batch; archives that were refused or failed are tried again."""
+
+    def work(progress: Any) -> BatchOutcome:
+        how = {**running.arguments(), **storage.arguments(), **output.observers()}
+        how |= {"take_over": take_over, "progress": progress}
+        return _open(target).resume(**how)
+
+    return _answered("resume", output, _reported(work, report, storage.arguments()))
+
+
+@app.command(short_help="Show the state of each archive.")
+@expanded
+def status(target: BatchTarget, *, output: o.Output) -> int:
+    """Show the state of each archive; a running batch is not affected."""
+    return _answered("status", output, lambda _progress: _open(target).status())
+
+
+@app.command(short_help="Compare the results with their sources.")
+@expanded
+def verify(
+    target: BatchTarget,
+    *,
+    full: o.Full = False,
+    running: o.Executing,
+    storage: o.JobStorage,
+    output: o.WatchedOutput,
+) -> int:
+    """Compare the results with their sources; `finish` requires it."""
+
+    def work(progress: Any) -> BatchOutcome:
+        how = {**running.arguments(), **storage.arguments(), "progress": progress}
+        return _open(target).verify(full=full, **how)
+
+    return _answered("verify", output, work)
+
+
+@app.command(short_help="In place: delete the legacy metadata of all verified archives.")
+@expanded
+def finish(
+    target: BatchTarget,
+    *,
+    yes: Yes = False,
+    take_over: o.TakeOver = False,
+    storage_options: o.StorageOptions = None,
+    output: o.WatchedOutput,
+) -> int:
+    """In place: delete the legacy metadata of all verified archives; the job file keeps a copy."""
+
+    def work(progress: Any) -> BatchOutcome:
+        opened = _open(target)
+        if not yes:
+            _confirm(opened)
+        options = o.storage_options(storage_options)
+        return opened.finish(take_over=take_over, storage_options=options, progress=progress)
+
+    return _answered("finish", output, work)
+
+
+@app.command(short_help="Undo the whole batch.")
+@expanded
+def undo(
+    target: BatchTarget,
+    *,
+    take_over: o.TakeOver = False,
+    storage: o.JobStorage,
+    output: o.WatchedOutput,
+) -> int:
+    """Delete what the batch wrote, and restore what `finish` deleted."""
+
+    def work(progress: Any) -> BatchOutcome:
+        return _open(target).undo(take_over=take_over, progress=progress, **storage.arguments())
+
+    return _answered("undo", output, work)
+
+
+def run_command(words: list[str]) -> int:
+    """Run one command of `zarrlift batch`; command line errors are raised as typer raises them."""
+    command = typer.main.get_command(app)
+    done = command.main(args=words, prog_name="zarrlift batch", standalone_mode=False)
+    return int(done or DONE)
+
+
+def _asked(
+    writing: o.Writing, overwrite: bool, reading: o.Reading, recipe: RecipeOptions, **others: Any
+) -> dict[str, Any]:
+    """Arguments of `zarrlift.batch` that say what is asked for each archive."""
+    given = writing.arguments()
+    if given.pop("inventory") is not None:
+        raise o.usage("an inventory is of one archive", expected="a column of the manifest")
+    return {**given, **reading.arguments(), "recipe": recipe.recipe(), "overwrite": overwrite, **others}
+
+
+def _start(lists: list[str] | None, **arguments: Any) -> Batch:
+    import zarrlift
+
+    if not lists:
+        raise o.usage("a list of archives is needed", expected="a folder, a glob or a manifest")
+    return zarrlift.batch(*lists, **arguments)
+
+
+def _planned(lists: list[str] | None, job: str | None) -> Batch | None:
+    """The existing batch that `run` names instead of a list: as its only word, or by --job."""
+    from ..jobs.batch.batch import Batch
+    from ..jobs.batch.places import is_batch
+
+    if lists is not None and len(lists) == 1 and job is None and is_batch(lists[0]):
+        return Batch(lists[0])
+    return Batch(job) if not lists and job is not None else None
+
+
+def _open(target: str) -> Batch:
+    from ..jobs.batch.batch import Batch
+
+    return Batch(target)
+
+
+def _reported(
+    work: Callable[[Any], BatchOutcome], html: str | None, places: dict[str, Any]
+) -> Callable[[Any], BatchOutcome]:
+    """The same work, and the page on the batch at its end."""
+    if html is None:
+        return work
+
+    def with_report(progress: Any) -> BatchOutcome:
+        from ..report import batch_report
+
+        outcome = work(progress)
+        names = ("storage_options", "dest_storage_options")
+        options = {name: places.get(name) for name in names}
+        batch_report.write(_open(outcome.job), html, pictures=True, places=options)
+        return outcome
+
+    return with_report
+
+
+def _confirm(opened: Batch) -> None:
+    """Ask once; UsageError if there is no terminal to ask, or if the answer is no."""
+    from ..jobs.units import count_text
+
+    rows = [row for row in opened.rows if row.state == "done"]
+    ready = sum(row.verified is not None for row in rows)
+    others = len(opened.rows) - ready
+    question = (
+        f"Delete the legacy metadata of {count_text(ready, 'verified archive')}? "
+        f"{count_text(others, 'other archive')} {'is' if others == 1 else 'are'} left as they are. [y/N] "
+    )
+    if not sys.stdin.isatty():
+        raise o.usage("finish asks before it deletes", expected="--yes, or a terminal")
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise o.usage("nothing was deleted")
+
+
+def _answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]) -> int:
+    """Run work, with progress, and with advice if it is interrupted."""
+    from ..report import batch as report
+    from ..report.outcome import command as command_line
+
+    def how_to_continue(known: tuple[str, ...] | None) -> str:
+        if known is None:
+            return "Nothing was migrated."
+        again = command if command in ("verify", "finish", "undo") else "resume"
+        return f"Continue with: {command_line('batch', again, known[0])}"
+
+    def answer() -> Answer:
+        watching = output.watched() if isinstance(output, o.WatchedOutput) else nullcontext()
+        with watching as progress:
+            outcome = work(progress)
+        fine = outcome.ok or (command == "status" and outcome.running)
+        return Answer(
+            code=DONE if fine else PARTLY,
+            text=lambda page: report.lines(outcome, page),
+            data=outcome.to_json,
+            problems=lambda _page: (),  # they are in the table
+            brief=lambda: report.brief_lines(outcome),
+            wrong=lambda page: report.lines(outcome, page),
+        )
+
+    session = output.session(f"batch {command}")
+    session.how_to_continue = how_to_continue
+    return session.run(answer)

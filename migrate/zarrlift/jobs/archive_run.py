@@ -1,0 +1,162 @@
+"""Migrates one archive: `migrate` is one call of this, a batch one call for each of its archives."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from zarrstack.core.errors import UsageError
+
+from ..archive.read_options import ReadOptions
+from ..recipe.options import Format, Link
+from ..recipe.recipe import Recipe
+from ..storage.open_storage import Place
+from .checks.checks_for import checks_for
+from .claim import claimed
+from .endpoints import Endpoints, Options, refuse_existing
+from .ledger.last_run import noted_run
+from .ledger.ledger import Job
+from .outcome import Outcome
+from .overwrite import set_aside
+from .processes.executors import RunOptions
+from .progress import Progress, listing_shown
+from .run_job import refuse_unsuitable, run_job
+from .stored_inventories import keep_inventory, new_inventories
+
+if TYPE_CHECKING:
+    from ..planning.plans import Plan
+    from .ledger.stored_file import JobPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRequest:
+    """What to do with one archive, as opposed to how to run it (`RunOptions`)."""
+
+    source: Place
+    destination: Place | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    in_place: bool = False
+    format: Format | None = None
+    link: Link = "auto"
+    overwrite: bool = False
+    inventory: Path | None = None
+    source_through: str | None = None
+    dest_through: str | None = None
+    provenance: bool = False
+    ro_crate: bool = False
+    storage_options: Options = field(default=None, repr=False)
+    dest_storage_options: Options = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.in_place and self.overwrite:
+            # The existing job may contain documents that `finish` removed.
+            raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
+
+    @classmethod
+    def asked(
+        cls,
+        source: Place,
+        destination: Place | None,
+        *,
+        recipe: Recipe | None,
+        in_place: bool,
+        follow_links: bool,
+        axes: Any,
+        allow_fallback: bool,
+        max_document_size: int | None,
+        inventory: str | os.PathLike[str] | None,
+        **others: Any,
+    ) -> Self:
+        """A request from the arguments of `migrate`; UsageError."""
+        return cls(
+            source=source,
+            destination=destination,
+            recipe=recipe or Recipe(),
+            reading=ReadOptions.asked(
+                follow_links=follow_links,
+                axes=axes,
+                allow_fallback=allow_fallback,
+                max_document_size=max_document_size,
+                in_place=in_place,
+            ),
+            in_place=in_place,
+            inventory=None if inventory is None else Path(inventory),
+            **others,
+        )
+
+    def open(self) -> Endpoints:
+        """Open both ends; UsageError, StorageError."""
+        return Endpoints.open(
+            self.source,
+            self.destination,
+            in_place=self.in_place,
+            reading=self.reading,
+            source_options=self.storage_options,
+            destination_options=self.dest_storage_options,
+            source_through=self.source_through,
+            destination_through=self.dest_through,
+        )
+
+    def plan(self) -> Plan:
+        """The plan; nothing is written."""
+        return self.described(self.open()).plan(self.recipe, self.format, inventory=self.inventory)[0]
+
+    def described(self, ends: Endpoints) -> Endpoints:
+        """The ends, with what the result says of its origin."""
+        return ends.described(self.recipe, provenance=self.provenance, ro_crate=self.ro_crate)
+
+
+def migrate_archive(
+    asked: ArchiveRequest,
+    ends: Endpoints,
+    path: JobPath,
+    options: RunOptions,
+    progress: Progress | None,
+    *,
+    take_over: bool = False,
+) -> Outcome:
+    """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
+    ends.check_reach(options)
+    with claimed(ends.place, path, take_over=take_over) as claim:
+        if os.path.lexists(path):
+            from .resume.earlier_job import (
+                continues_earlier,  # not loaded by a first run
+            )
+
+            origin = {"provenance": asked.provenance, "ro_crate": asked.ro_crate}
+            if continues_earlier(path, ends, asked.recipe, overwrite=asked.overwrite, **origin):
+                from .resume.resume_job import resume_job
+
+                return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
+        if not asked.in_place:
+            refuse_existing(ends.destination, overwrite=asked.overwrite)
+        ends = asked.described(ends)
+        new_id = claim.new_id or os.urandom(4).hex()
+        facts = {"link": asked.link, "source_place": ends.lasting_place}
+        if asked.overwrite:
+            facts["overwrite"] = "yes"
+        if options.digest:
+            facts["digest"] = "yes"
+        facts.update(ends.layers | ends.options)
+        with (
+            checks_for(ends.source, ends.destination, options.verify) as checks,
+            closing(new_inventories(path, new_id, ends.source)) as inventories,
+        ):
+            with listing_shown(progress, lambda: inventories.listed):
+                made, _ = ends.plan(
+                    asked.recipe,
+                    asked.format,
+                    elsewhere=options.on_other_machines,
+                    inventories=inventories,
+                    inventory=asked.inventory,
+                )
+            refuse_unsuitable(made)
+            new = Job.create(path, made, id=new_id, facts=facts, fsync=options.fsync)
+            with new as created, noted_run(created):
+                keep_inventory(created, inventories)
+                set_aside(created, ends.destination)
+                return claim.end(run_job(created, made, ends, options, checks, inventories, progress))

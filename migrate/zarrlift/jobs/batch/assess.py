@@ -1,0 +1,68 @@
+"""Plans every archive of a batch before anything moves: what it costs, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from zarrstack.core.errors import JobError, ZarrstackError
+
+from ...planning.regrid.blocks import memory_budget
+from ...transfer.unexpected_errors import unexpected_error
+from ..endpoints import refuse_existing
+from ..run_job import refuse_unsuitable
+from .requests import RowRequest
+from .rows import BatchRow
+from .run_batch import Running, waits
+from .side_by_side import SideBySide, shared
+
+LARGE: Final = 64 << 20
+"""Bytes from which an archive is run alone, with all workers: it keeps them busy for longer than a thread
+takes to start.
+"""
+
+
+def assessed(
+    rows: Sequence[BatchRow], requests: Mapping[int, RowRequest], running: Running
+) -> list[BatchRow]:
+    """The rows with what planning finds; archives that cannot be planned are refused."""
+
+    def work(row: BatchRow, _beside: bool) -> BatchRow:
+        return _assess(row, requests[row.number], running, common.threads)
+
+    known = {row.number: row for row in rows}
+    todo = [row for row in rows if row.state == "pending"]
+    with shared(running.options, waits=any(map(waits, todo)), runs=False) as common:
+        for row in SideBySide(work, common.stop, common.threads)(todo):
+            known[row.number] = row
+    return list(known.values())
+
+
+def _assess(row: BatchRow, asked: RowRequest, running: Running, beside: int) -> BatchRow:
+    try:
+        request = asked.of(row, running.storage_options, running.dest_storage_options)
+        ends = request.open()
+        if not asked.in_place:
+            refuse_existing(ends.destination, overwrite=asked.overwrite)
+        made, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
+        refuse_unsuitable(made)
+    except ZarrstackError as error:
+        state = "failed" if isinstance(error, JobError) else "refused"
+        return replace(row, state=state, problems=(*row.problems, error.problem))  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - see `unexpected_error`
+        return replace(row, state="failed", problems=(*row.problems, unexpected_error("", error)))
+    problems = [problem for problem in made.problems if problem.severity == "refusal"]
+    problems += [problem for refusal in made.refusals for problem in refusal.problems]
+    nbytes = sum(array.bytes_in for array in made.arrays)
+    memory = max((array.memory or 0 for array in made.arrays), default=0)
+    return replace(
+        row,
+        format=made.format,
+        state="refused" if made.refusals and not made.arrays else "pending",
+        problems=(*row.problems, *problems),
+        arrays=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
+        objects=sum(array.chunks for array in made.arrays),
+        bytes_in=nbytes,
+        large=nbytes >= LARGE or memory * beside > memory_budget(made.recipe.memory),
+    )

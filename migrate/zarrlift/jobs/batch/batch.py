@@ -1,0 +1,220 @@
+"""`batch`: many archives as one job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypedDict, Unpack
+
+from zarrstack.core.errors import JobError, any_refusal
+
+from ...executors.choice import ExecutorChoice, asked_executor
+from ..current_status import is_locked
+from ..endpoints import Options
+from ..observed import Observed, observed
+from ..parts.part_index import part_index
+from ..processes.executors import RunOptions
+from ..progress import Progress
+from ..progress_display import RefreshingProgress
+from .batch_file import BatchFile
+from .life_cycle import finish_one, undo_one, verify_all
+from .outcome import BatchOutcome, state_of, table
+from .places import batch_path
+from .rows import BatchRow
+from .run_batch import Act, BatchRun, Running, absorb, migrate
+from .split import require_part
+
+_AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
+_ALL: Final = _AGAIN | {"done", "finished", "undone"}
+
+
+class How(TypedDict, total=False):
+    """How a batch is run; the arguments are those of `migrate`."""
+
+    workers: int | None
+    processes: bool
+    executor: ExecutorChoice | None
+    dask_address: str | None
+    fsync: bool
+    take_over: bool
+    storage_options: Options
+    dest_storage_options: Options
+    progress: Progress | None
+    log: str | os.PathLike[str] | None
+    metrics: str | os.PathLike[str] | None
+
+
+class Batch:
+    """A batch in a job file: its archives, and what was done with them last."""
+
+    def __init__(self, job: str | os.PathLike[str]) -> None:
+        """`job` is the job file, or a place whose batch is next to it. JobError if there is none."""
+        self.path = batch_path(job)
+        with self._open(write=False):
+            pass
+        self.last: BatchOutcome | None = None
+        """The outcome of the last call on this object."""
+
+    @property
+    def rows(self) -> tuple[BatchRow, ...]:
+        """The archives as they are now."""
+        return self.status().rows
+
+    @property
+    def outcome(self) -> BatchOutcome:
+        """The outcome of the last call on this object, or else the status."""
+        return self.last or self.status()
+
+    def table(self) -> str:
+        """The archives as text, one line each."""
+        return table(self.rows)
+
+    def status(self) -> BatchOutcome:
+        """The current state; does not affect a running batch."""
+        with self._open(write=False) as file:
+            rows = [self._newest(file, row) for row in file.rows()]
+            parts = file.fact("parts")
+        return BatchOutcome(
+            job=str(self.path),
+            state=state_of(rows),
+            rows=tuple(rows),
+            running=is_locked(self.path),
+            parts=None if parts is None else int(parts),
+        )
+
+    def run(self, **how: Unpack[How]) -> BatchOutcome:
+        """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
+        return self._act(migrate, _AGAIN | {"undone"}, how)
+
+    def resume(self, **how: Unpack[How]) -> BatchOutcome:
+        """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
+        return self._act(migrate, _AGAIN, how)
+
+    def run_part(self, part: int | str, **how: Unpack[How]) -> BatchOutcome:
+        """Run one part of a batch in parts, which writes to the folder next to the job file only.
+
+        "auto" takes its index from the environment of a job array. Its archives are the outcome's rows.
+        """
+        started = time.monotonic()
+        index = part_index(part)
+        with self._open(write=False) as file:
+            require_part(file, index)
+            rows = [self._newest(file, row) for row in file.rows() if row.part == index]
+            todo = [row for row in rows if row.state in _AGAIN]
+            with self._observed(how) as run:
+                ran = BatchRun(file, running(how, run.progress), packs=False)(todo)
+                run.ok = state_of(ran) == "done"
+        rows = list({row.number: row for row in (*rows, *ran)}.values())
+        state = state_of(rows) if todo else "nothing to do"
+        seconds = time.monotonic() - started
+        return BatchOutcome(job=str(self.path), state=state, rows=tuple(rows), ran=len(ran), seconds=seconds)
+
+    def gather(self) -> BatchOutcome:
+        """Collect what the parts have done; may be called at any time, and again."""
+        return self._work(lambda _file, _rows: [], frozenset())
+
+    def verify(self, *, full: bool = False, **how: Unpack[How]) -> BatchOutcome:
+        """Compare the results with their sources; differences are problems of their archives."""
+        return self._act(verify_all(full=full), frozenset({"done"}), how)
+
+    def finish(self, **how: Unpack[How]) -> BatchOutcome:
+        """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
+        if not any(row.source == row.destination for row in self.rows):
+            raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
+        return self._act(finish_one, frozenset({"done"}), how)
+
+    def undo(self, **how: Unpack[How]) -> BatchOutcome:
+        """Take back what was written, as `undo` does."""
+        return self._act(undo_one, _ALL - {"pending", "undone"}, how)
+
+    @contextmanager
+    def ledger(self, number: int, *, write: bool = False) -> Iterator[Path | None]:
+        """The job file of one archive; None if it has none, since nothing of it was begun.
+
+        Without `write`, it is a copy unless the archive is under way. With it, no other process may run the
+        batch, and changes are packed again.
+        """
+        with self._open(write=write) as file, contextlib.ExitStack() as stack:
+            path = file.ledgers.path(number)
+            if path.exists():
+                yield path
+            elif not write:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zarrlift-")))
+                content = file.ledger(number)
+                if content is None:
+                    yield None
+                else:
+                    copy = folder / path.name
+                    copy.write_bytes(content)
+                    yield copy
+            elif not file.unpack(number):
+                yield None
+            else:
+                yield path
+                absorb(file)
+                file.ledgers.tidy()
+
+    def _open(self, *, write: bool) -> BatchFile:
+        return BatchFile.open(self.path, write=write)
+
+    def _newest(self, file: BatchFile, row: BatchRow) -> BatchRow:
+        if not file.ledgers.exists(row.number):
+            return row
+        try:
+            return file.ledgers.read(row, write=False)
+        except JobError:
+            return replace(row, state="incomplete")
+
+    def _act(self, act: Act, states: frozenset[str], how: How) -> BatchOutcome:
+        with self._observed(how) as run:
+            with_progress = running(how, run.progress)
+            outcome = self._work(lambda file, rows: BatchRun(file, with_progress, act)(rows), states)
+            run.ok = outcome.ok
+        return outcome
+
+    def _observed(self, how: How) -> AbstractContextManager[Observed]:
+        progress, place = how.get("progress"), str(self.path)
+        if isinstance(progress, RefreshingProgress):
+            progress.unit = "archives"
+        return observed(progress, place, place, log=how.get("log"), metrics=how.get("metrics"))
+
+    def _work(
+        self, work: Callable[[BatchFile, list[BatchRow]], list[BatchRow]], states: frozenset[str]
+    ) -> BatchOutcome:
+        """Call `work` with the archives in some states, as the only process that runs the batch."""
+        started = time.monotonic()
+        with self._open(write=True) as file:
+            absorb(file)
+            todo = [row for row in file.rows() if row.state in states]
+            done = work(file, todo) if todo else []
+            if not file.ledgers.found():
+                file.ledgers.tidy()
+        self.last = replace(self.status(), ran=len(done), seconds=time.monotonic() - started, running=False)
+        if states and not todo and self.last.state != "incomplete":
+            self.last = replace(self.last, state="nothing to do")
+        elif any(any_refusal(row.problems) for row in done):
+            self.last = replace(self.last, state="incomplete")
+        return self.last
+
+
+def running(how: How, progress: Progress | None = None) -> Running:
+    """How a batch is run, from arguments; UsageError."""
+    options = RunOptions(
+        workers=how.get("workers"),
+        executor=asked_executor(how.get("executor"), processes=how.get("processes", False)),
+        dask_address=how.get("dask_address"),
+        fsync=how.get("fsync", False),
+    )
+    return Running(
+        options=options,
+        take_over=how.get("take_over", False),
+        storage_options=how.get("storage_options"),
+        dest_storage_options=how.get("dest_storage_options"),
+        progress=progress,
+    )

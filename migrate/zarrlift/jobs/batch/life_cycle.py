@@ -1,0 +1,52 @@
+"""What happens to the archives of a batch after their migration: verify, finish, undo."""
+
+from __future__ import annotations
+
+from zarrstack.core.errors import JobError, Problem
+
+from ..finish import finish
+from ..undo import undo
+from ..verification import verify
+from .run_batch import Act, ArchiveCall
+
+
+def verify_all(*, full: bool) -> Act:
+    """Compare each result with its source; the ledger of one that is equal says so."""
+
+    def act(call: ArchiveCall) -> tuple[Problem, ...]:
+        options = call.options
+        report = verify(
+            call.ledger,
+            full=full,
+            storage_options=call.running.storage_options,
+            dest_storage_options=call.running.dest_storage_options,
+            executor=None if options.engine is None else options.executor,
+            dask_address=options.dask_address if options.engine is not None else None,
+            workers=options.workers,
+        )
+        return tuple(report.problems)
+
+    return act
+
+
+def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:
+    """Remove the legacy metadata of an archive that was migrated in place and verified."""
+    if call.row.verified is None:
+        raise JobError(
+            "the result has not been verified since it was written", advice="Verify the batch first."
+        )
+    return finish(
+        call.ledger, take_over=call.running.take_over, storage_options=call.running.storage_options
+    ).problems
+
+
+def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:
+    """Take back what was written; archives of which nothing was begun count as undone."""
+    if not call.ledger.exists():
+        return ()
+    return undo(
+        call.ledger,
+        take_over=call.running.take_over,
+        storage_options=call.running.storage_options,
+        dest_storage_options=call.running.dest_storage_options,
+    ).problems

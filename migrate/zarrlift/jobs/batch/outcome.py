@@ -1,0 +1,93 @@
+"""The result of a call on a batch, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from zarrstack.core.json_text import JSONObject
+
+from ..units import columns, safe
+from .rows import COMPLETE, BatchRow, counts
+
+BatchState: TypeAlias = Literal["planned", "done", "incomplete", "nothing to do", "finished", "undone"]
+
+_TOTALS: Final = ("arrays", "objects", "bytes_in", "bytes_out", "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOutcome:
+    """The result of a call on a batch, or its status."""
+
+    job: str
+    """Path of the batch's job file."""
+    state: BatchState
+    rows: tuple[BatchRow, ...] = field(repr=False)
+    """All archives."""
+    ran: int = 0
+    """Archives that this call has worked on."""
+    added: tuple[str, ...] = ()
+    """Archives that the list has and the batch has not."""
+    seconds: float = 0.0
+    """Duration of this call."""
+    running: bool = False
+    """Whether a process runs the batch now."""
+    parts: int | None = None
+    """The number of parts, of a batch in parts."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything requested is done."""
+        return self.state != "incomplete" and not self.added
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of archives in each state."""
+        return counts(self.rows)
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        return {
+            "job": self.job,
+            "state": self.state,
+            "counts": dict(self.counts),
+            "totals": {name: sum(getattr(row, name) for row in self.rows) for name in _TOTALS},
+            "ran": self.ran,
+            "added": list(self.added),
+            "seconds": self.seconds,
+            "running": self.running,
+            "parts": self.parts,
+            "archives": [row.to_json() for row in self.rows],
+        }
+
+
+def state_of(rows: Iterable[BatchRow]) -> BatchState:
+    """The state of a batch."""
+    states = {row.state for row in rows}
+    if "undone" in states and states <= {"undone", "pending"}:
+        return "undone"
+    if states == {"finished"}:
+        return "finished"
+    return "done" if states <= COMPLETE else "incomplete"
+
+
+def table(rows: Iterable[BatchRow]) -> str:
+    """Archives as text, one line each."""
+    cells = [("row", "archive", "state", "arrays", "problem"), *map(_cells, rows)]
+    widths = [max(columns(row[place]) for row in cells) for place in range(4)]
+    lines = (
+        "  ".join(
+            [
+                *(text + " " * (width - columns(text)) for text, width in zip(row, widths, strict=False)),
+                row[4],
+            ]
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cells(row: BatchRow) -> tuple[str, str, str, str, str]:
+    told = next((str(problem) for problem in row.problems if problem.severity == "refusal"), "")
+    return str(row.number), safe(row.relative), row.state, str(row.arrays), safe(told)

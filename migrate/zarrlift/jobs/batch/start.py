@@ -1,0 +1,161 @@
+"""`batch`: creates a batch from a list of archives, or opens the one made from it, and runs it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Unpack
+
+from zarrstack.core.errors import JobError, UsageError
+
+from ...archive.read_options import ReadOptions
+from ...recipe.options import Axes, Format, Link, VerifyLevel
+from ...recipe.recipe import Recipe
+from ...storage.redact import redact
+from .assess import assessed
+from .batch import Batch, How, running
+from .batch_file import BatchFile
+from .listing import Rows, list_archives
+from .places import default_path
+from .requests import RowRequest
+from .run_batch import Running
+from .split import split
+
+
+def batch(
+    *places: str | os.PathLike[str],
+    to: str | None = None,
+    job: str | os.PathLike[str] | None = None,
+    run: bool = True,
+    update: bool = False,
+    parts: int | None = None,
+    first: Literal[0, 1] = 0,
+    recipe: Recipe | None = None,
+    in_place: bool = False,
+    format: Format | None = None,
+    verify: VerifyLevel = "sample",
+    digest: bool = False,
+    link: Link = "auto",
+    overwrite: bool = False,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    max_document_size: int | None = None,
+    source_through: str | None = None,
+    dest_through: str | None = None,
+    provenance: bool = False,
+    ro_crate: bool = False,
+    **how: Unpack[How],
+) -> Batch:
+    """Migrate many archives as one job.
+
+    `places` are folders, prefixes of stores or globs, in which archives are searched for, and manifests
+    (CSV, JSON lines, TOML). A second call with the same arguments resumes the batch; it changes nothing if
+    everything is done.
+
+    - `to`: the destination of each archive, such as "v3/{relative}.zarr": `{relative}` is its path below the
+      place without its suffix, `{name}` the last part and `{parent}` the rest of that, `{number}` its number.
+    - `job`: the job file of the batch, a path; by default next to the results.
+    - `run=False`: only plan every archive, and create the job file.
+    - `update`: add archives that are new in `places`; otherwise they are only named in the outcome.
+    - `parts`: how many processes run the batch, each by `Batch.run_part`, counted from `first`; implies
+      `run=False`.
+    - The other arguments are those of `migrate`; a manifest may replace them per row.
+
+    An archive that is refused or fails does not stop the others. Without `places`, the batch in `job` is
+    opened. Raises UsageError with all rows that are wrong, before anything is changed; JobError; Interrupted.
+    """
+    if not places:
+        if job is None:
+            raise UsageError("there is nothing to migrate", expected="a folder, a glob, a manifest or a job")
+        opened = Batch(job)
+        if run:
+            opened.run(**how)
+        return opened
+    texts = [os.fspath(place) for place in places]
+    asked = RowRequest(
+        recipe=recipe or Recipe(),
+        reading=ReadOptions.asked(
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+            in_place=in_place,
+        ),
+        in_place=in_place,
+        format=format,
+        link=link,
+        overwrite=overwrite,
+        source_through=source_through,
+        dest_through=dest_through,
+        provenance=provenance,
+        ro_crate=ro_crate,
+        verify=verify,
+        digest=digest,
+    )
+    if in_place and (overwrite or to is not None):
+        raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
+    with_options = running(how)
+    rows = list_archives(texts, destination=to, request=asked, storage_options=how.get("storage_options"))
+    path = Path(os.path.abspath(job)) if job is not None else default_path(texts, to)
+    added: tuple[str, ...] = ()
+    if not os.path.lexists(path):
+        _create(path, rows, with_options, parts=parts, first=first, plans=not run or len(rows) > 1)
+    elif parts is not None:
+        raise JobError("the job file already exists", key=str(path), advice="Gather it, or undo it first.")
+    else:
+        added = _continue(path, rows, with_options, update=update)
+    opened = Batch(path)
+    if run and parts is None:
+        opened.run(**how)
+    else:
+        opened.last = replace(opened.status(), state="planned")
+    opened.last = replace(opened.outcome, added=added)
+    return opened
+
+
+def _create(path: Path, rows: Rows, running: Running, *, parts: int | None, first: int, plans: bool) -> None:
+    requests = {row.number: RowRequest.from_json(asked) for row, asked in rows}
+    known = [row for row, _ in rows]
+    if plans:
+        known = assessed(known, requests, running)
+    facts = {}
+    if parts is not None:
+        known = split(known, parts, first)
+        facts = {"parts": str(parts), "first": str(first)}
+    asked = {row.number: request for row, request in rows}
+    BatchFile.create(
+        path, [(row, asked[row.number]) for row in known], facts, fsync=running.options.fsync
+    ).close()
+
+
+def _continue(path: Path, rows: Rows, running: Running, *, update: bool) -> tuple[str, ...]:
+    """Check that an existing batch is that of the list, and add new archives if asked; else returns them."""
+    with BatchFile.open(path) as file:
+        known = {row.source: row for row in file.rows()}
+        requests = file.requests()
+        new: Rows = []
+        for row, asked in rows:
+            before = known.get(row.source)
+            if before is None:
+                new.append((row, asked))
+            elif requests[before.number] != asked or before.destination != row.destination:
+                raise JobError(
+                    "this batch was made with other options",
+                    key=str(path),
+                    found=f"{redact(row.source)} to {redact(before.destination)}",
+                    advice="Undo it, or give another job file: --job.",
+                )
+        if not update or not new:
+            return tuple(redact(row.source) for row, _ in new)
+        if file.fact("parts") is not None:
+            raise UsageError(
+                "archives cannot be added to a batch in parts", advice="Make a new batch of them."
+            )
+        after = max(row.number for row in known.values())
+        asked_for = {after + place: asked for place, (_, asked) in enumerate(new, 1)}
+        numbered = [replace(row, number=after + place) for place, (row, _) in enumerate(new, 1)]
+        requests_of = {number: RowRequest.from_json(asked) for number, asked in asked_for.items()}
+        file.add((row, asked_for[row.number]) for row in assessed(numbered, requests_of, running))
+    return ()

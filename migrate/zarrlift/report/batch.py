@@ -1,0 +1,115 @@
+"""The report on a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..jobs.units import bytes_text, count_text, duration_text, safe
+from .outcome import command
+from .table import Column
+
+if TYPE_CHECKING:
+    from ..jobs.batch.outcome import BatchOutcome
+    from ..jobs.batch.rows import BatchRow
+    from .page import Page
+
+_SHOWN: Final = 20
+"""Maximum number of rows; the rest is counted. Those with problems come first."""
+_URGENCY: Final = {"failed": 0, "refused": 1, "incomplete": 2, "pending": 3}
+_COLUMNS: Final = (
+    Column(title="row", right=True),
+    Column(title="archive", wraps=True),
+    Column(title="format"),
+    Column(title="state"),
+    Column(title="arrays", right=True),
+    Column(title="objects", right=True),
+    Column(title="read", right=True),
+    Column(title="written", right=True),
+    Column(title="problem", wraps=True),
+)
+
+
+def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
+    """The report on a call, or on the status."""
+    yield from page.paragraph(f"{count_text(len(outcome.rows), 'archive')}: {_counts(outcome)}", tone="title")
+    rows = outcome.rows
+    totals = [
+        ("arrays", f"{sum(row.arrays for row in rows):,}"),
+        ("objects", f"{sum(row.objects for row in rows):,}"),
+        ("read", bytes_text(sum(row.bytes_in for row in rows))),
+        ("written", bytes_text(sum(row.bytes_out for row in rows))),
+        ("verified", _verified(rows)),
+        ("running", "yes" if outcome.running else ""),
+        ("parts", "" if outcome.parts is None else str(outcome.parts)),
+        ("time", duration_text(outcome.seconds) if outcome.ran else ""),
+        ("job", safe(outcome.job)),
+    ]
+    yield from page.pairs([(name, text) for name, text in totals if text])
+    first = sorted(rows, key=lambda row: (not row.problems, _URGENCY.get(row.state, 4), row.number))
+    shown = first if page.everything else first[:_SHOWN]
+    yield ""
+    yield from page.table(_COLUMNS, list(map(_row, shown)))
+    if len(shown) < len(rows):
+        yield f"  and {count_text(len(rows) - len(shown), 'more archive')} (--all shows them)"
+    yield ""
+    for source in outcome.added[: None if page.everything else _SHOWN]:
+        yield f"not in the batch: {safe(source)}"
+    yield from _advice(outcome, page)
+
+
+def brief_lines(outcome: BatchOutcome) -> Iterator[str]:
+    """The same in one line."""
+    yield f"{outcome.state}: {_counts(outcome)}"
+
+
+def _counts(outcome: BatchOutcome) -> str:
+    return ", ".join(f"{number:,} {state}" for state, number in sorted(outcome.counts.items()))
+
+
+def _verified(rows: Sequence[BatchRow]) -> str:
+    levels = [row.verified for row in rows if row.state in ("done", "finished")]
+    full, sample = levels.count("full"), levels.count("sample")
+    texts = [f"{full:,} completely" if full else "", f"{sample:,} by a sample" if sample else ""]
+    return ", ".join(text for text in texts if text)
+
+
+def _row(row: BatchRow) -> list[str]:
+    problems = [problem for problem in row.problems if problem.severity == "refusal"]
+    told = ""
+    if problems:
+        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+        told = safe(str(problems[0])) + more
+    return [
+        str(row.number),
+        safe(row.relative),
+        row.format or "",
+        row.state,
+        f"{row.arrays:,}",
+        f"{row.objects:,}",
+        bytes_text(row.bytes_in),
+        bytes_text(row.bytes_out),
+        told,
+    ]
+
+
+def _advice(outcome: BatchOutcome, page: Page) -> Iterator[str]:
+    if outcome.added:
+        yield "--update adds what is not in the batch."
+    match outcome.state:
+        case "planned" if outcome.parts is None:
+            yield from page.advice("Nothing has been migrated. Run it with:", _batch("run", outcome))
+        case "planned":
+            yield from page.advice(
+                "Nothing has been migrated. Run each part with:", f"{_batch('run', outcome)} --part INDEX"
+            )
+        case "nothing to do":
+            yield "Nothing to do: every archive is done."
+        case "incomplete" if not outcome.running:
+            yield from page.advice("Continue with:", _batch("resume", outcome))
+        case _:
+            return
+
+
+def _batch(verb: str, outcome: BatchOutcome) -> str:
+    return command("batch", verb, outcome.job)

@@ -1,0 +1,138 @@
+"""The commands of `zarrlift batch`: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zlib
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from tests.support.job_archives import tree
+
+import zarrlift
+from zarrlift.cli import main
+
+from .conftest import BROKEN, NOTHING
+
+TO = ("--to", "v3/{relative}.zarr")
+
+
+def batch(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    """What a command prints."""
+    assert main(["batch", *words]) == code
+    return capsys.readouterr().out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    """The result of a command with --json."""
+    document: dict[str, Any] = json.loads(batch(capsys, *words, "--json", code=code))
+    assert document["exit_code"] == code
+    found: dict[str, Any] = document.get("result") or document["error"]
+    return found
+
+
+def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "\n  zarrlift batch run /" in batch(capsys, "plan", "old", *TO)
+    assert as_json(capsys, "status", "v3", code=1)["counts"] == {"pending": 6, "refused": 1}
+    text = batch(capsys, "run", "v3.zarrlift.db", code=1)
+    assert "7 archives: 5 done, 1 failed, 1 refused" in text
+    assert "zarrlift batch resume /" in text
+    assert as_json(capsys, "resume", "v3", code=1)["ran"] == 2
+    told = as_json(capsys, "verify", "v3", "--full", code=1)
+    assert {row["verified"] for row in told["archives"]} == {"full", None}
+    assert as_json(capsys, "finish", "v3", "--yes", code=1)["message"].startswith(
+        "there is nothing to finish"
+    )
+    assert "undone" in batch(capsys, "undo", "v3")
+
+
+def test_a_finished_batch_has_nothing_to_do(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in (BROKEN, NOTHING):
+        shutil.rmtree(old / name)
+    batch(capsys, "run", "old", *TO)
+    assert "Nothing to do: every archive is done." in batch(capsys, "run", "old", *TO)
+    shutil.copytree(old / "a/v2.zarr", old / "new.zarr")
+    text = batch(capsys, "run", "old", *TO, code=1)
+    assert f"not in the batch: {old / 'new.zarr'}" in text
+    assert "6 done" in batch(capsys, "run", "old", *TO, "--update")
+
+
+def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch(capsys, "run", "old/a", "--in-place")
+    batch(capsys, "verify", "old/a")
+    assert as_json(capsys, "finish", "old/a", code=2)["expected"] == "--yes, or a terminal"
+    batch(capsys, "finish", "old/a", "--yes")
+    assert not (old / "a/v2.zarr/.zgroup").exists()
+
+
+def test_parts_take_their_index_from_a_job_array(
+    old: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch(capsys, "plan", "old", *TO, "--parts", "2")
+    ran = []
+    for index in ("0", "1"):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", index)
+        assert main(["batch", "run", "--job", "v3.zarrlift.db", "--part", "auto", "--json"]) in (0, 1)
+        ran += [row["number"] for row in json.loads(capsys.readouterr().out)["result"]["archives"]]
+    assert sorted(ran) == list(range(1, 8))
+    assert as_json(capsys, "gather", "v3", code=1)["counts"] == {"done": 5, "failed": 1, "refused": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run",), "a list of archives is needed"),
+        (("run", "old"), "a destination is needed"),
+        (("run", "gone", "--to", "x/{name}"), "gone"),
+        (("run", "old", "--to", "x/{other}"), "the template has an unknown field"),
+        (("run", "old", "--to", "x/{name}", "--in-place"), "no destination"),
+        (("run", "old", "--part", "1"), "--part is for a batch that was planned"),
+        (("plan", "old", *TO, "--inventory", "file.csv"), "an inventory is of one archive"),
+    ],
+)
+def test_what_is_wrong_with_a_request(
+    old: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert said in json.dumps(as_json(capsys, *words, code=2))
+    assert sorted(path.name for path in Path().iterdir()) == ["old"]
+
+
+def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixture) -> None:
+    secret = "hunter2-planted"
+    memory = fsspec.filesystem("memory")
+    for name in ("a/v2.zarr", BROKEN):
+        memory.put(str(old / name), f"/secret/{name}", recursive=True)
+    try:
+        made = zarrlift.batch("memory://secret", to="v3/{relative}.zarr", storage_options={"token": secret})
+    finally:
+        memory.rm("/secret", recursive=True)
+    assert made.outcome.counts == {"done": 1, "failed": 1}
+    with sqlite3.connect(made.path) as db:
+        ledgers = [zlib.decompress(content) for (content,) in db.execute("SELECT content FROM ledger")]
+    assert len(ledgers) == 2
+    shown = (made.table(), str(made.outcome), json.dumps(made.outcome.to_json()), caplog.text)
+    for content in (made.path.read_bytes(), *ledgers, *(text.encode() for text in shown)):
+        assert secret.encode() not in content
+
+
+def test_a_hostile_name_is_shown_as_text(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(old / "a/v2.zarr", old / "c/\x1b[31mred\n.zarr")
+    text = batch(capsys, "run", "old/c", *TO)
+    assert "\x1b" not in text
+    assert tree(Path("v3"))
+
+
+def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch(capsys, "run", "old", *TO, "--report", "all.html", code=1)
+    page = Path("all.html").read_text()
+    assert all(row in page for row in ("a/v2.zarr", BROKEN, NOTHING))
+    assert main(["report", "v3", "--json"]) == 1
+    archives = json.loads(capsys.readouterr().out)["result"]["archives"]
+    reports = {row["relative"]: row["report"] for row in archives}
+    assert len(reports) == 7
+    assert reports[NOTHING] is None
+    assert reports["a/v2.zarr"]["state"] == "done"

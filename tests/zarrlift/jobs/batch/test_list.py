@@ -1,0 +1,164 @@
+"""What a list of archives may be, and that every mistake in it is named before anything is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import zarrlift
+from zarrlift.errors import UsageError
+from zarrlift.jobs.ledger.ledger import Job
+
+ROWS = [
+    {"source": "old/a/v2.zarr", "destination": "new/one.zarr", "codecs": "zstd:3", "chunks": "3,4"},
+    {"source": "old/b/*.n5", "destination": "new/{name}.zarr", "axes": "kept", "verify": "full"},
+    {"source": "old/zip.zarr.zip", "recipe": "recipe.toml", "digest": True},
+]
+CSV = """source,destination,codecs,chunks,axes,verify,recipe,digest
+old/a/v2.zarr,new/one.zarr,zstd:3,"3,4",,,,
+old/b/*.n5,new/{name}.zarr,,,kept,full,,
+old/zip.zarr.zip,,,,,,recipe.toml,true
+"""
+TOML = """
+[[archive]]
+source = "old/a/v2.zarr"
+destination = "new/one.zarr"
+codecs = "zstd:3"
+chunks = "3,4"
+
+[[archive]]
+source = "old/b/*.n5"
+destination = "new/{name}.zarr"
+axes = "kept"
+verify = "full"
+
+[[archive]]
+source = "old/zip.zarr.zip"
+recipe = "recipe.toml"
+digest = true
+"""
+MANIFESTS = {
+    "list.csv": CSV,
+    "list.jsonl": "\n".join(map(json.dumps, ROWS)),
+    "list.toml": TOML,
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_gives_each_archive_its_options(old: Path, name: str) -> None:
+    Path("recipe.toml").write_text('codecs = "gzip:6"\n')
+    Path(name).write_text(MANIFESTS[name])
+    made = zarrlift.batch(name, to="new/{number}-{name}")
+    assert [Path(row.destination).name for row in made.rows] == ["one.zarr", "n5.zarr", "3-zip"]
+    assert made.outcome.state == "done"
+    assert made.path == Path("list.zarrlift.db").absolute()
+    with made.ledger(1) as path:
+        assert path is not None
+        with Job.open(path, write=False) as job:
+            recipe = job.plan().recipe
+    assert recipe.base == zarrlift.ArrayRecipe(codecs="zstd:3", chunks="3,4")
+    assert made.rows[2].state == "done"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A manifest with mistakes, and what is said of each."""
+
+    csv: str
+    said: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.said[0]
+
+
+BAD = [
+    Bad("source,destination,colour\nold/a/v2.zarr,n,red", ("row 1: colour: unknown column",)),
+    Bad(
+        "source,destination,codec\nold/a/v2.zarr,n.zarr,zstd",
+        ("row 1: codec: unknown column; did you mean 'codecs'",),
+    ),
+    Bad(
+        "source,destination,storage_options\nold/a/v2.zarr,n,hunter2",
+        ("row 1: storage_options: a batch does not",),
+    ),
+    Bad("source,destination\nold/a/v2.zarr,n.zarr,more", ("row 1: more values than columns",)),
+    Bad("source,destination\n,n.zarr", ("row 1: a source is needed",)),
+    Bad("source\nold/a/v2.zarr", ("row 1: a destination is needed",)),
+    Bad(
+        "source,destination,verify\nold/a/v2.zarr,n.zarr,much",
+        ("row 1: verify: 'much'; expected none, sample, full",),
+    ),
+    Bad(
+        "source,destination,overwrite\nold/a/v2.zarr,n.zarr,perhaps",
+        ("row 1: overwrite: 'perhaps'; expected true",),
+    ),
+    Bad(
+        "source,destination,chunks\nold/a/v2.zarr,n.zarr,many", ("row 1: the recipe has a problem: chunks:",)
+    ),
+    Bad("source,destination,recipe\nold/a/v2.zarr,n.zarr,none.toml", ("row 1: cannot read the recipe",)),
+    Bad(
+        "source,destination\nold/a/v2.zarr,n.zarr\nold/a/v1.zarr,n.zarr",
+        ("n.zarr is the destination of row 1 too",),
+    ),
+    Bad(
+        "source,destination\nold/a/v2.zarr,old/a/v1.zarr/x\nold/a/v1.zarr,n",
+        ("row 1: the destination", "inside"),
+    ),
+    Bad("source,destination\nold/a/v2.zarr,old/a/v1.zarr\nold/a/v1.zarr,n", ("is the source of row 2",)),
+    Bad(
+        "source,destination\nold/a/v2.zarr,n\nold/a/v1.zarr,n/m",
+        ("row 2: the destination", "inside that of row 1"),
+    ),
+    Bad("source,destination\nold/a/v2.zarr,old", ("row 1: the source", "inside", "which is a destination")),
+    Bad("source,destination\nold/a/*.zarr,n/same.zarr", ("is the destination of row 1",)),
+    Bad(
+        "source,destination\nold/a/v2.zarr,n/{nam}.zarr", ("row 1: the template has an unknown field {nam}",)
+    ),
+    Bad(
+        "source,destination\ns3://u:hunter2@b/x.zarr,n.zarr",
+        ("row 1: a batch does not store users, passwords",),
+    ),
+    Bad(
+        "source,destination,colour\nold/a/v2.zarr,n,red\n,m,", ("row 1: colour", "row 2: a source is needed")
+    ),
+    Bad("source,destination\n", ("the manifest has no rows",)),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_mistakes_are_named_together_and_nothing_is_changed(old: Path, bad: Bad) -> None:
+    Path("list.csv").write_text(bad.csv)
+    before = sorted(path for path in Path().rglob("*"))
+    with pytest.raises(UsageError) as raised:
+        zarrlift.batch("list.csv")
+    assert all(text in str(raised.value) for text in bad.said), raised.value
+    assert "hunter2" not in str(raised.value)
+    assert sorted(path for path in Path().rglob("*")) == before
+
+
+def test_a_source_that_does_not_exist_does_not_stop_the_others(old: Path) -> None:
+    Path("list.csv").write_text("source,destination\nold/gone.zarr,g.zarr\nold/a/v1.zarr,n.zarr\n")
+    made = zarrlift.batch("list.csv")
+    assert [row.state for row in made.rows] == ["refused", "done"]
+    assert "gone.zarr" in str(made.rows[0].problems[0])
+
+
+def test_names_that_are_equal_without_their_suffix_are_named(old: Path) -> None:
+    os.rename(old / "a/v1.zarr", old / "a/v2.n5")
+    with pytest.raises(UsageError, match="is the destination of"):
+        zarrlift.batch("old/a", to="v3/{relative}.zarr")
+
+
+def test_an_archive_with_a_row_of_its_own_is_not_converted_twice(old: Path) -> None:
+    Path("list.csv").write_text("source,codecs\nold/a,\nold/a/v2.zarr,gzip:3\n")
+    made = zarrlift.batch("list.csv", to="v3/{name}.zarr", run=False)
+    assert sorted(Path(row.source).name for row in made.rows) == ["v1.zarr", "v2.zarr"]
+
+
+def test_a_place_without_archives_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there are no archives"):
+        zarrlift.batch(str(tmp_path), to="v3/{relative}.zarr")
