@@ -14,6 +14,7 @@ from .job_options import First, Part
 from .option_groups import expanded, option
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer
+from .update_command import Atomic, Delete, Force
 
 if TYPE_CHECKING:
     from ..jobs.batch.batch import Batch
@@ -57,7 +58,7 @@ To: TypeAlias = Annotated[
 BatchJob: TypeAlias = Annotated[
     str | None, option("--job", help="The job file; by default next to the results.", metavar="PATH")
 ]
-Update: TypeAlias = Annotated[
+Add: TypeAlias = Annotated[
     bool, option("--update", help="Add archives that LIST has and the batch has not.")
 ]
 Parts: TypeAlias = Annotated[
@@ -118,7 +119,7 @@ def run(
     *,
     job: BatchJob = None,
     part: Part = None,
-    update: Update = False,
+    update: Add = False,
     writing: o.Writing,
     overwrite: o.Overwrite = False,
     take_over: o.TakeOver = False,
@@ -211,6 +212,33 @@ def verify(
         return _open(target).verify(full=full, **how)
 
     return _answered("verify", output, work)
+
+
+@app.command(short_help="Bring the results up to date with sources that have changed since.")
+@expanded
+def update(
+    target: BatchTarget,
+    *,
+    delete: Delete = False,
+    force: Force = False,
+    atomic: Atomic = False,
+    take_over: o.TakeOver = False,
+    running: o.Running,
+    storage: o.JobStorage,
+    report: ReportFile = None,
+    output: o.ObservedOutput,
+) -> int:
+    """Bring the results up to date with sources that have changed since, as `zarrlift update` does.
+
+    Archives that are new in LIST are added by `run LIST --update`.
+    """
+
+    def work(progress: Any) -> BatchOutcome:
+        how = {**running.arguments(), **storage.arguments(), **output.observers()}
+        how |= {"take_over": take_over, "progress": progress}
+        return _open(target).update(delete=delete, force=force, atomic=atomic, **how)
+
+    return _answered("update", output, _reported(work, report, storage.arguments()))
 
 
 @app.command(short_help="In place: delete the legacy metadata of all verified archives.")
@@ -339,7 +367,7 @@ def _answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome
     def how_to_continue(known: tuple[str, ...] | None) -> str:
         if known is None:
             return "Nothing was migrated."
-        again = command if command in ("verify", "finish", "undo") else "resume"
+        again = command if command in ("verify", "update", "finish", "undo") else "resume"
         return f"Continue with: {command_line('batch', again, known[0])}"
 
     def answer() -> Answer:

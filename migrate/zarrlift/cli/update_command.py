@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from . import options as o
 from .job_options import JobFile
@@ -10,19 +10,22 @@ from .migrate_commands import moving
 from .option_groups import option
 from .session import DONE, PARTLY, Answer
 
+Delete: TypeAlias = Annotated[
+    bool, option("--delete", help="Remove nodes from the result that the source no longer has.")
+]
+Force: TypeAlias = Annotated[bool, option("--force", help="Replace what others have changed in the result.")]
+Atomic: TypeAlias = Annotated[
+    bool, option("--atomic", help="Update a new tree beside a local result, which then takes its place.")
+]
+
 
 def update(
     target: o.Target,
     *,
     job: JobFile,
-    delete: Annotated[
-        bool, option("--delete", help="Remove nodes from the result that the source no longer has.")
-    ] = False,
-    force: Annotated[bool, option("--force", help="Replace what others have changed in the result.")] = False,
-    atomic: Annotated[
-        bool,
-        option("--atomic", help="Update a new tree beside a local result, which then takes its place."),
-    ] = False,
+    delete: Delete = False,
+    force: Force = False,
+    atomic: Atomic = False,
     dry_run: Annotated[
         bool, option("--dry-run", help="Show what would be done; nothing is changed.")
     ] = False,

@@ -23,7 +23,7 @@ from ..processes.executors import RunOptions
 from ..progress import Progress
 from ..progress_display import RefreshingProgress
 from .batch_file import BatchFile
-from .life_cycle import finish_one, undo_one, verify_all
+from .life_cycle import finish_one, undo_one, update_all, verify_all
 from .outcome import BatchOutcome, state_of, table
 from .places import batch_path
 from .rows import BatchRow
@@ -122,6 +122,13 @@ class Batch:
     def verify(self, *, full: bool = False, **how: Unpack[How]) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
         return self._act(verify_all(full=full), frozenset({"done"}), how)
+
+    def update(
+        self, *, delete: bool = False, force: bool = False, atomic: bool = False, **how: Unpack[How]
+    ) -> BatchOutcome:
+        """Bring the results up to date with sources that have changed since, as `update` does."""
+        asked = update_all(delete=delete, force=force, atomic=atomic)
+        return self._act(asked, frozenset({"done", "refused"}), how)
 
     def finish(self, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""

@@ -1,11 +1,16 @@
-"""What happens to the archives of a batch after their migration: verify, finish, undo."""
+"""What happens to the archives of a batch after their migration: verify, update, finish, undo."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zarrstack.core.errors import JobError, Problem
 
+from ..endpoints import Endpoints
 from ..finish import finish
+from ..ledger.ledger import Job
 from ..undo import undo
+from ..update.update import update_archive
 from ..verification import verify
 from .run_batch import Act, ArchiveCall
 
@@ -25,6 +30,27 @@ def verify_all(*, full: bool) -> Act:
             workers=options.workers,
         )
         return tuple(report.problems)
+
+    return act
+
+
+def update_all(**asked: bool) -> Act:
+    """Bring each result up to date with its source; `asked` as for `update`."""
+
+    def act(call: ArchiveCall) -> tuple[Problem, ...]:
+        if not call.ledger.exists():
+            return call.row.problems  # nothing of it could be migrated
+        running = call.running
+        with Job.open(call.ledger, write=False) as opened:
+            ends = Endpoints.of_job(
+                opened,
+                source_options=running.storage_options,
+                destination_options=running.dest_storage_options,
+            )
+        options = replace(call.options, verify=call.asked.verify)
+        return update_archive(
+            ends, call.ledger, options, call.progress, take_over=running.take_over, **asked
+        ).problems
 
     return act
 

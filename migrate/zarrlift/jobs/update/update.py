@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
@@ -30,6 +30,9 @@ from ..resume.relocate import refuse_other_place
 from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
 from .update_job import compared, refuse_ended, update_job
+
+if TYPE_CHECKING:
+    from ..ledger.stored_file import JobPath
 
 PathText: TypeAlias = str | os.PathLike[str]
 
@@ -156,13 +159,26 @@ def update(
             source_options=storage_options,
             destination_options=dest_storage_options,
         )
+    asked = {"delete": delete, "force": force, "atomic": atomic}
+    with ends.observed(progress, log=log, metrics=metrics) as run:
+        return run.end(update_archive(ends, path, options, run.progress, take_over=take_over, **asked))
+
+
+def update_archive(
+    ends: Endpoints,
+    path: JobPath,
+    options: RunOptions,
+    progress: Progress | None,
+    *,
+    take_over: bool = False,
+    **asked: bool,
+) -> Outcome:
+    """Update the result of the job at `path`; `asked` are `delete`, `force` and `atomic`."""
     ends.check_reach(options)
     # The checks start first: a forked process must not inherit the lock on the job.
     with (
-        ends.observed(progress, log=log, metrics=metrics) as run,
         claimed(ends.place, path, take_over=take_over) as claim,
         checks_for(ends.source, ends.destination, options.verify) as checks,
-        Job.open(path, fsync=fsync) as opened,
+        Job.open(path, fsync=options.fsync) as opened,
     ):
-        asked = {"delete": delete, "force": force, "atomic": atomic}
-        return run.end(claim.end(update_job(opened, options, ends, checks, run.progress, **asked)))
+        return claim.end(update_job(opened, options, ends, checks, progress, **asked))

@@ -181,3 +181,26 @@ def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> Non
     zarrlift.migrate("old/a/v2.zarr", "one.zarr")
     with pytest.raises(JobError, match="not of a batch"):
         zarrlift.Batch("one.zarr")
+
+
+
+
+def test_an_update_follows_what_has_changed(old: Path) -> None:
+    for name in (BROKEN, NOTHING):
+        shutil.rmtree(old / name)
+    made = zarrlift.batch("old", to=TO)
+    made.verify()
+    chunk, other = (old / "a/v2.zarr/top" / name for name in ("0.0", "1.1"))
+    chunk.write_bytes(other.read_bytes())
+    (old / "a/v2.zarr/.zattrs").write_text('{"said": "later"}')
+    shutil.rmtree(old / "a/v2.zarr/group/text")
+    outcome = made.update()
+    assert outcome.ok
+    (problem,) = (problem for row in outcome.rows for problem in row.problems)
+    assert (problem.kind, problem.node) == ("removed", "group/text")  # only named, unless asked to delete
+    assert made.update(delete=True).ok
+    assert {row.relative for row in made.rows if row.verified is None} == {"a/v2.zarr"}
+    for name in SOUND:
+        stem = name.removesuffix(".zip").rpartition(".")[0]
+        zarrlift.migrate(old / name, f"alone/{stem}.zarr", job=f"{Path(stem).name}.zarrlift.db")
+    assert tree(Path("v3")) == tree(Path("alone"))
