@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .jobs.parts.plan_parts import plan_parts
     from .jobs.status import NodeStatus, PartStatus, Status
     from .jobs.undo import undo
+    from .jobs.update.steps import NodeUpdate
+    from .jobs.update.update import UpdatePlan, plan_update, update
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
@@ -53,12 +55,14 @@ _HOMES = {
     "Layout": "archive.nodes",
     "LegacyView": "views.legacy",
     "NodeStatus": "jobs.status",
+    "NodeUpdate": "jobs.update.steps",
     "Outcome": "jobs.outcome",
     "PartStatus": "jobs.status",
     "Plan": "planning.plans",
     "Recipe": "recipe.recipe",
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
+    "UpdatePlan": "jobs.update.update",
     "VerificationReport": "verification.report",
     "census": "survey.assess",
     "batch": "jobs.batch.start",
@@ -72,10 +76,12 @@ _HOMES = {
     "open": "views.legacy",
     "plan": "api",
     "plan_parts": "jobs.parts.plan_parts",
+    "plan_update": "jobs.update.update",
     "present": "views.reverse",
     "resume": "api",
     "status": "api",
     "undo": "jobs.undo",
+    "update": "jobs.update.update",
     "verify": "jobs.verification",
 }
 
@@ -95,12 +101,14 @@ __all__ = [
     "Layout",
     "LegacyView",
     "NodeStatus",
+    "NodeUpdate",
     "Outcome",
     "PartStatus",
     "Plan",
     "Recipe",
     "ReverseView",
     "Status",
+    "UpdatePlan",
     "VerificationReport",
     "batch",
     "census",
@@ -114,10 +122,12 @@ __all__ = [
     "open",
     "plan",
     "plan_parts",
+    "plan_update",
     "present",
     "resume",
     "status",
     "undo",
+    "update",
     "verify",
 ]
 

@@ -21,7 +21,6 @@ from .jobs.ledger.ledger import Job
 from .jobs.outcome import Outcome
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
-from .jobs.run_job import resume_job
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -259,6 +258,8 @@ def resume(
             destination_options=dest_storage_options,
         )
     ends.check_reach(options)
+    from .jobs.resume.resume_job import resume_job  # not loaded by a first run
+
     options = replace(options, hard_links=hard_links)
     with (
         ends.observed(progress, log=log, metrics=metrics) as run,

@@ -20,8 +20,8 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open",
-    "plan", "plan_parts", "present", "resume", "status", "undo", "verify", "batch",
+    "batch", "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part",
+    "open", "plan", "plan_parts", "plan_update", "present", "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
@@ -33,7 +33,8 @@ LAYERS = (
 DATA = (
     "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
-    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "PartStatus", "Status", "VerificationReport",
+    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
+    "UpdatePlan", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView",
 )  # fmt: skip
 """What the functions take and give."""

@@ -12,6 +12,9 @@ import json
 import logging
 import mmap
 import struct
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -37,7 +40,7 @@ _WRITTEN: Final = 1 << 20
 class InventoryFile:
     """Inventories by path. Written by one process; `get` is thread-safe."""
 
-    def __init__(self, path: Path, job: str, file: IO[bytes], arrays: dict[str, JSONObject]) -> None:
+    def __init__(self, path: Path | None, job: str, file: IO[bytes], arrays: dict[str, JSONObject]) -> None:
         """Use `create` or `open`."""
         self.path = path
         self._job = job
@@ -58,6 +61,36 @@ class InventoryFile:
             _log.warning("cannot store the listing of the source in %s: %s", path, error)
             return None
         return cls(path, job, file, {})
+
+    @classmethod
+    def temporary(cls, job: str, pieces: Iterable[bytes] | None = None) -> Self | None:
+        """A file without a name, with the content of another one if given; None if that is not usable."""
+        try:
+            file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        except OSError as error:
+            _log.warning("cannot store the listing of the source: %s", error)
+            return None
+        table: dict[str, Any] = {}
+        try:
+            file.writelines([bytes(_HEADER.size)] if pieces is None else pieces)
+            file.seek(0)
+            table = {"job": job, "arrays": {}} if pieces is None else _table(file)
+        except (OSError, ValueError, zlib.error):
+            if file.seek(0, 2):
+                _log.warning("the stored listing is damaged, so it is not used")
+        if table.get("job") != job:
+            file.close()
+            return None
+        return cls(None, job, file, table["arrays"])
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content of a file without a name; the length of each piece is a multiple of 8."""
+        end = self._file.seek(0, 2)
+        self._file.write(bytes(-end % _ITEM))
+        self._file.flush()
+        self._file.seek(0)
+        while piece := self._file.read(_WRITTEN * _ITEM):
+            yield piece
 
     @classmethod
     def open(cls, path: Path, job: str, *, write: bool = False) -> Self | None:
@@ -170,7 +203,7 @@ class InventoryFile:
         """Close the file, and delete it if it was never complete; inventories remain valid."""
         with suppress(OSError):  # a file without a header is ignored
             self._file.close()
-            if not self._complete and not _is_complete(self.path):
+            if self.path is not None and not self._complete and not _is_complete(self.path):
                 self.path.unlink(missing_ok=True)
 
     def _fail(self, error: OSError) -> None:

@@ -67,7 +67,7 @@ def migrate(
             **running.arguments(),
         )
 
-    return _moving("migrate", output, work, target=destination or source or "", job=job)
+    return moving("migrate", output, work, target=destination or source or "", job=job)
 
 
 def _migrate_part(
@@ -102,7 +102,7 @@ def _migrate_part(
             **storage.arguments(),
         )
 
-    return _moving("migrate", output, work, target=job.job or "", job=job, job_array=True)
+    return moving("migrate", output, work, target=job.job or "", job=job, job_array=True)
 
 
 def gather(
@@ -134,7 +134,7 @@ def gather(
             **storage.arguments(),
         )
 
-    return _moving("gather", output, work, target=target, job=job, job_array=True)
+    return moving("gather", output, work, target=target, job=job, job_array=True)
 
 
 def resume(
@@ -167,7 +167,7 @@ def resume(
             **storage.arguments(),
         )
 
-    return _moving("resume", output, work, target=target, job=job)
+    return moving("resume", output, work, target=target, job=job)
 
 
 def undo(
@@ -185,7 +185,7 @@ def undo(
 
         return zarrlift.undo(target, take_over=take_over, **job.arguments(), **storage.arguments())
 
-    return _moving("undo", output, work, target=target, job=job)
+    return moving("undo", output, work, target=target, job=job)
 
 
 def finish(
@@ -208,7 +208,7 @@ def finish(
             **job.arguments(),
         )
 
-    return _moving("finish", output, work, target=target, job=job)
+    return moving("finish", output, work, target=target, job=job)
 
 
 def _check_places(destination: str | None, *, in_place: bool) -> None:
@@ -220,7 +220,7 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
         raise UsageError("a destination and --in-place exclude each other", found=destination)
 
 
-def _moving(
+def moving(
     command: str,
     output: o.QuietOutput,
     work: Callable[[Any], Any],

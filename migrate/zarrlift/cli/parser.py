@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "plan": ("inspect_commands", "Show what a migration would do and cost; writes nothing."),
     "migrate": ("migrate_commands", "Migrate an archive."),
     "resume": ("migrate_commands", "Continue a migration."),
+    "update": ("update_command", "Bring a result up to date with a source that has changed."),
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
     "status": ("inspect_commands", "Show the progress of a migration."),
     "report": ("report_command", "Report what a migration did, also as an HTML page."),

@@ -235,9 +235,18 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
     return others
 
 
-def marks_at(storage: Storage, paths: Sequence[str]) -> Seen:
-    """The markers at some places; places without markers are omitted. StorageError."""
-    keys = [(path, join(path, key)) for path in paths for key in _KEYS]
+def marks_at(storage: Storage, paths: Sequence[str], arrays_of: Format | None = None) -> Seen:
+    """The markers at some places; places without markers are omitted. StorageError.
+
+    `arrays_of`: only the documents that an array of this format may have are requested.
+    """
+    markers = [
+        marker
+        for marker in MARKERS
+        if arrays_of is None or (marker.format == arrays_of and marker.is_array is not _never)
+    ]
+    names = dict.fromkeys(marker.key for marker in markers)
+    keys = [(path, join(path, name)) for path in paths for name in names]
     contents = documents_at(storage, [key for _, key in keys])
     found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
     seen: Seen = {}
@@ -245,7 +254,7 @@ def marks_at(storage: Storage, paths: Sequence[str]) -> Seen:
         there = [
             # The name of other documents is sufficient, and consolidated metadata may be large.
             (marker, content, None if marker.told_by is _always else parsed_or_none(content, key))
-            for marker in MARKERS
+            for marker in markers
             if (content := found.get(key := join(path, marker.key))) is not None
         ]
         told = [item for item in there if _tells(item[0], item[2])]

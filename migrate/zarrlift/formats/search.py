@@ -208,6 +208,7 @@ class _Search:
                         path=path,
                         named=bool(_NAMED.search(name)),
                         positions=positions,
+                        root=place.root,
                         real=entry.link or (os.path.join(place.real, name) if place.real else ""),
                         by_link=place.by_link or entry.link is not None,
                     )
@@ -293,15 +294,28 @@ class _Search:
         """The markers in some directories; those that cannot be read are added to `failed`."""
         seen: Seen = {}
         # Directories above the matches of a glob are not archives, and those that `**` passes must not be.
-        wanted = [place.path for place in places if self.glob is None or self.glob.any_depth(place.positions)]
-        for start in range(0, len(wanted), _AT_ONCE):
-            paths = wanted[start : start + _AT_ONCE]
+        wanted = [place for place in places if self.glob is None or self.glob.any_depth(place.positions)]
+        # Most directories of an archive are arrays of its format, which one document shows.
+        inside: dict[Format, list[str]] = {}
+        for place in wanted:
+            if place.root is not None:
+                inside.setdefault(place.root.format, []).append(place.path)
+        for known, paths in inside.items():
+            arrays = self._marks_at(paths, known)
+            seen |= {path: marks for path, marks in arrays.items() if marks.array}
+        left = [place.path for place in wanted if place.path not in seen and place.path not in self.failed]
+        return seen | self._marks_at(left, None)
+
+    def _marks_at(self, paths: Sequence[str], arrays_of: Format | None) -> Seen:
+        seen: Seen = {}
+        for start in range(0, len(paths), _AT_ONCE):
+            some = paths[start : start + _AT_ONCE]
             try:
-                seen |= marks_at(self.storage, paths)
+                seen |= marks_at(self.storage, some, arrays_of)
             except StorageError:
-                for path in paths:
+                for path in some:
                     try:
-                        seen |= marks_at(self.storage, [path])
+                        seen |= marks_at(self.storage, [path], arrays_of)
                     except StorageError as error:
                         self._fail(path, error)
         return seen

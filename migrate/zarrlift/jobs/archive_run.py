@@ -23,7 +23,7 @@ from .outcome import Outcome
 from .overwrite import set_aside
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
-from .run_job import refuse_unsuitable, resume_job, run_job
+from .run_job import refuse_unsuitable, run_job
 from .stored_inventories import keep_inventory, new_inventories
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ def migrate_archive(
 
             origin = {"provenance": asked.provenance, "ro_crate": asked.ro_crate}
             if continues_earlier(path, ends, asked.recipe, overwrite=asked.overwrite, **origin):
+                from .resume.resume_job import resume_job
+
                 return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
         if not asked.in_place:
             refuse_existing(ends.destination, overwrite=asked.overwrite)
@@ -154,7 +156,7 @@ def migrate_archive(
                 )
             refuse_unsuitable(made)
             new = Job.create(path, made, id=new_id, facts=facts, fsync=options.fsync)
-            keep_inventory(path, inventories)
             with new as created, noted_run(created):
+                keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
                 return claim.end(run_job(created, made, ends, options, checks, inventories, progress))

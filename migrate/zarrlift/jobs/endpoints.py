@@ -136,16 +136,9 @@ class Endpoints:
         )
         return replace(opened, provenance=Provenance.from_text(job.fact("provenance")))
 
-    def described(self, recipe: Recipe, *, provenance: bool, ro_crate: bool) -> Endpoints:
+    def described(self, recipe: Recipe, **asked: bool) -> Endpoints:
         """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
-        given = Provenance.of_new_job(
-            self.source,
-            self.destination.url,
-            recipe,
-            attribute=provenance,
-            crate=ro_crate,
-            in_place=self.in_place,
-        )
+        given = Provenance.of_new_job(self.source, self.destination.url, recipe, self.in_place, **asked)
         return replace(self, provenance=given)
 
     def plan(

@@ -114,6 +114,8 @@ class JobReport:
     updated: float
     seconds: float
     """Duration of all runs."""
+    retries: int
+    """Requests to stores that were repeated."""
     checked: VerifyLevel | None
     """How much was compared before arrays were published; None if a version did not record it."""
     verified: Literal["sample", "full"] | None
@@ -229,6 +231,7 @@ def job_report(
 def report_of(job: Job) -> JobReport:
     """The report of an open job."""
     plan, run = job.plan(), last_run(job)
+    retries = job.fact("retries")
     rows = {row.path: row for row in job.progress()}
     written = job.totals(passes="last")
     numbers = {row.path: row.id for row in job.nodes()}
@@ -253,6 +256,7 @@ def report_of(job: Job) -> JobReport:
         created=float(job.fact("created") or 0),
         updated=float(job.fact("updated") or 0),
         seconds=seconds_spent(job),
+        retries=int(retries) if retries and retries.isdecimal() else 0,
         checked=job.fact("checked"),  # type: ignore[arg-type]
         verified=job.fact("verified"),  # type: ignore[arg-type]
         arrays=tuple(arrays),

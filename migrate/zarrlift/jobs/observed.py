@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from .outcome import Outcome
@@ -14,13 +13,13 @@ from .progress import NullProgress, Progress
 FileName: TypeAlias = str | os.PathLike[str]
 
 
-@dataclass(slots=True)
 class Observed:
     """A run that is observed."""
 
-    progress: Progress | None
-    """To be given to what does the work."""
-    ok: bool = False
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        """To be given to what does the work."""
+        self.ok = False
 
     def end(self, outcome: Outcome) -> Outcome:
         """The outcome, which is the last figure."""

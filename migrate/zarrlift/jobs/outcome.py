@@ -35,7 +35,7 @@ class Outcome:
     retries: int = 0
     """Requests that were repeated; those that a client repeats itself, such as obstore, are not known."""
     removed: int = 0
-    """Objects deleted by `finish` or `undo`."""
+    """Objects deleted by `finish` or `undo`, or of nodes that `update` has removed or replaced as a whole."""
     restored: int = 0
     """Legacy documents restored by `undo`."""
     seconds: float = 0.0

@@ -12,8 +12,8 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import replace
+from typing import Final, NamedTuple, Self
 from urllib.parse import quote
 
 from zarrstack.core.errors import Problem, UsageError
@@ -32,8 +32,7 @@ _MEMBERS: Final = frozenset({"version", "time", "source", "options"})
 _SPECIFICATION: Final = "https://w3id.org/ro/crate/1.1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(NamedTuple):
     """What a job writes of itself."""
 
     attribute: JSONObject
@@ -49,15 +48,15 @@ class Provenance:
         source: Storage,
         destination: str,
         recipe: Recipe,
-        *,
-        attribute: bool,
-        crate: bool,
         in_place: bool,
+        *,
+        provenance: bool,
+        ro_crate: bool,
     ) -> Self | None:
         """For a job that is created now; None if nothing is requested. UsageError if the file is taken."""
-        if not attribute and not crate:
+        if not provenance and not ro_crate:
             return None
-        if crate and in_place and source.get(CRATE) is not None:
+        if ro_crate and in_place and source.get(CRATE) is not None:
             raise UsageError(
                 f"the archive has a {CRATE} already", found=source.url, advice="Leave out --ro-crate."
             )
@@ -71,7 +70,7 @@ class Provenance:
             "destination": destination,
             "options": {"in_place": in_place, **options},
         }
-        return cls(attribute=said, in_attribute=attribute, in_crate=crate)
+        return cls(attribute=said, in_attribute=provenance, in_crate=ro_crate)
 
     @classmethod
     def from_text(cls, text: str | None) -> Self | None:
@@ -80,8 +79,7 @@ class Provenance:
 
     def to_text(self) -> str:
         """JSON text for a job."""
-        names = ("attribute", "in_attribute", "in_crate")
-        return json.dumps({name: getattr(self, name) for name in names})
+        return json.dumps(self._asdict())
 
     def described(self, plan: Plan) -> Plan:
         """A plan whose root has the attribute; a warning among its problems if there is no root."""

@@ -27,7 +27,7 @@ from ..storage.base import Storage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
-from ..transfer.tasks import Task, sweep_known
+from ..transfer.tasks import Task, sources_moved, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
@@ -44,7 +44,7 @@ from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .route_rates import RouteRates
-from .run_arrays import PendingChecks, RunArray, RunTasks, Share
+from .run_arrays import PendingChecks, RunArray, RunTasks, Share, retire
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
 from .source_check import SourceCheck
@@ -126,14 +126,13 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        seconds = time.monotonic() - started
-        return outcome_of(self.job, self.plan, self._share, self._moved, seconds, stopped)
+        return outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
-            self._throughput.note(last=True)
+            self._throughput.note(self._moved, last=True)
             self.job.commit()
         except JobError as error:  # unrecorded work is repeated
             return error.problem
@@ -255,14 +254,13 @@ class Run:
             array.fail(moved.problems)
             return
         self.job.record_task(array.row.id, task.number, moved)
-        self._throughput.moved(moved)
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
         if now - self._committed > _COMMIT_SECONDS:
             self._syncs.sometimes()
-            self._throughput.note()
+            self._throughput.note(self._moved)
             self._work.note(self.job)
             self.job.commit()
             self._committed = now
@@ -277,6 +275,7 @@ class Run:
                 here.append(array)
         if here:
             whole = [array for array in here if not array.failures]
+            retire(whole, self._tasks, self.destination)
             still = self._source_check.begin([array.plan for array in whole])
             self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
 
@@ -305,6 +304,7 @@ class Run:
                 if not array.failures:
                     try:
                         written = self._publisher.publish_array(array.row, array.plan, array.sums)
+                        retire([array], self._tasks, self.destination, outside=True)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:
@@ -333,7 +333,7 @@ class Run:
             # Nothing was moved and therefore nothing was listed.
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
-            items.append((array.plan, array.present))
+            items.append((array.plan, sources_moved(array.plan, array.present)))
         checks = self._engine.checks(level, self.checks)
         return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
 

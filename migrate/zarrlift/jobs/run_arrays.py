@@ -175,3 +175,20 @@ class RunTasks:
         if known is None:
             known = self._inventories.stored(plan)
         return self._listed_again(plan) if known is None else known
+
+
+def retire(
+    arrays: Iterable[RunArray], tasks: RunTasks, destination: Storage, *, outside: bool = False
+) -> None:
+    """Delete what the source no longer has of earlier results; what is `outside` after their documents."""
+    for array in arrays:
+        if array.plan.changes is None:
+            continue
+        from .update.retire import retire_outside, retire_vanished  # not needed by a first run
+
+        if outside:
+            retire_outside(array.plan, destination)
+            continue
+        if not array.plan.tasks:
+            array.present = tasks.inventory(array.plan, keep=True).indexes
+        retire_vanished(array.plan, array.present, destination)

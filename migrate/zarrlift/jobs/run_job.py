@@ -1,37 +1,25 @@
-"""Runs a job to its end: a new one, or one that an earlier run left incomplete."""
+"""Runs a job to its end."""
 
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import JobError, UsageError
 
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
-from ..storage.writer_for import writer_for
 from . import log_messages
 from .checks.checks import Checks
-from .checks.checks_for import checks_for
 from .endpoints import Endpoints
-from .ledger.find_job import refuse_undone
-from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome
-from .overwrite import left_aside, remove_previous_tree, set_aside
+from .overwrite import left_aside, remove_previous_tree
 from .processes.executors import RunOptions
-from .progress import Progress, listing_shown
-from .provenance import Provenance
-from .resume.replan import merge
+from .progress import Progress
 from .run import Run
 from .run_arrays import Share
-from .stored_inventories import earlier_inventories, keep_inventory
-
-if TYPE_CHECKING:
-    from .ledger.stored_file import JobPath
 
 
 def run_job(
@@ -82,60 +70,6 @@ def refuse_unsuitable(made: Plan) -> None:
         raise UsageError(
             "there is nothing to migrate", key=made.source, advice="Check --include and --exclude."
         )
-
-
-def resume_job(
-    path: JobPath,
-    options: RunOptions,
-    ends: Endpoints,
-    progress: Progress | None,
-    *,
-    take_over: bool = False,
-) -> Outcome:
-    """Check what an earlier run left, or parts of the job, and run the job to its end."""
-    from .parts.ledgers import merge_ended, sweep_parts
-    from .resume.relocate import follow
-    from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
-
-    # Start the checks first: a forked process must not inherit the lock on the job.
-    with (
-        checks_for(ends.source, ends.destination, options.verify) as checks,
-        Job.open(path, fsync=options.fsync) as job,
-    ):
-        refuse_undone(job)
-        follow(job, ends)
-        ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
-        if job.fact("parts") is not None:
-            merge_ended(job, ends.place, take_over=take_over)
-        crashed = ends.local_destination is not None and may_be_lost(job)
-        if crashed and job.state == "incomplete":
-            find_torn_documents(job, ends.destination)
-        still_there(job, ends)
-        if job.state != "incomplete":
-            remove_previous_tree(job, ends.destination)
-            writer_for(ends.destination, job.id, fsync=False).close()
-            return nothing_to_do(job)
-        if options.digest:
-            job.note(digest="yes")
-        options = replace(options, digest=job.fact("digest") is not None)
-        old = job.plan()  # first, so that nothing is changed if the file cannot be read
-        with noted_run(job):
-            job.note(**ends.options)
-            set_aside(job, ends.destination)
-            with closing(earlier_inventories(job, old, ends.source)) as inventories:
-                with listing_shown(progress, lambda: inventories.listed):
-                    fresh, _ = replace(ends, reading=old.reading).plan(
-                        old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
-                    )
-                refuse_unmet(fresh)
-                merged = merge(job, old, fresh, inventories, ends.destination)
-                keep_inventory(job.path, inventories)
-                if crashed:
-                    compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-                outcome = run_job(job, merged, ends, options, checks, inventories, progress)
-            if outcome.state == "done":
-                sweep_parts(job, ends.place)
-            return outcome
 
 
 def still_there(job: Job, ends: Endpoints) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -48,14 +49,22 @@ def has_inventory(job: JobPath) -> bool:
     return _fetched(job).exists()
 
 
-def keep_inventory(job: JobPath, inventories: Inventories) -> None:
-    """Make the listings of a job visible to later runs of it, which exists; a failure is only logged."""
-    path = inventory_path(job)
-    if inventories.complete() and not isinstance(job, Path) and path.exists():
+def keep_inventory(job: Job, inventories: Inventories) -> None:
+    """Keep the listings of a job for later runs of it; a failure is only logged."""
+    if (content := inventories.to_keep()) is not None:
+        job.listing.keep(content)
+        job.commit()
+        return
+    path = inventory_path(job.path)
+    if inventories.complete() and not isinstance(job.path, Path) and path.exists():
         try:
-            job.send_beside(path)
+            job.path.send_beside(path)
         except (StorageError, OSError) as error:
-            log.warning("%s: cannot store the listing of the source: %s", job, error)
+            log.warning("%s: cannot store the listing of the source: %s", job.path, error)
+
+
+def _lists_slowly(source: Storage) -> bool:
+    return source.requests is not None and source.can_list and not source.in_process
 
 
 def remove_inventory(job: JobPath) -> None:
@@ -63,6 +72,7 @@ def remove_inventory(job: JobPath) -> None:
     path = inventory_path(job)
     try:
         path.unlink(missing_ok=True)
+        _later(job).unlink(missing_ok=True)
         if not isinstance(job, Path):
             job.delete_beside(path)
     except (StorageError, OSError) as error:
@@ -72,15 +82,45 @@ def remove_inventory(job: JobPath) -> None:
 def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = False) -> Inventories:
     """Where the listings of a new job are put: in a file if the source is a store, where they take long.
 
-    With `stored`, also for other sources.
+    Those of other sources go into the job file in the end. With `stored`, they have a file too.
     """
-    lists_slowly = source.requests is not None and source.can_list and not source.in_process
-    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or stored else None)
+    if _lists_slowly(source) or stored:
+        return Inventories(InventoryFile.create(inventory_path(job), id))
+    return Inventories(InventoryFile.temporary(id))
+
+
+def later_inventories(job: Job, source: Storage) -> Inventories:
+    """Where the listings of an update are put, until `replace_inventory`."""
+    if _lists_slowly(source) or inventory_path(job.path).exists():
+        return Inventories(InventoryFile.create(_later(job.path), job.id))
+    return Inventories(InventoryFile.temporary(job.id))
+
+
+def _later(job: JobPath) -> Path:
+    path = inventory_path(job)
+    return path.with_name(path.name + ".new")
+
+
+def replace_inventory(job: Job, inventories: Inventories) -> None:
+    """Let the listings of an update take the place of earlier ones; a failure is only logged."""
+    if _later(job.path).exists() and inventories.complete():
+        try:
+            os.replace(_later(job.path), inventory_path(job.path))
+        except OSError as error:
+            log.warning("%s: cannot store the listing of the source: %s", job.path, error)
+    keep_inventory(job, inventories)
 
 
 def planned_inventories(job: JobPath, id: str) -> Inventories:
     """The listings of which the plan of a job was made, to read."""
     return Inventories(InventoryFile.open(_fetched(job), id))
+
+
+def last_inventories(job: Job) -> Inventories:
+    """The same, of a job that may have them in its file."""
+    if has_inventory(job.path):
+        return planned_inventories(job.path, job.id)
+    return Inventories(InventoryFile.temporary(job.id, job.listing.pieces()))
 
 
 def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:

@@ -39,6 +39,7 @@ from .provenance import CRATE, Provenance
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
 from .stored_inventories import remove_inventory
+from .update.new_tree import drop_new_tree
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
@@ -89,6 +90,8 @@ def undo(
                 if (aside := restore_previous_tree(opened, place)) is not None:
                     problems.append(aside)
                 remove_deleted_tree(opened, place)
+                if opened.fact("update") is not None:
+                    drop_new_tree(opened, place)
             # If something could not be removed, the next undo removes the rest.
             if not any(problem.kind == "storage" for problem in problems):
                 sweep_parts(opened, place)

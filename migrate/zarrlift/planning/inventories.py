@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import names_below
@@ -97,6 +97,12 @@ class Inventories:
     def complete(self) -> bool:
         """Make the file visible, whose job exists; False if there is none or if it is as it was."""
         return self._file is not None and self._file.complete()
+
+    def to_keep(self) -> Iterator[bytes] | None:
+        """The content of a file without a name, to store it elsewhere; None if there is none."""
+        if self._file is None or self._file.path is not None or not self._file.complete():
+            return None
+        return self._file.pieces()
 
     def close(self) -> None:
         """Close the file; inventories in use remain valid."""

@@ -14,6 +14,7 @@ from ..archive.nodes import Layout, RecognizedConvention
 from ..archive.read_options import ReadOptions
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
+from .changes import Changes
 from .regrid.intermediate import IntermediateArray, shape_from_json, shape_to_json
 from .routes import Route
 
@@ -48,6 +49,8 @@ class Move:
     """
     source_is_destination: bool = False
     """Whether the source's objects are at the destination: the second of two passes."""
+    replaces: bool = False
+    """Whether earlier objects are replaced, so that those that are not made any more are deleted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,8 @@ class ArrayPlan:
     """Maximum memory in bytes that one worker needs for its blocks; None without blocks."""
     between: IntermediateArray | None = None
     """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
+    changes: Changes | None = None
+    """What an update makes again, whose `bounds` and amounts of work these are; None for a whole array."""
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -142,6 +147,7 @@ class ArrayPlan:
             "bounds": list(self.bounds),
             "fingerprint": self.fingerprint,
             "source_digests": [list(pair) for pair in self.source_digests],
+            **({} if self.changes is None else {"changes": self.changes.to_json()}),
             "problems": [problem.to_json() for problem in self.problems],
         }
 
@@ -160,6 +166,7 @@ class ArrayPlan:
             block_shape=shape_from_json(data.get("block_shape")),
             buffer_shape=shape_from_json(data.get("piece_shape")),
             sweep_shape=shape_from_json(data.get("run_shape")),
+            replaces="changes" in data,
         )
         kept: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
         kept += ("bytes_out", "bytes_out_known", "fingerprint")
@@ -173,6 +180,7 @@ class ArrayPlan:
             objects_out=data["objects_out"] if "objects_out" in data else data["chunks"],
             memory=data.get("memory"),
             between=None if data.get("between") is None else IntermediateArray.from_json(data["between"]),
+            changes=Changes.from_json(data["changes"]) if "changes" in data else None,
             problems=_problems(data),
         )
 

@@ -40,6 +40,7 @@ def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator
                 ", ".join(f"{name} {count_text(sums.tasks)}" for name, sums in report.routes().items()),
             ),
             ("time", duration_text(report.seconds)),
+            ("retries", count_text(report.retries) if report.retries else ""),
             ("compared", report.checked or ""),
             ("verified", report.verified or "no"),
         )

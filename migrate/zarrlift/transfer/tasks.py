@@ -72,10 +72,12 @@ class Parts:
         *,
         versions: tuple[Indexes, Indexes] | None = None,
         inner_chunks: Indexes | None = None,
+        only: Indexes | None = None,
     ) -> None:
         """`versions` are those of the chunks in `present`, as in `Task`.
 
-        `inner_chunks` are those of the destination that may be written; None for all.
+        `inner_chunks` are those of the destination that may be written; `only` are the objects, or blocks, to
+        move. None for all.
         """
         self._move = move
         self._present = present
@@ -86,6 +88,8 @@ class Parts:
         if move.block_shape is not None:
             self._blocks = Grid(move.source.shape, move.block_shape)
             self._indexes = touched(present, move.source.objects, self._blocks)
+        if only is not None:
+            self._indexes = np.intersect1d(self._indexes, only, assume_unique=True)
         self._cuts = np.searchsorted(self._indexes, bounds)
 
     def task(self, number: int, *, certain: bool) -> Task:
@@ -149,17 +153,18 @@ def tasks_of(
     StorageError and ChunkError from listing the intermediate array and reading the source's shards.
     """
     versions = _versions(inventory, source)
+    only = changed_units(plan, first_pass=first_pass)
     if plan.between is None:
-        parts = Parts(plan.move, inventory.indexes, plan.bounds, versions=versions)
+        parts = Parts(plan.move, inventory.indexes, plan.bounds, versions=versions, only=only)
         return Tasks(parts=parts, certain=inventory.certain)
     if first_pass:
-        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds, versions=versions)
+        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds, versions=versions, only=only)
         return Tasks(parts=parts, certain=inventory.certain)
     with holding(source, _held(plan, inventory, versions)):
         inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
     if inventory.certain and not isinstance(plan.source.frame, Shards):
-        made = touched(inventory.indexes, plan.source.objects, plan.between.layout.objects)
+        made = intermediate_objects(plan, inventory.indexes)
         if not np.isin(made, between.indexes, assume_unique=True).all():
             # Read as missing, they would become fill values.
             raise StorageError(
@@ -167,8 +172,48 @@ def tasks_of(
                 key=plan.between.layout.root,
                 advice="Resume: the first pass is repeated. The parts of a job are gathered first.",
             )
-    parts = Parts(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks)
+    parts = Parts(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks, only=only)
     return Tasks(parts=parts, certain=True)
+
+
+def changed_units(plan: ArrayPlan, *, first_pass: bool = False) -> Indexes | None:
+    """The objects, or blocks, of a pass that an update moves; None for all."""
+    if plan.changes is None:
+        return None
+    objects, shape = plan.changes.objects, plan.move.block_shape
+    if shape is None:
+        return objects
+    blocks = Grid(plan.source.shape, shape)
+    units = touched(objects, plan.destination.objects, blocks)
+    if not first_pass:
+        return units
+    assert plan.between is not None
+    whole = plan.between.layout.objects
+    needed = touched(units, blocks, whole)
+    return touched(needed, whole, Grid(plan.source.shape, plan.between.block_shape))
+
+
+def intermediate_objects(plan: ArrayPlan, present: Indexes) -> Indexes:
+    """The intermediate objects that the first of two passes writes; `present` are the source's objects."""
+    assert plan.between is not None
+    objects = plan.between.layout.objects
+    made = touched(present, plan.source.objects, objects)
+    blocks = changed_units(plan, first_pass=True)
+    if blocks is None:
+        return made
+    inside = touched(blocks, Grid(plan.source.shape, plan.between.block_shape), objects)
+    return np.intersect1d(made, inside, assume_unique=True)
+
+
+def sources_moved(plan: ArrayPlan, present: Indexes) -> Indexes:
+    """Those of the source's objects that the tasks of an array read."""
+    units = changed_units(plan, first_pass=plan.between is not None)
+    if units is None:
+        return present
+    shape = plan.move.block_shape if plan.between is None else plan.between.block_shape
+    if shape is not None:
+        units = touched(units, Grid(plan.source.shape, shape), plan.source.objects)
+    return np.intersect1d(present, units, assume_unique=True)
 
 
 def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:

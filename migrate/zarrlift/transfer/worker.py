@@ -24,6 +24,7 @@ from .reframe import change_for
 from .reframe_shards import reshard
 from .regrid import ValueAssembler
 from .relink import relink
+from .replacing import RecordingWriter, Replacing, leaves_out
 from .tasks import Task
 from .unexpected_errors import unexpected_error
 
@@ -103,7 +104,8 @@ class Worker:
     def _sums(self, task: Task) -> BlockSums | None:
         """An empty digest if the task sees the payloads of the result and is to add their values."""
         first_pass = task.number < 0
-        if not self._digest or first_pass or task.move.route.name == "relink":
+        partial = task.move.replaces  # the values of other objects are not seen
+        if not self._digest or first_pass or partial or task.move.route.name == "relink":
             return None
         from zarrstack.core.digest.value_digest import BlockSums
 
@@ -111,7 +113,14 @@ class Worker:
 
     def _mover(self, move: Move) -> Mover:
         """Compiles the move of one array, by its route; shared between threads."""
-        writer, recheck = self._writer, self._recheck
+        writer = self._writer
+        if move.replaces and leaves_out(move):
+            recorder = RecordingWriter(writer)
+            return Replacing(move, recorder, self._compiled(move, recorder))
+        return self._compiled(move, writer)
+
+    def _compiled(self, move: Move, writer: Writer) -> Mover:
+        recheck = self._recheck
         source = writer.storage if move.source_is_destination else self._source
         match move.route.name:
             case "relink":

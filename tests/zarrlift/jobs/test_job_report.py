@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 
 from tests.support.job_archives import write_archive
 
@@ -54,7 +55,7 @@ def test_a_job_of_a_version_without_these_records_has_a_report(tmp_path):
     write_archive(tmp_path / "a.zarr")
     zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
     new = ("seconds", "versions", "checked", "throughput")
-    with sqlite3.connect(tmp_path / "b.zarr.zarrlift.db") as db:
+    with closing(sqlite3.connect(tmp_path / "b.zarr.zarrlift.db", isolation_level=None)) as db:
         db.executemany("DELETE FROM meta WHERE name = ?", [(name,) for name in new])
     report = zarrlift.job_report(tmp_path / "b.zarr")
     assert (report.checked, report.versions, report.throughput) == (None, {}, ())
@@ -68,11 +69,9 @@ def test_the_time_line_goes_on_without_a_gap_and_is_bounded(tmp_path):
         job.note(throughput=None)
         now = 1000.0
         line = Throughput(job, clock=lambda: now)
-        for _ in range(1000):
+        for second in range(1, 1001):
             now += 1
-            line.moved(MoveResult(bytes_in=10, bytes_out=5))
-            line.note()
-        line.note(last=True)
+            line.note(MoveResult(bytes_in=10 * second, bytes_out=5 * second), last=second == 1000)
         points = throughput(job)
         assert len(points) <= 201
         assert points[-1] == (1000.0, 10_000, 5_000)
@@ -80,6 +79,5 @@ def test_the_time_line_goes_on_without_a_gap_and_is_bounded(tmp_path):
         now += 1_000_000  # until it is resumed
         line = Throughput(job, clock=lambda: now)
         now += 5
-        line.moved(MoveResult(bytes_in=1, bytes_out=1))
-        line.note(last=True)
+        line.note(MoveResult(bytes_in=1, bytes_out=1), last=True)
         assert throughput(job)[-1] == (1005.0, 10_001, 5_001)

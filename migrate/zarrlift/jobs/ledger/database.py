@@ -19,6 +19,7 @@ from zarrstack.core.json_text import excerpt
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
+from .listing_rows import LISTING
 from .plan_rows import Common, Values, as_stored, node_rows
 from .rows import PlannedWork
 
@@ -49,6 +50,7 @@ CREATE TABLE task (
     PRIMARY KEY (node, number)) WITHOUT ROWID;
 {_SYNCED};
 {DIGESTS};
+{LISTING};
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -164,6 +166,7 @@ def damage_told(path: JobPath) -> Iterator[None]:
 def prepare_to_write(db: sqlite3.Connection, path: JobPath) -> None:
     """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
     db.execute(_SYNCED)
+    db.execute(LISTING)
     for statement in DIGESTS.split(";"):
         db.execute(statement)
     if os.path.lexists(f"{os.fspath(path)}-journal"):

@@ -39,6 +39,7 @@ from .database import (
     unwritable,
 )
 from .digest_rows import DigestRows
+from .listing_rows import ListingRows
 from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
@@ -65,6 +66,7 @@ class Job:
         self._stored = None if isinstance(path, Path) else path
         self._taken_back = False
         self.digests = DigestRows(self._write, self._rows)
+        self.listing = ListingRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
@@ -187,13 +189,17 @@ class Job:
             rows = self._rows("SELECT kind, plan FROM node ORDER BY path")
             return Plan.from_header(self.header, itertools.starmap(reader.node, rows))
 
-    def swap_node(self, path: str, node: Planned) -> None:
-        """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
+    def drop_node(self, path: str) -> None:
+        """Forget a node and its recorded work. Durable at the next commit."""
         self._begin()
         self._taken_back = True
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
+
+    def swap_node(self, path: str, node: Planned) -> None:
+        """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
+        self.drop_node(path)
         try:
             insert_nodes(self._db, [node])
         except sqlite3.Error as error:
@@ -240,9 +246,7 @@ class Job:
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
         found: dict[int, set[int]] = {}
-        for node, number in self._rows(
-            "SELECT node, number FROM task EXCEPT SELECT node, number FROM synced"
-        ):
+        for node, number in self._rows("SELECT node, number FROM task EXCEPT SELECT * FROM synced"):
             found.setdefault(node, set()).add(number)
         return found
 

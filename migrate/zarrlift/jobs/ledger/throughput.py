@@ -35,20 +35,17 @@ class Throughput:
         self._job = job
         self._clock = clock
         self._points = list(throughput(job)) or [Reached(0, 0, 0)]
-        self._reached = self._points[-1]
-        self._began = clock() - self._reached.seconds
-        self._step = max(self._reached.seconds / _MAX_POINTS, 0.5)
+        self._before = self._points[-1]
+        self._began = clock() - self._before.seconds
+        self._step = max(self._before.seconds / _MAX_POINTS, 0.5)
 
-    def moved(self, done: MoveResult) -> None:
-        """Count a task that has ended."""
-        self._reached = self._reached._replace(
-            bytes_in=self._reached.bytes_in + done.bytes_in,
-            bytes_out=self._reached.bytes_out + done.bytes_out,
+    def note(self, moved: MoveResult, *, last: bool = False) -> None:
+        """Note what the run has `moved`, at most once a step, and at its end. Durable at the next commit."""
+        now = Reached(
+            seconds=round(self._clock() - self._began, 3),
+            bytes_in=self._before.bytes_in + moved.bytes_in,
+            bytes_out=self._before.bytes_out + moved.bytes_out,
         )
-
-    def note(self, *, last: bool = False) -> None:
-        """Note what is reached, at most once a step, and at the end of a run. Durable at the next commit."""
-        now = self._reached._replace(seconds=round(self._clock() - self._began, 3))
         if now[1:] == self._points[-1][1:] or (
             not last and now.seconds - self._points[-1].seconds < self._step
         ):

@@ -107,7 +107,7 @@ def plan_parts(
             given = None if inventory is None else Path(inventory)
             made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
             refuse_unsuitable(made)
-            Job.create(path, made, id=claim.new_id, facts=facts, fsync=True).close()
-            keep_inventory(path, inventories)
+            with Job.create(path, made, id=claim.new_id, facts=facts, fsync=True) as created:
+                keep_inventory(created, inventories)
         claim.lasting = True
     return made

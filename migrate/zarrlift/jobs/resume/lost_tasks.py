@@ -18,7 +18,7 @@ from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...planning.plans import ArrayPlan
 from ...storage.base import Storage
-from ...transfer.tasks import inner_chunks_reached
+from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_objects
 from ..ledger.rows import RecordedTask
 
 
@@ -66,8 +66,12 @@ class WrittenObjects:
 def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenObjects:
     """The output of an array's only or second pass; StorageError, ChunkError."""
     layout = plan.destination
+    only = changed_units(plan)
     if plan.move.block_shape is None:
-        return WrittenObjects.of(layout, inventory.indexes, plan.bounds, None)
+        indexes = inventory.indexes
+        if only is not None:
+            indexes = np.intersect1d(indexes, only, assume_unique=True)
+        return WrittenObjects.of(layout, indexes, plan.bounds, None)
     inner_chunks = inner_chunks_reached(plan, inventory, source)
     objects = layout.objects
     indexes = (
@@ -75,6 +79,9 @@ def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenOb
         if inner_chunks is None
         else touched(inner_chunks, layout.grid, objects)
     )
+    if only is not None:
+        inside = touched(only, Grid(plan.source.shape, plan.move.block_shape), objects)
+        indexes = np.intersect1d(indexes, inside, assume_unique=True)
     return WrittenObjects.of(layout, indexes, plan.bounds, plan.move.block_shape)
 
 
@@ -96,7 +103,7 @@ def lost_tasks(
     if plan.between is None or {number for number in recorded if number >= 0} - lost == {*range(plan.tasks)}:
         return lost  # intermediate data of two passes is deleted when both are done
     layout = plan.between.layout
-    indexes = touched(inventory.indexes, plan.source.objects, layout.objects)
+    indexes = intermediate_objects(plan, inventory.indexes)
     first = WrittenObjects.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
     missing = first.numbers[~first.whole(take_inventory(destination, plan.path, layout))]
     return lost | (recorded.keys() & set(missing.tolist()))
@@ -115,7 +122,10 @@ def _lost(
     there = take_inventory(destination, plan.path, plan.destination)
     all_of = written(plan, inventory, source)
     same = plan.route.name == "relink" and plan.move.block_shape is None
-    whole = all_of.whole(there, inventory.sizes if same else None)
+    sizes = None
+    if same and inventory.sizes is not None:
+        sizes = inventory.sizes[inventory.indexes.searchsorted(all_of.indexes)]
+    whole = all_of.whole(there, sizes)
     if plan.move.block_shape is not None:
         return done.keys() & set(all_of.numbers[~whole].tolist())
     # Each object corresponds to one of the source, so the ledger's counts give the expected number.

@@ -32,7 +32,7 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
     chosen: dict[str, Planned] = {}
     for row in job.nodes():
         before, now = known[row.path], found.get(row.path)
-        if now is not None and _same(before, now):
+        if now is not None and same_plan(before, now):
             chosen[row.path] = before
         elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
             chosen[row.path] = before
@@ -69,7 +69,7 @@ def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
     rows = job.nodes()
     touched = {r.path for r in rows if r.state == "done" or (r.state == "pending" and r.id in totals)}
     return all(
-        node.path in found and _same(node, found[node.path]) for node in old.nodes if node.path in touched
+        node.path in found and same_plan(node, found[node.path]) for node in old.nodes if node.path in touched
     )
 
 
@@ -85,7 +85,8 @@ def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Pla
     return False
 
 
-def _same(before: Planned, now: Planned) -> bool:
+def same_plan(before: Planned, now: Planned) -> bool:
+    """Whether neither the source of a node nor what becomes of it has changed."""
     if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
         return (
             before.source_digests == now.source_digests

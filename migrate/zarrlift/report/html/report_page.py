@@ -215,6 +215,8 @@ def _figures(
     yield "Time", duration_text(seconds), "all runs" if len(archives) == 1 else "of all archives"
     if rate := rate_text(read, seconds):
         yield "Rate", rate, f"{bytes_text(read)} read"
+    if retries := sum(archive.report.retries for archive in archives if archive.report):
+        yield "Retries", count_text(retries), "repeated requests"
     levels = {archive.verified for archive in archives if archive.state in ("done", "finished")}
     if levels:
         words = {"sample": "samples", "full": "every value", "none": "nothing"}

@@ -51,7 +51,7 @@ def report_of(arrays: int = 4, **changes: object) -> JobReport:
     )  # fmt: skip
     report = JobReport(
         job="/data/a.zarrlift.db", source="/data/old/a.zarr", destination="/data/new/a.zarr", in_place=False,
-        format="zarr2", state="done", activity=None, created=1.8e9, updated=1.8e9, seconds=3.0,
+        format="zarr2", state="done", activity=None, created=1.8e9, updated=1.8e9, seconds=3.0, retries=2,
         checked="sample", verified=None, arrays=rows, groups_done=1, groups_total=1, problems=(),
     )  # fmt: skip
     return replace(report, **changes)

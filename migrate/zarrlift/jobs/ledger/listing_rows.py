@@ -1,0 +1,41 @@
+"""The listing of a source in a job file, for updates: compressed, in pieces."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+LISTING: Final = "CREATE TABLE IF NOT EXISTS listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL)"
+
+
+class ListingRows:
+    """Reads and writes the listing; what is written is durable at the job's next commit."""
+
+    def __init__(
+        self,
+        write: Callable[[str, Sequence[Any]], object],
+        rows: Callable[[str, Sequence[Any]], list[Any]],
+    ) -> None:
+        """`write` executes a statement in the job's transaction, `rows` a query."""
+        self._write = write
+        self._rows = rows
+
+    def keep(self, pieces: Iterable[bytes]) -> None:
+        """Store a listing in place of an earlier one; the length of each piece is a multiple of 8."""
+        self._write("DELETE FROM listing", ())
+        for part, piece in enumerate(pieces):
+            # Columns of positions and times: their differences are small numbers.
+            numbers = np.frombuffer(piece, "<u8")
+            steps = np.diff(numbers, prepend=numbers.dtype.type(0))
+            self._write("INSERT INTO listing VALUES (?, ?)", (part, zlib.compress(steps.tobytes(), 1)))
+
+    def pieces(self) -> Iterator[bytes]:
+        """The pieces of the listing; none if there is no listing. ValueError or zlib.error if damaged."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'listing'", ()):
+            return  # the job of an earlier version
+        for (part,) in self._rows("SELECT part FROM listing ORDER BY part", ()):
+            ((content,),) = self._rows("SELECT content FROM listing WHERE part = ?", (part,))
+            yield np.cumsum(np.frombuffer(zlib.decompress(content), "<u8"), dtype="<u8").tobytes()

@@ -1,0 +1,149 @@
+"""Compares an array of a result with the present source. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from zarrstack.core.grid.grid import Grid
+from zarrstack.core.grid.overlap import touched
+
+from ...archive.chunk_inventory import Indexes, Inventory
+from ...archive.nodes import Layout
+from ...planning.changes import Changes
+from ...planning.plans import ArrayPlan
+from ...transfer.tasks import changed_units, intermediate_objects, sources_moved
+
+
+def same_form(old: ArrayPlan, new: ArrayPlan) -> bool:
+    """Whether both plans make the same objects of the same chunks, whatever the shape."""
+    return _form(old) == _form(new)
+
+
+def _form(plan: ArrayPlan) -> tuple[Any, ...]:
+    move = plan.move
+    layouts = (_without_shape(move.source), _without_shape(move.destination))
+    how = (move.route.name, move.route.shared, move.casting, move.objects, move.allow_pickle, move.drop_empty)
+    return (*layouts, *how, plan.fill_is_null, move.block_shape is None)
+
+
+def _without_shape(layout: Layout) -> Layout:
+    return replace(layout, shape=(0,) * len(layout.shape), dimension_names=None)
+
+
+def moved_again(old: ArrayPlan, before: Inventory, new: ArrayPlan, now: Inventory) -> Indexes | None:
+    """The objects of the result that the changes of the source concern, in the new grid; None if unknown.
+
+    An edge that a new shape moves concerns what lies at it, except for objects that keep their bytes.
+    """
+    if not (before.notices_rewriting and now.notices_rewriting):
+        return None
+    origins, targets = new.source.objects, new.destination.objects
+    sources = _changed(before, old.source.objects, now, origins)
+    same_grid = new.move.block_shape is None
+    objects = sources if same_grid else touched(sources, origins, targets)
+    shape = old.destination.shape
+    if new.route.name == "relink" or shape == new.destination.shape:
+        return objects
+    there = now.indexes if same_grid else touched(now.indexes, origins, targets)
+    ends = targets.coordinates_of(there) * np.array(targets.chunk_shape) + np.array(targets.chunk_shape)
+    edges = np.array(
+        [min(pair) if len(set(pair)) > 1 else -1 for pair in zip(shape, targets.shape, strict=True)]
+    )
+    at_edge = ((edges >= 0) & (ends > edges)).any(axis=1)
+    return np.union1d(objects, there[at_edge])
+
+
+def _changed(before: Inventory, old: Grid, now: Inventory, new: Grid) -> Indexes:
+    """The objects of the new grid that were rewritten, added or deleted."""
+    indexes = before.indexes
+    inside = np.ones(len(indexes), dtype=np.bool_)
+    if old.counts != new.counts:
+        indexes = new.indices_of(old.coordinates_of(indexes))
+        inside = indexes >= 0
+        indexes = indexes[inside]
+    kept = np.isin(indexes, now.indexes, assume_unique=True)
+    there = np.isin(now.indexes, indexes, assume_unique=True)
+    differ = np.zeros(int(kept.sum()), dtype=np.bool_)
+    for first, second in ((before.sizes, now.sizes), (before.versions, now.versions)):
+        if first is not None and second is not None:
+            differ |= first[inside][kept] != second[there]
+    return np.sort(np.concatenate((indexes[~kept], now.indexes[~there], indexes[kept][differ])))
+
+
+def in_new_grid(objects: Indexes, old: Layout, new: Layout) -> Indexes:
+    """Objects of a result by their linear indexes in its new grid, without those outside of it."""
+    if old.objects.counts == new.objects.counts:
+        return objects
+    moved = new.objects.indices_of(old.objects.coordinates_of(objects))
+    return moved[moved >= 0]
+
+
+def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:
+    """The shape of the earlier result, if some of its objects lie outside of the new grid."""
+    shape = old.destination.shape
+    if old.changes is not None and old.changes.shape_before is not None:
+        shape = tuple(max(pair) for pair in zip(shape, old.changes.shape_before, strict=True))
+    pairs = zip(Grid(shape, new.destination.object_shape).counts, new.destination.objects.counts, strict=True)
+    return shape if any(before > after for before, after in pairs) else None
+
+
+def updating(
+    new: ArrayPlan, now: Inventory, objects: Indexes, shape_before: tuple[int, ...] | None
+) -> ArrayPlan:
+    """The plan that makes only some objects of the result again."""
+    changed = replace(
+        new,
+        move=replace(new.move, replaces=True),
+        changes=Changes.of(objects, shape_before),
+    )
+    sources = sources_moved(changed, now.indexes)
+    between = changed.between
+    if between is not None:
+        units = changed_units(changed, first_pass=True)
+        between = replace(between, bounds=_bounds(between.bounds, units))
+        reached = intermediate_objects(changed, now.indexes)
+        source_grid, shape = between.layout.objects, changed.move.block_shape
+        assert shape is not None
+        present = touched(reached, source_grid, Grid(new.source.shape, shape))
+    elif changed.move.block_shape is not None:
+        present = touched(now.indexes, new.source.objects, Grid(new.source.shape, changed.move.block_shape))
+    else:
+        present = now.indexes
+    units = changed_units(changed)
+    assert units is not None
+    bounds = _bounds(new.bounds, np.intersect1d(units, present, assume_unique=True))
+    sizes = None if now.sizes is None else now.sizes[now.indexes.searchsorted(sources)]
+    return replace(
+        changed,
+        between=between,
+        bounds=bounds,
+        chunks=len(sources) if bounds else new.chunks,
+        reads=len(sources),
+        times_read=1.0,
+        bytes_in=0 if sizes is None else int(sizes.sum()),
+        bytes_in_known=sizes is not None,
+        bytes_out=round(new.bytes_out * len(sources) / max(new.chunks, 1)),
+        bytes_out_known=False,
+        objects_out=len(objects),
+    )
+
+
+def _bounds(bounds: tuple[int, ...], units: Indexes | None) -> tuple[int, ...]:
+    """The bounds of those tasks that have some of the units."""
+    if units is None or not len(units) or not bounds:
+        return ()
+    cuts = np.searchsorted(units, bounds)
+    starts = [bounds[task] for task in range(len(bounds) - 1) if cuts[task + 1] > cuts[task]]
+    return (*starts, bounds[-1]) if starts else ()
+
+
+def vanished(plan: ArrayPlan, present: Indexes) -> Indexes:
+    """The changed objects of the result of which the source, with objects `present`, has nothing any more."""
+    assert plan.changes is not None
+    alive = present
+    if plan.move.block_shape is not None:
+        alive = touched(present, plan.source.objects, plan.destination.objects)
+    return np.setdiff1d(plan.changes.objects, alive, assume_unique=True)

@@ -1,0 +1,100 @@
+"""Deletes what a result no longer has: objects, and whole nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from zarrstack.core.errors import StorageError
+from zarrstack.core.paths import join
+
+from ...archive.chunk_inventory import Indexes, take_inventory
+from ...archive.nodes import Layout
+from ...planning.plans import ArrayPlan, Planned, Refusal
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
+from ...storage.writer import DestinationError
+from ...transfer.tasks import sweep
+from .differences import vanished
+
+
+def retire_vanished(plan: ArrayPlan, present: Indexes, destination: Storage) -> None:
+    """Delete the changed objects of which the source has nothing any more; DestinationError.
+
+    `present` are the source's objects.
+    """
+    if plan.changes is not None and plan.route.name != "stay":
+        _delete(plan.path, plan.destination, vanished(plan, present), destination)
+
+
+def retire_outside(plan: ArrayPlan, destination: Storage) -> None:
+    """Delete the objects outside of an array that has shrunk, after its document; DestinationError."""
+    if plan.changes is None or plan.changes.shape_before is None or plan.route.name == "stay":
+        return
+    layout = replace(plan.destination, shape=plan.changes.shape_before)
+    with _at_destination():
+        there = take_inventory(destination, plan.path, layout).indexes
+    places = layout.objects.coordinates_of(there)
+    _delete(plan.path, layout, there[plan.destination.objects.indices_of(places) < 0], destination)
+
+
+def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
+    """Delete a node of a result, its document first; returns the number of objects. DestinationError."""
+    if isinstance(earlier, Refusal):
+        return 0
+    with _at_destination():
+        destination.delete(join(earlier.path, "zarr.json"))
+    if in_place:
+        return 1
+    removed = 1
+    if isinstance(earlier, ArrayPlan):
+        with _at_destination():
+            sweep(earlier, destination)
+            there = take_inventory(destination, earlier.path, earlier.destination).indexes
+        _delete(earlier.path, earlier.destination, there, destination)
+        removed += len(there)
+    else:
+        with _at_destination():
+            for key in earlier.files:
+                destination.delete(key)
+        removed += len(earlier.files)
+        _prune(earlier.files, "", destination)
+    if earlier.path:
+        _prune([join(earlier.path, "zarr.json")], "", destination)
+    return removed
+
+
+def below_first(nodes: Iterable[Planned]) -> list[Planned]:
+    """Nodes in an order in which children come before their group."""
+    return sorted(nodes, key=lambda node: (-node.path.count("/") - bool(node.path), node.path))
+
+
+def _delete(path: str, layout: Layout, objects: Indexes, destination: Storage) -> None:
+    keys = [layout.key(path, tuple(place)) for place in layout.objects.coordinates_of(objects).tolist()]
+    with _at_destination():
+        for key in keys:
+            destination.delete(key)
+    _prune(keys, layout.prefix(path), destination)
+
+
+def _prune(keys: Iterable[str], prefix: str, destination: Storage) -> None:
+    """Remove local directories that have become empty, up to that of `prefix`."""
+    if not isinstance(destination, LocalStorage):
+        return
+    for directory in sorted({key.rpartition("/")[0] for key in keys}, reverse=True):
+        empty = directory
+        with suppress(OSError):  # something else is in it
+            while empty and empty + "/" != prefix:
+                os.rmdir(destination.path(empty))
+                empty = empty.rpartition("/")[0]
+
+
+@contextmanager
+def _at_destination() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        problem = error.problem
+        raise DestinationError(problem.message, key=problem.key, found=problem.found) from error

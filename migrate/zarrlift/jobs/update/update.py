@@ -1,0 +1,168 @@
+"""`update`: brings a result up to date with a source that has changed since.
+
+The plan of the job is compared with a plan of the present source. What differs is recorded in the job before
+anything is changed, as work that is not done, so that an update that was killed goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zarrstack.core.errors import any_refusal
+from zarrstack.core.json_text import JSONObject
+
+from ...executors.choice import ExecutorChoice, asked_executor
+from ...planning.inventories import Inventories
+from ...recipe.options import VerifyLevel
+from ...storage.open_storage import Place
+from ..checks.checks_for import checks_for
+from ..claim import claimed
+from ..endpoints import Endpoints, Options
+from ..ledger.find_job import find_job
+from ..ledger.ledger import Job
+from ..outcome import Outcome
+from ..processes.executors import RunOptions
+from ..progress import Progress
+from ..resume.relocate import refuse_other_place
+from ..stored_inventories import last_inventories
+from .steps import NodeUpdate
+from .update_job import compared, refuse_ended, update_job
+
+PathText: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePlan:
+    """What an update would do."""
+
+    job: str
+    """Path of the job file."""
+    nodes: tuple[NodeUpdate, ...]
+    """The nodes that differ, sorted by path."""
+
+    @property
+    def objects(self) -> int:
+        """Number of source objects to read."""
+        return sum(node.objects for node in self.nodes)
+
+    @property
+    def bytes(self) -> int:
+        """Their stored size."""
+        return sum(node.bytes for node in self.nodes)
+
+    @property
+    def kept(self) -> bool:
+        """Whether nodes are left as they are that should be changed."""
+        return any_refusal(problem for node in self.nodes for problem in node.problems)
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        return {
+            "job": self.job,
+            "objects": self.objects,
+            "bytes": self.bytes,
+            "nodes": [node.to_json() for node in self.nodes],
+        }
+
+
+def plan_update(
+    target: PathText,
+    *,
+    job: PathText | None = None,
+    job_storage_options: Options = None,
+    delete: bool = False,
+    force: bool = False,
+    source: Place | None = None,
+    destination: Place | None = None,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+) -> UpdatePlan:
+    """Return what `update` would do, without changing anything.
+
+    The arguments are those of `update`.
+    """
+    path = find_job(target, job, job_storage_options)
+    with Job.open(path, write=False) as opened:
+        if source is None and destination is None:
+            refuse_other_place(target, opened)
+        refuse_ended(opened)
+        ends = Endpoints.of_job(
+            opened,
+            source=source,
+            destination=destination,
+            source_options=storage_options,
+            destination_options=dest_storage_options,
+        )
+        with closing(last_inventories(opened)) as before:
+            _, steps = compared(opened, ends, before, Inventories(), None, delete=delete, force=force)
+        return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
+
+
+def update(
+    target: PathText,
+    *,
+    job: PathText | None = None,
+    job_storage_options: Options = None,
+    delete: bool = False,
+    force: bool = False,
+    atomic: bool = False,
+    workers: int | None = None,
+    processes: bool = False,
+    executor: ExecutorChoice | None = None,
+    dask_address: str | None = None,
+    verify: VerifyLevel | None = None,
+    fsync: bool = False,
+    source: Place | None = None,
+    destination: Place | None = None,
+    take_over: bool = False,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    progress: Progress | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
+) -> Outcome:
+    """Bring the result of a job up to date with a source that has changed since.
+
+    `target` is the job file, the destination or the source. Only objects that differ are moved again, with
+    the shard or block that they share with others; they are replaced one by one. Arrays whose data type,
+    chunks or codecs have changed are hidden and migrated again. An update that was interrupted is continued
+    by `update` or `resume`.
+
+    - `delete`: remove nodes from the result that the source no longer has.
+    - `force`: replace what others have changed in the result.
+    - `atomic`: make the update in a new tree beside a local result, which then takes its place.
+
+    The other arguments are those of `resume`. Nodes that are left as they are, and the reasons, are in the
+    outcome's `problems`. Raises JobError if there is no such job.
+    """
+    path = find_job(target, job, job_storage_options)
+    options = RunOptions(
+        workers=workers,
+        executor=asked_executor(executor, processes=processes),
+        dask_address=dask_address,
+        verify=verify or "sample",
+        fsync=fsync,
+    )
+    with Job.open(path, write=False) as opened:
+        if source is None and destination is None:
+            refuse_other_place(target, opened)
+        ends = Endpoints.of_job(
+            opened,
+            source=source,
+            destination=destination,
+            source_options=storage_options,
+            destination_options=dest_storage_options,
+        )
+    ends.check_reach(options)
+    # The checks start first: a forked process must not inherit the lock on the job.
+    with (
+        ends.observed(progress, log=log, metrics=metrics) as run,
+        claimed(ends.place, path, take_over=take_over) as claim,
+        checks_for(ends.source, ends.destination, options.verify) as checks,
+        Job.open(path, fsync=fsync) as opened,
+    ):
+        asked = {"delete": delete, "force": force, "atomic": atomic}
+        return run.end(claim.end(update_job(opened, options, ends, checks, run.progress, **asked)))

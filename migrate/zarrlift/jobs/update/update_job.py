@@ -1,0 +1,226 @@
+"""Runs an update: what differs is recorded as not done, then the job is run as a resume would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from zarrstack.core.errors import JobError
+from zarrstack.core.json_text import document
+
+from ...planning.array_planner import digest
+from ...planning.inventories import Inventories
+from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
+from ...storage.writer_for import writer_for
+from ..checks.checks import Checks, LocalChecks
+from ..endpoints import Endpoints
+from ..ledger.find_job import refuse_undone
+from ..ledger.last_run import noted_run
+from ..ledger.ledger import Job
+from ..outcome import Outcome
+from ..overwrite import set_aside
+from ..processes.executors import RunOptions
+from ..progress import Progress, listing_shown
+from ..provenance import Provenance
+from ..resume.relocate import follow
+from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
+from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
+from ..stored_inventories import last_inventories, later_inventories, replace_inventory
+from .new_tree import NewTree
+from .retire import below_first, clear
+from .steps import Steps, steps_of
+
+
+def refuse_ended(job: Job) -> None:
+    """Raise JobError for a job whose source is gone, or that was undone."""
+    refuse_undone(job)
+    if job.fact("parts") is not None and job.state == "incomplete" and job.fact("update") is None:
+        raise JobError(
+            "the parts of this job are not complete", key=str(job.path), advice="Gather them first."
+        )
+    if job.state == "finished":
+        raise JobError(
+            "there is no source to update from: finish has removed the legacy metadata",
+            key=str(job.path),
+            advice="Write to the Zarr v3 archive itself.",
+        )
+
+
+def compared(
+    job: Job,
+    ends: Endpoints,
+    before: Inventories,
+    now: Inventories,
+    progress: Progress | None,
+    *,
+    delete: bool,
+    force: bool,
+    elsewhere: bool = False,
+    place: Endpoints | None = None,
+) -> tuple[Plan, Steps]:
+    """The plan after the update, and what leads to it.
+
+    `before` has the inventories of the last run; `now` receives those of the present source. The result is
+    at `place`, if not at `ends`.
+    """
+    result = (place or ends).destination
+    old = job.plan()
+    with listing_shown(progress, lambda: now.listed):
+        fresh, _ = replace(ends, reading=old.reading).plan(
+            old.recipe, old.format, elsewhere=elsewhere, inventories=now
+        )
+    refuse_unsuitable(fresh)
+    steps = steps_of(job, old, fresh, before, now, (ends.source, result), delete=delete, force=force)
+    nodes = sorted(steps.chosen.values(), key=lambda node: node.path)
+    plan = replace(
+        fresh,
+        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
+        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
+        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
+    )
+    return plan, steps
+
+
+def update_job(
+    job: Job,
+    options: RunOptions,
+    ends: Endpoints,
+    checks: Checks,
+    progress: Progress | None,
+    *,
+    delete: bool = False,
+    force: bool = False,
+    atomic: bool = False,
+) -> Outcome:
+    """Update the result of a job open for writing, or continue an update that was interrupted."""
+    refuse_ended(job)
+    follow(job, ends)
+    ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
+    earlier = json.loads(job.fact("update") or "{}")
+    if earlier and job.state == "done":  # killed at its very end
+        if earlier.get("atomic"):
+            NewTree(job, ends).recover(complete=True)
+        job.note(update=None)
+        job.commit()
+        earlier = {}
+    asked = {"delete": delete, "force": force, "atomic": atomic}
+    asked = {name: given or bool(earlier.get(name)) for name, given in asked.items()}
+    tree = NewTree(job, ends) if asked["atomic"] else None
+    if tree is not None:
+        tree.recover(complete=False)
+    crashed = ends.local_destination is not None and may_be_lost(job)
+    place = ends if tree is None else tree.ends
+    if crashed and job.state == "incomplete":
+        find_torn_documents(job, place.destination)
+    still_there(job, place)
+    options = replace(options, hard_links=job.fact("link") == "hard", digest=job.fact("digest") is not None)
+    with noted_run(job):
+        job.note(**ends.options)
+        set_aside(job, ends.destination)
+        with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
+            plan, steps = compared(
+                job,
+                ends,
+                before,
+                now,
+                progress,
+                delete=asked["delete"],
+                force=asked["force"],
+                elsewhere=options.on_other_machines,
+                place=place,
+            )
+            if not steps.any and job.state == "done":
+                return replace(nothing_to_do(job), problems=steps.problems)
+            _intend(job, plan, steps, asked)
+            _keep_base(before, now, plan)
+            replace_inventory(job, now)
+            if tree is not None:
+                tree.make()
+                place = tree.ends
+                checks = LocalChecks(place.source, place.destination)
+            removed = _prepare(job, plan, steps, place)
+            if crashed:
+                compare_unsynced(job, plan, ends.source, place.destination, now)
+            outcome = run_job(job, plan, place, options, checks, now, progress)
+        if outcome.state == "done":
+            if tree is not None:
+                tree.publish()
+            job.note(update=None)
+            job.commit()
+        problems = (*outcome.problems, *steps.problems)
+        return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
+
+
+def _intend(job: Job, plan: Plan, steps: Steps, asked: Mapping[str, bool]) -> None:
+    """Record what the update does before it changes anything."""
+    rows = {row.path: row for row in job.nodes()}
+    header = plan.header_to_json()
+    job.note(
+        state="incomplete",
+        update=json.dumps({**asked, "keeps_root": steps.keeps_root}),
+        verified=None,
+        plan=json.dumps(header),
+    )
+    for node in steps.swapped:
+        job.swap_node(node.path, node)
+    for node in (*steps.removed, *(new for _, new in steps.hidden)):
+        row = rows.get(node.path)
+        if row is not None:
+            job.forget_tasks(row.id)
+            job.record_node(row.id, "pending")
+    if plan.consolidate and not steps.keeps_root and "" in rows and rows[""].kind == "group":
+        root = next(row for row in job.nodes("group") if row.path == "")
+        job.record_node(root.id, "pending")
+    job.commit(now=True)
+
+
+def _keep_base(before: Inventories, now: Inventories, plan: Plan) -> None:
+    """Keep the inventories of arrays that are left as they are, with which the next update compares."""
+    for array in plan.arrays:
+        there = now.get(array.path)
+        if there is None or there.fingerprint != array.fingerprint:
+            earlier = before.stored(array)
+            if earlier is not None:
+                now[array.path] = earlier
+
+
+def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> int:
+    """Hide and delete what the update replaces as a whole or removes; returns the number of objects."""
+    destination = ends.destination
+    _hide_consolidated(job, plan, steps, ends)
+    removed = 0
+    for earlier in below_first(steps.removed):
+        removed += clear(earlier, destination, in_place=plan.in_place)
+        job.drop_node(earlier.path)
+    for earlier, new in steps.hidden:
+        removed += clear(earlier, destination, in_place=plan.in_place)
+        job.swap_node(new.path, new)
+    job.commit(now=True)
+    return removed
+
+
+def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> None:
+    """Publish the root without consolidated metadata, whose descriptions of other nodes would be wrong.
+
+    The last step of the run publishes the root again.
+    """
+    root = next((group for group in plan.groups if not group.path), None)
+    changed = any(isinstance(node, ArrayPlan) for node in steps.swapped)
+    if (
+        root is None
+        or not plan.consolidate
+        or steps.keeps_root
+        or not (changed or steps.hidden or steps.removed)
+    ):
+        return
+    content = document(root.document)
+    if digest(content) == job.fact("root_document"):
+        return
+    job.note(root_document=digest(content), root_document_before=job.fact("root_document"))
+    job.commit(now=True)
+    if ends.destination.get("zarr.json") is not None:
+        writer = writer_for(ends.destination, job.id, fsync=False, in_place=plan.in_place)
+        writer.write("zarr.json", content)
+        writer.settle()

@@ -1,0 +1,410 @@
+"""An update gives what a fresh migration would give, and moves no more than what differs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.bucket import Bucket, serving
+from tests.support.changing_archives import ChangingArchive
+from tests.support.job_archives import other_archive, tree, write_archive
+from tests.support.unpacking import unpacked
+from tests.zarrlift.transfer.test_regrid import leave
+
+import zarrlift
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.update.new_tree import NewTree
+from zarrlift.planning import planner
+from zarrlift.planning.plans import ArrayPlan
+from zarrlift.planning.regrid.blocks import BASE, available_cores
+from zarrlift.storage.local.storage import LocalStorage
+from zarrlift.storage.local.writer import LocalWriter
+from zarrstack.core.errors import JobError, UsageError
+
+
+def n5(path: Path) -> Path:
+    return Path(shutil.copytree(unpacked("n5/java-1.5.0/old.n5") / "group", path))
+
+
+def v3(path: Path) -> Path:
+    return migrated(write_archive(path.with_name("old")), path, recipe=zarrlift.Recipe(consolidate=False))
+
+
+SOURCES: dict[str, Callable[[Path], Path]] = {
+    "zarr_v2": write_archive,
+    "zarr_v1": lambda path: other_archive("zarr_v1", path),
+    "n5": n5,
+    "zarr_v3_draft": lambda path: other_archive("zarr_v3_draft", path),
+    "zarr_v3": v3,
+}
+WISHES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "recoded": {"codecs": "gzip:1"},
+    "sharded": {"shards": "2x"},
+    "empty ones left out": {"drop_empty": True},
+    "other chunks": {"chunks": 5},
+    "other chunks in shards": {"chunks": 3, "shards": "2x"},
+}
+
+
+def migrated(source: Path | str, destination: Path | str, **options: Any) -> Any:
+    outcome = zarrlift.migrate(source, destination, **options)
+    assert outcome.ok, outcome.problems
+    return destination
+
+
+def recipe(source: Path, wish: dict[str, Any]) -> zarrlift.Recipe:
+    """The wish for every array that is there; a length of chunks is for each axis."""
+    if "chunks" not in wish:
+        return zarrlift.Recipe(base=zarrlift.ArrayRecipe(**wish))
+    rest = {name: value for name, value in wish.items() if name != "chunks"}
+    shapes = {
+        node.path: node.layout.shape
+        for node in zarrlift.inspect(source).nodes
+        if isinstance(node, zarrlift.ArrayNode) and node.layout is not None
+    }
+    sections = tuple(
+        (path, (("chunks", ",".join(str(wish["chunks"]) for _ in shape)), *rest.items()))
+        for path, shape in shapes.items()
+        if shape and all(shape)
+    )
+    return zarrlift.Recipe(sections=sections)
+
+
+def times(source: Path) -> dict[str, int]:
+    """When each file was written."""
+    return {str(file.relative_to(source)): file.stat().st_mtime_ns for file in source.rglob("*")}
+
+
+def keys_of(plan: ArrayPlan) -> dict[tuple[int, ...], str]:
+    grid = plan.source.objects
+    places = (grid.coordinates(number) for number in range(grid.total))
+    return {place: plan.source.key(plan.path, place) for place in places}
+
+
+def allowed(
+    before: dict[str, int], after: dict[str, int], old: dict[str, ArrayPlan], plan: ArrayPlan, whole: bool
+) -> int:
+    """How many objects of the source may be read for an array: those of each unit that something concerns."""
+    keys, source = keys_of(plan), plan.source.objects
+    shape = plan.move.block_shape or source.chunk_shape
+    earlier = old.get(plan.path)
+    units: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    concerned = set()
+    for place, key in keys.items():
+        region = source.region(place)
+        ranges = [range(part.start // n, -(-part.stop // n)) for part, n in zip(region, shape, strict=True)]
+        for unit in product(*ranges):
+            if key in after:
+                units.setdefault(unit, []).append(place)
+            if whole or earlier is None or before.get(key) != after.get(key):
+                concerned.add(unit)
+    if earlier is not None:
+        for unit in units:
+            ends = [(at + 1) * n for at, n in zip(unit, shape, strict=True)]
+            lengths = zip(ends, earlier.source.shape, plan.source.shape, strict=True)
+            if any(one != other and end > min(one, other) for end, one, other in lengths):
+                concerned.add(unit)
+    return sum(len(units.get(unit, ())) for unit in concerned)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    with serving() as made:
+        yield made
+
+
+@pytest.mark.slow(one_in=7)
+@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("format", SOURCES)
+def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str, tmp_path: Path) -> None:
+    source, result = SOURCES[format](tmp_path / "source"), tmp_path / "result"
+    wanted = recipe(source, WISHES[wish])
+    migrated(source, result, recipe=wanted)
+    changing = ChangingArchive(source, f"{format} {wish}")
+    for number in range(3):
+        old = {array.path: array for array in zarrlift.plan(source, tmp_path / "x", recipe=wanted).arrays}
+        before = times(source)
+        done = [changing.change() for _ in range(changing.chance.randrange(1, 4))]
+        after = times(source)
+        fresh = tmp_path / f"fresh {number}"
+        migrated(source, fresh, recipe=wanted, verify="none")
+        shown = {node.path: node for node in zarrlift.plan_update(result, delete=True).nodes}
+        outcome = zarrlift.update(result, delete=True)
+        assert outcome.state in ("done", "nothing to do"), (done, outcome.problems)
+        assert tree(result) == tree(fresh), done
+        plans = zarrlift.plan(source, tmp_path / "x", recipe=wanted).arrays
+        replaced = {path for path, node in shown.items() if node.action == "replaced"}
+        most = sum(allowed(before, after, old, plan, plan.path in replaced) for plan in plans)
+        assert outcome.chunks <= most, done
+        assert zarrlift.update(result).state == "nothing to do"
+        shutil.rmtree(fresh)
+        Path(f"{fresh}.zarrlift.db").unlink()
+    assert zarrlift.verify(result, full=True).ok
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does, without any of its code."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """From now on, the destination and the job take so many changes, and no more."""
+    left = [after]
+
+    def dies(owner: type, name: str) -> None:
+        whole = getattr(owner, name)
+
+        def wrapped(*given: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return whole(*given, **named)
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+    for name in ("write", "copy", "link"):
+        dies(LocalWriter, name)
+    dies(LocalStorage, "delete")
+    dies(Job, "commit")
+    for name in ("replace", "rename"):
+        dies(os, name)
+
+
+@pytest.mark.slow(one_in=5)
+@pytest.mark.parametrize("way", ["update", "resume", "atomic"])
+@pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
+def test_a_killed_update_goes_on(
+    wish: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    wanted = recipe(source, WISHES[wish])
+    migrated(source, result, recipe=wanted)
+    changing = ChangingArchive(source, f"kills {wish}")
+    kills = 0
+    for number in range(3):
+        for _ in range(4):
+            changing.change()
+        for attempt in range(3):
+            with monkeypatch.context() as patched:
+                dying(patched, changing.chance.randrange(1, 40))
+                try:
+                    if attempt == 0 or way == "update":
+                        zarrlift.update(result, delete=True, atomic=way == "atomic")
+                    else:
+                        zarrlift.resume(result)
+                except Killed:
+                    kills += 1
+            if attempt == 0:
+                changing.change()  # the source does not wait
+        assert zarrlift.update(result, delete=True).ok
+        fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
+        assert tree(result) == tree(fresh)
+        assert not list(tmp_path.glob("result.zarrlift-*"))
+    assert kills
+
+
+def test_a_new_tree_takes_the_place_of_the_result_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = changed_archive(tmp_path)
+    shutil.rmtree(source / "empty")
+    before, publish, shown = tree(result), NewTree.publish, []
+
+    def look(self: NewTree) -> None:
+        shown.append(tree(result))
+        publish(self)
+
+    monkeypatch.setattr(NewTree, "publish", look)
+    outcome = zarrlift.update(result, delete=True, atomic=True)
+    assert (outcome.state, outcome.chunks) == ("done", 1)
+    assert shown == [before]
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+    assert zarrlift.update(result, atomic=True).state == "nothing to do"
+    assert zarrlift.undo(result).removed
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["fresh", "source"]
+
+
+def test_only_a_local_result_is_replaced_at_once(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    zarrlift.migrate(source, in_place=True)
+    with pytest.raises(UsageError, match="the place of a local directory"):
+        zarrlift.update(source, atomic=True)
+
+
+def changed_archive(tmp_path: Path, **options: Any) -> tuple[Path, Path]:
+    """An archive with one changed chunk, and its result."""
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result, **options)
+    rewritten(source / "h/rewrite/1.1", b"\x01" * 196)
+    return source, result
+
+
+def rewritten(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    later(file)
+
+
+def later(file: Path) -> None:
+    """As if it were written now, however coarse the clock of the file system is."""
+    now = time.time_ns() + 10**9
+    os.utime(file, ns=(now, now))
+
+
+def test_what_others_changed_is_named_and_kept(tmp_path: Path) -> None:
+    source, result = changed_archive(tmp_path)
+    later(result / "h/rewrite/c/1/1")
+    before = tree(result)
+    outcome = zarrlift.update(result)
+    assert not outcome.ok
+    (problem,) = outcome.problems
+    assert (problem.kind, problem.node, problem.key) == ("result-changed", "h/rewrite", "h/rewrite/c/1/1")
+    assert tree(result) == before
+    assert not zarrlift.update(result).ok, "it is named again"
+    assert zarrlift.update(result, force=True).chunks == 1
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+def test_a_document_that_others_changed_is_kept(tmp_path: Path) -> None:
+    source, result = changed_archive(tmp_path)
+    for path in ("zarr.json", "h/rewrite/zarr.json"):
+        (result / path).write_text((result / path).read_text() + " ")
+    before = tree(result)
+    outcome = zarrlift.update(result)
+    assert {problem.node for problem in outcome.problems} == {"h/rewrite"}
+    assert tree(result) == before
+    rewritten(source / "g/recode/0", (source / "g/recode/1").read_bytes())
+    outcome = zarrlift.update(result)
+    assert {problem.node for problem in outcome.problems} == {"", "h/rewrite"}
+    assert (result / "zarr.json").read_bytes() == before["zarr.json"]
+    assert zarrlift.update(result, force=True).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+def test_removed_nodes_stay_unless_asked(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    shutil.rmtree(source / "h")
+    (source / ".zmetadata").unlink()
+    before = tree(result)
+    outcome = zarrlift.update(result)
+    assert outcome.ok
+    assert {problem.node for problem in outcome.problems} == {"h", "h/rewrite"}
+    gone = {key for key in before if key.startswith("h/")}
+    assert gone <= tree(result).keys()
+    assert zarrlift.update(result, delete=True).removed == len(gone)
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+def test_where_something_lies_a_new_node_does_not_come(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    shutil.copytree(source / "h/rewrite", source / "new")
+    (result / "new/c/0").mkdir(parents=True)
+    (result / "new/c/0/0").write_bytes(b"mine")
+    outcome = zarrlift.update(result)
+    assert {problem.kind for problem in outcome.problems} == {"result-changed"}
+    assert (result / "new/c/0/0").read_bytes() == b"mine"
+    assert zarrlift.update(result, force=True).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("how", ["in place", "replaced"])
+def test_hard_links(how: str, tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result, link="hard")
+    file = source / "g/relink/3.3"
+    content = (source / "g/relink/3.4").read_bytes()
+    if how == "replaced":
+        file.unlink()
+    rewritten(file, content)
+    assert zarrlift.update(result).chunks == 1
+    assert file.samefile(result / "g/relink/c/3/3")
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+def test_in_place_documents_follow(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    other = Path(shutil.copytree(source, tmp_path / "other"))
+    assert zarrlift.migrate(source, in_place=True).ok
+    for path in (source, other):
+        ChangingArchive(path, "").longer(zarrlift.inspect(other).nodes[3])
+        (path / "h/.zattrs").write_text('{"a": 1}')
+        shutil.copytree(path / "h/rewrite", path / "h/copy")
+        (path / "h/copy/zarr.json").unlink(missing_ok=True)
+    assert zarrlift.update(source).ok
+    assert zarrlift.migrate(other, in_place=True).ok
+    assert tree(source) == tree(other)
+    assert zarrlift.verify(source, full=True).ok
+    assert zarrlift.finish(source).ok
+    with pytest.raises(JobError, match="no source to update from"):
+        zarrlift.update(source)
+
+
+def test_digests_are_those_of_the_new_values(tmp_path: Path) -> None:
+    source, result = changed_archive(tmp_path, digest=True)
+    assert zarrlift.update(result).ok
+    assert zarrlift.verify(source, digest=f"{result}.zarrlift.db").ok
+
+
+def test_without_its_inventory_an_array_is_migrated_as_a_whole(tmp_path: Path) -> None:
+    source, result = changed_archive(tmp_path)
+    with sqlite3.connect(f"{result}.zarrlift.db") as db:
+        db.execute("DELETE FROM listing")
+    db.close()
+    (node,) = zarrlift.plan_update(result).nodes
+    assert (node.path, node.action, node.objects) == ("h/rewrite", "replaced", 15)
+    assert zarrlift.update(result).chunks == 15
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("wish", ["as it is", "other chunks in shards", "empty ones left out"])
+def test_on_a_store(wish: str, tmp_path: Path, bucket: Bucket) -> None:
+    source = write_archive(tmp_path / "source")
+    bucket.server.clear()
+    url = bucket.put("old", tree(source))
+    wanted = recipe(source, WISHES[wish])
+    options = {"storage_options": bucket.options, "dest_storage_options": bucket.options}
+    job = tmp_path / "job.zarrlift.db"
+    migrated(url, "s3://bucket/new", recipe=wanted, job=job, **options)
+    changing = ChangingArchive(source, f"store {wish}")
+    for number in range(3):
+        before = tree(source)
+        for _ in range(3):
+            changing.change()
+        after = tree(source)
+        for key in before.keys() - after.keys():
+            bucket.server.remove(f"old/{key}")
+        bucket.put("old", {key: data for key, data in after.items() if before.get(key) != data})
+        outcome = zarrlift.update(job, delete=True, **options)
+        assert outcome.ok, outcome.problems
+        fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
+        assert bucket.stored("new") == tree(fresh)
+
+
+def test_two_passes_make_only_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave(20_000, monkeypatch)
+    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * 20_000)
+    source, result = tmp_path / "rows", tmp_path / "result"
+    array = zarr.create_array(
+        source / "a", shape=(600, 400), chunks=(1, 400), dtype=">i4", compressors=None, zarr_format=2
+    )
+    (source / ".zgroup").write_text('{"zarr_format": 2}')
+    array[:500] = np.arange(200_000).reshape(500, 400) % 999
+    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2", shards="none"))
+    (plan,) = zarrlift.plan(source, result, recipe=wanted).arrays
+    assert plan.between is not None
+    migrated(source, result, recipe=wanted)
+    for row in (7, 550):
+        rewritten(source / f"a/{row}.0", b"\x00\x00\x01\x00" * 400)
+    (source / "a/8.0").unlink()
+    assert zarrlift.update(result).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh", recipe=wanted))
