@@ -58,9 +58,7 @@ To: TypeAlias = Annotated[
 BatchJob: TypeAlias = Annotated[
     str | None, option("--job", help="The job file; by default next to the results.", metavar="PATH")
 ]
-Add: TypeAlias = Annotated[
-    bool, option("--update", help="Add archives that LIST has and the batch has not.")
-]
+Add: TypeAlias = Annotated[bool, option("--update", help="Add archives that LIST has and the batch has not.")]
 Parts: TypeAlias = Annotated[
     int | None,
     option(

@@ -183,8 +183,6 @@ def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> Non
         zarrlift.Batch("one.zarr")
 
 
-
-
 def test_an_update_follows_what_has_changed(old: Path) -> None:
     for name in (BROKEN, NOTHING):
         shutil.rmtree(old / name)
