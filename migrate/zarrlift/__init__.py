@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .jobs.batch.outcome import BatchOutcome
     from .jobs.batch.rows import BatchRow
     from .jobs.batch.start import batch
+    from .jobs.census.assess import census
+    from .jobs.census.census import Census
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
-    from .survey.assess import census
-    from .survey.census import Census
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
@@ -45,7 +45,7 @@ _HOMES = {
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "ArrayReport": "jobs.job_report",
-    "Census": "survey.census",
+    "Census": "jobs.census.census",
     "Batch": "jobs.batch.batch",
     "BatchOutcome": "jobs.batch.outcome",
     "BatchRow": "jobs.batch.rows",
@@ -64,7 +64,7 @@ _HOMES = {
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.update",
     "VerificationReport": "verification.report",
-    "census": "survey.assess",
+    "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
     "digest": "jobs.digests",
     "finish": "jobs.finish",

@@ -25,7 +25,7 @@ ROOMS = {
     "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),
     "zarrlift": (
         "errors", "executors", "storage", "recipe", "archive", "formats", "conventions", "planning",
-        "models", "transfer", "verification", "views", "jobs", "api", "survey", "report", "",
+        "models", "transfer", "verification", "views", "jobs", "api", "report", "",
         "cli", "__main__",
     ),
 }  # fmt: skip

@@ -12,8 +12,8 @@ from . import problems as report_problems
 from .table import Column
 
 if TYPE_CHECKING:
-    from ..survey.census import Census, Example, ProblemGroup, SizeClass, Tally
-    from ..survey.costs import Cost, Money
+    from ..jobs.census.census import Census, Example, ProblemGroup, SizeClass, Tally
+    from ..jobs.census.costs import Cost, Money
     from .page import Page
 
 _ROWS: Final = 10

@@ -12,8 +12,8 @@ from .rendering import render
 from .report_page import FORMATS, MEANINGS
 
 if TYPE_CHECKING:
-    from ...survey.census import Census, RouteTotals, Tally
-    from ...survey.census import ProblemGroup as Counted
+    from ...jobs.census.census import Census, RouteTotals, Tally
+    from ...jobs.census.census import ProblemGroup as Counted
 
 _ROWS: Final = 12
 """Maximum number of bars of a chart; further names are counted."""

@@ -7,14 +7,15 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
 
-from ..archive.read_options import ReadOptions
-from ..formats.search import FoundArchive
-from ..planning.plans import Plan
+from ...archive.read_options import ReadOptions
+from ...formats.search import FoundArchive
+from ...planning.plans import Plan
 
 _ARCHIVES: Final = 4
 _LARGEST: Final = 256 << 20
@@ -43,7 +44,8 @@ class Sample:
 
     def rate(self, reading: ReadOptions, storage_options: Mapping[str, Any] | None) -> float:
         """Bytes read per second, from migrations of the sample to a temporary directory."""
-        from ..api import migrate
+        from ..archive_run import ArchiveRequest, migrate_archive
+        from ..processes.executors import RunOptions
 
         if not self.chosen:
             raise UsageError(
@@ -51,17 +53,17 @@ class Sample:
                 expected=f"one of at most {_LARGEST} bytes that is migrated as a whole",
                 advice="Give the rate.",
             )
-        options = reading.to_json()
         seconds = 0.0
         with tempfile.TemporaryDirectory(prefix="zarrlift-") as folder:
             # The first one loads modules, which a migration of many archives does once.
             for number, (_, url, _) in enumerate([self.chosen[0], *self.chosen]):
                 began = perf_counter()
-                migrate(
-                    url,
-                    f"{folder}/{number}.zarr",
+                asked = ArchiveRequest(
+                    source=url,
+                    destination=f"{folder}/{number}.zarr",
+                    reading=reading,
                     storage_options=dict(storage_options or {}) or None,
-                    **options,
                 )
+                migrate_archive(asked, asked.open(), Path(folder) / f"{number}.db", RunOptions(), None)
                 seconds += perf_counter() - began if number else 0.0
         return sum(size for _, _, size in self.chosen) / seconds

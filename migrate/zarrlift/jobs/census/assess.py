@@ -10,19 +10,19 @@ from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
-from ..archive.nodes import Archive
-from ..archive.read_options import ReadOptions
-from ..formats.describe import describe
-from ..formats.detect import detect
-from ..formats.globs import divided
-from ..formats.search import FoundArchive, search
-from ..planning.planner import make_plan
-from ..planning.plans import Plan
-from ..recipe.options import Axes
-from ..recipe.recipe import Recipe
-from ..storage.open_storage import is_url, open_storage
-from ..storage.redact import redact, secrets_of
-from ..transfer.unexpected_errors import unexpected_error
+from ...archive.nodes import Archive
+from ...archive.read_options import ReadOptions
+from ...formats.describe import describe
+from ...formats.detect import detect
+from ...formats.globs import divided
+from ...formats.search import FoundArchive, search
+from ...planning.planner import make_plan
+from ...planning.plans import Plan
+from ...recipe.options import Axes
+from ...recipe.recipe import Recipe
+from ...storage.open_storage import is_url, open_storage
+from ...storage.redact import redact, secrets_of
+from ...transfer.unexpected_errors import unexpected_error
 from .census import Census
 from .costs import Prices
 from .counting import Counting
@@ -54,7 +54,7 @@ def census(
     - `listing`: list the chunks of every array; without, there are no amounts and no cost.
     - `rate`: bytes read per second, for the time; "measure" migrates a sample of the archives to a temporary
       directory and takes its rate.
-    - `prices`: the path of a table of prices, or a table; see `zarrlift.survey.costs`.
+    - `prices`: the path of a table of prices, or a table; see `zarrlift.jobs.census.costs`.
     - `progress`: called with the number of archives after each.
 
     The other arguments are those of `inspect`. Archives that cannot be read are in `Census.broken`, and do

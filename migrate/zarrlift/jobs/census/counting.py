@@ -10,12 +10,12 @@ from typing import Final
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.errors import Problem
 
-from ..archive.nodes import Archive, ArrayNode, GroupNode
-from ..formats.search import FoundArchive
-from ..formats.writers import writers
-from ..jobs.units import shape_text
-from ..planning.estimates import plan_totals
-from ..planning.plans import ArrayPlan, Plan
+from ...archive.nodes import Archive, ArrayNode, GroupNode
+from ...formats.search import FoundArchive
+from ...formats.writers import writers
+from ...planning.estimates import plan_totals
+from ...planning.plans import ArrayPlan, Plan
+from ..units import shape_text
 from .census import Census, Example, ProblemGroup, RouteTotals, SizeClass, Tally
 from .costs import Cost, listing_requests
 

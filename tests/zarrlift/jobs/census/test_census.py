@@ -20,9 +20,9 @@ from zarrlift.cli import main
 from zarrlift.formats.describe import describe
 from zarrlift.formats.search import FoundArchive, search
 from zarrlift.formats.writers import writers
+from zarrlift.jobs.census import sample
+from zarrlift.jobs.census.costs import Cost, Prices
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.survey import sample
-from zarrlift.survey.costs import Cost, Prices
 from zarrstack.core.errors import UsageError
 
 OTHERS = {
@@ -150,7 +150,7 @@ def test_an_error_that_nobody_foresaw_ends_one_archive_only(
             raise RuntimeError("unforeseen")
         return describe(storage, **options)
 
-    monkeypatch.setattr("zarrlift.survey.assess.describe", fails)
+    monkeypatch.setattr("zarrlift.jobs.census.assess.describe", fails)
     census = zarrlift.census(tmp_path)
     assert [(each.archive, each.problem.kind) for each in census.broken] == [("a.zarr", "unforeseen")]
     assert census.arrays == 1
