@@ -7,7 +7,8 @@ from dataclasses import replace
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.status import Activity, NodeStatus, PartStatus, Status
-from zarrlift.planning.plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
+from zarrlift.planning.move import Move
+from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.verification.report import VerificationReport

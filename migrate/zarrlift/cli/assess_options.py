@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from .option_groups import Group, option
-from .options import Reading, storage_options, usage
+from .option_values import storage_options, usage
+from .options import Reading
 
 SearchedSource: TypeAlias = Annotated[
     str,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from . import option_values as values
 from . import options as o
+from .batch_options import Add, BatchJob, BatchTarget, Lists, Parts, ReportFile, To, Yes
+from .confirmation import confirm_finish
 from .job_options import First, Part
-from .option_groups import expanded, option
+from .option_groups import expanded
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer
 from .update_command import Atomic, Delete, Force
@@ -42,38 +44,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
-Lists: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(help="Folders, store prefixes, globs or manifests.", metavar="LIST...")
-]
-To: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--to",
-        help="The destination of each archive, such as 'v3/{relative}.zarr'. Fields: relative, name, parent, "
-        "number.",
-        metavar="TEMPLATE",
-    ),
-]
-BatchJob: TypeAlias = Annotated[
-    str | None, option("--job", help="The job file; by default next to the results.", metavar="PATH")
-]
-Add: TypeAlias = Annotated[bool, option("--update", help="Add archives that LIST has and the batch has not.")]
-Parts: TypeAlias = Annotated[
-    int | None,
-    option(
-        "--parts", help="Divide the archives by bytes between N processes: run --part.", metavar="N", min=1
-    ),
-]
-BatchTarget: TypeAlias = Annotated[
-    str,
-    typer.Argument(help="The job file of the batch, or the place that it is next to.", metavar="JOB"),
-]
-ReportFile: TypeAlias = Annotated[
-    str | None,
-    option("--report", help="At the end, write a page on all archives.", metavar="FILE.html"),
-]
-Yes: TypeAlias = Annotated[bool, option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command(short_help="Plan every archive, and create the job file; nothing is migrated.")
@@ -149,9 +119,11 @@ def run(
             or recipe.given()
             or (reading.given() | writing.given()) - named
         ):
-            raise o.usage("the batch has the places and the changes", expected="JOB and options to run it")
+            raise values.usage(
+                "the batch has the places and the changes", expected="JOB and options to run it"
+            )
         if planned is None:
-            raise o.usage("--part is for a batch that was planned", expected="run JOB --part INDEX")
+            raise values.usage("--part is for a batch that was planned", expected="run JOB --part INDEX")
         places = {name: asked[name] for name in named}
         return planned.run(**how, **places) if part is None else planned.run_part(part, **how, **places)
 
@@ -254,8 +226,8 @@ def finish(
     def work(progress: Any) -> BatchOutcome:
         opened = _open(target)
         if not yes:
-            _confirm(opened)
-        options = o.storage_options(storage_options)
+            confirm_finish(opened)
+        options = values.storage_options(storage_options)
         return opened.finish(take_over=take_over, storage_options=options, progress=progress)
 
     return _answered("finish", output, work)
@@ -291,7 +263,7 @@ def _asked(
     """Arguments of `zarrlift.batch` that say what is asked for each archive."""
     given = writing.arguments()
     if given.pop("inventory") is not None:
-        raise o.usage("an inventory is of one archive", expected="a column of the manifest")
+        raise values.usage("an inventory is of one archive", expected="a column of the manifest")
     return {**given, **reading.arguments(), "recipe": recipe.recipe(), "overwrite": overwrite, **others}
 
 
@@ -299,7 +271,7 @@ def _start(lists: list[str] | None, **arguments: Any) -> Batch:
     import zarrlift
 
     if not lists:
-        raise o.usage("a list of archives is needed", expected="a folder, a glob or a manifest")
+        raise values.usage("a list of archives is needed", expected="a folder, a glob or a manifest")
     return zarrlift.batch(*lists, **arguments)
 
 
@@ -336,25 +308,6 @@ def _reported(
         return outcome
 
     return with_report
-
-
-def _confirm(opened: Batch) -> None:
-    """Ask once; UsageError if there is no terminal to ask, or if the answer is no."""
-    from ..jobs.units import count_text
-
-    rows = [row for row in opened.rows if row.state == "done"]
-    ready = sum(row.verified is not None for row in rows)
-    others = len(opened.rows) - ready
-    question = (
-        f"Delete the legacy metadata of {count_text(ready, 'verified archive')}? "
-        f"{count_text(others, 'other archive')} {'is' if others == 1 else 'are'} left as they are. [y/N] "
-    )
-    if not sys.stdin.isatty():
-        raise o.usage("finish asks before it deletes", expected="--yes, or a terminal")
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise o.usage("nothing was deleted")
 
 
 def _answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]) -> int:

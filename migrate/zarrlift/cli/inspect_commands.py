@@ -11,6 +11,7 @@ from . import options as o
 from .assess_options import Assessing, SearchedSource
 from .job_options import First, JobFile, Parts, PlannedJob
 from .option_groups import option
+from .option_values import usage
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
@@ -113,10 +114,10 @@ def plan(
         }
         if job is None and parts is None:
             if first or digest or link != "auto":
-                raise o.usage("--first, --digest and --link are for a job", expected="--job and --parts too")
+                raise usage("--first, --digest and --link are for a job", expected="--job and --parts too")
             made = zarrlift.plan(source, destination, **arguments)
         elif job is None or parts is None:
-            raise o.usage("--job and --parts are given together, or neither")
+            raise usage("--job and --parts are given together, or neither")
         else:
             arguments |= {"job": job, "parts": parts, "first": first, "digest": digest, "link": link}
             made = zarrlift.plan_parts(source, destination, **arguments)

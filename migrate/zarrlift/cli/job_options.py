@@ -5,7 +5,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from .option_groups import Group, option
-from .options import FSSPEC, storage_options
+from .option_values import storage_options
+from .options import FSSPEC
 
 OptionalSource: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")

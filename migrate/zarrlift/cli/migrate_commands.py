@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..recipe.options import VerifyLevel
+from . import option_values as values
 from . import options as o
 from .job_options import JobFile, OptionalSource, Part
 from .recipe_options import RecipeOptions
@@ -48,7 +49,7 @@ def migrate(
         import zarrlift
 
         if source is None:
-            raise o.usage("a source is needed", expected="SRC, or --job with --part")
+            raise values.usage("a source is needed", expected="SRC, or --job with --part")
         _check_places(destination, in_place=writing.in_place)
         return zarrlift.migrate(
             source,
@@ -86,9 +87,9 @@ def _migrate_part(
         import zarrlift
 
         if job.job is None:
-            raise o.usage("--part needs --job")
+            raise values.usage("--part needs --job")
         if others:
-            raise o.usage(
+            raise values.usage(
                 "the job has the places and the changes",
                 expected="--part with --job and options to run it",
             )
@@ -204,7 +205,7 @@ def finish(
         return zarrlift.finish(
             target,
             take_over=take_over,
-            storage_options=o.storage_options(storage_options),
+            storage_options=values.storage_options(storage_options),
             **job.arguments(),
         )
 

@@ -11,6 +11,7 @@ import typer
 
 from . import options as o
 from .option_groups import expanded
+from .option_values import usage
 from .recipe_options import ViewRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, Session, say
 
@@ -86,7 +87,7 @@ def show(
 
         recipe = load_recipe(recipe_file)
         if flat and consolidated or (recipe is not None and as_ is None):
-            raise o.usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
+            raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
         found = models.show(source, recipe=recipe, migrated=as_ is not None, **reading.arguments())
         model = found.model
         if flat:
@@ -95,7 +96,7 @@ def show(
             model = models.consolidated(model)
         whole = not flat and not consolidated
         if output.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
-            raise o.usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
+            raise usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
         def text(_page: Page) -> Iterable[str]:
             from ..models.text import lines
@@ -136,11 +137,11 @@ def schema(
 
         if source is None:
             if leave_open or as_ is not None:
-                raise o.usage("--open and --as require SRC")
+                raise usage("--open and --as require SRC")
             made = models.schema(format=2 if zarr_format == "2" else 3)
         else:
             if zarr_format is not None:
-                raise o.usage("--format cannot be used with SRC")
+                raise usage("--format cannot be used with SRC")
             made = models.schema(
                 source, leave_open=parts(leave_open or ()), migrated=as_ is not None, **reading.arguments()
             )
@@ -170,7 +171,7 @@ def validate(
 
         *sources, model = places
         if not sources:
-            raise o.usage("an archive and a model are needed", expected="SRC... MODEL")
+            raise usage("an archive and a model are needed", expected="SRC... MODEL")
         how = {"migrated": as_ is not None, **reading.arguments()}
         requirement = models.load(model, leave_open=parts(leave_open or ()))
         if len(sources) == 1:

@@ -3,21 +3,18 @@
 Annotations are not postponed here and in `recipe_options`: compiling them from text takes 10 ms of `--help`.
 """
 
-import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from ..recipe.options import Axes, Format, Link, VerifyLevel
 from .option_groups import Group, option
+from .option_values import size, storage_options
 from .run_display import watched
 from .session import Session
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-
-    from zarrstack.core.json_text import JSONObject
 
 
 Source: TypeAlias = Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")]
@@ -319,53 +316,3 @@ class ObservedOutput(WatchedOutput):
     def observers(self) -> dict[str, Any]:
         """Arguments of the public functions that run a job."""
         return {"log": self.log, "metrics": self.metrics}
-
-
-def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> "JSONObject | None":
-    """Options for fsspec from `key=value` words and JSON objects; later ones win. UsageError for others.
-
-    The value of a pair is JSON if it can be parsed as such (`anon=true`, `timeout=5`), otherwise text.
-    """
-    options: JSONObject = {}
-    for text in texts or ():
-        if text.lstrip().startswith("{"):
-            options.update(_object(text, name))
-            continue
-        key, equals, content = text.partition("=")
-        if not equals or not key:
-            # The word may be a secret in the wrong form, so it is not repeated.
-            raise usage(f"{name} takes KEY=VALUE or a JSON object", expected="such as anon=true")
-        try:
-            options[key] = json.loads(content)
-        except ValueError:
-            options[key] = content
-    return options or None
-
-
-def _object(text: str, name: str) -> "JSONObject":
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise usage(f"{name} is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise usage(f"{name} is not a JSON object")
-    return data
-
-
-def size(text: str | None, name: str) -> int | None:
-    """Bytes for a text such as 512MB, 2GB or 1GiB; None if no text is given. UsageError."""
-    from zarrstack.core.sizes import parse_size
-
-    if text is None:
-        return None
-    number = parse_size(text)
-    if number is None:
-        raise usage(f"{name} is not a size: {text}", expected="such as 512MB or 2GB")
-    return int(number)
-
-
-def usage(message: str, *, expected: str | None = None) -> Exception:
-    """An error of the command line; its class is loaded only here."""
-    from zarrstack.core.errors import UsageError
-
-    return UsageError(message, expected=expected)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from ..recipe.options import ARRAY_OPTIONS
 from .option_groups import Group, option, parameter
-from .options import size, usage
+from .option_values import size, usage
 
 if TYPE_CHECKING:
     from ..recipe.recipe import Recipe

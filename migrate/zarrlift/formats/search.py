@@ -135,8 +135,7 @@ class _Search:
         while places:
             starts = range(0, len(places), _AT_ONCE)
             places = [each for start in starts for each in self._below(places[start : start + _AT_ONCE])]
-        found: list[FoundArchive | Problem] = [self._found(root) for root in self._unique()]
-        yield from sorted([*found, *self.problems], key=_path_of)
+        yield from sorted([*map(self._found, self._unique()), *self.problems], key=_path_of)
 
     def is_tree(self) -> bool:
         """Whether the place itself is not an archive, nor an invalid one."""
@@ -331,11 +330,10 @@ class _Search:
         """The archives without those that a link shows again."""
         known = {root.place.real for root in self.roots if not root.place.by_link}
         for root in sorted(self.roots, key=lambda root: root.place.path):
-            if root.place.by_link:
-                real = Path(root.place.real)
-                if any(str(above) in known for above in (real, *real.parents)):
-                    continue
-                known.add(root.place.real)
+            real = Path(root.place.real)
+            if root.place.by_link and any(str(above) in known for above in (real, *real.parents)):
+                continue
+            known.add(root.place.real)
             yield root
 
     def _found(self, root: _Root) -> FoundArchive:

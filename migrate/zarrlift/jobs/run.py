@@ -337,8 +337,6 @@ class Run:
         checks = self._engine.checks(level, self.checks)
         return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
 
-    # The end
-
     def _look_for_new_nodes(self) -> None:
         """Report nodes added to the source; in place, a new group document would hide them."""
         try:

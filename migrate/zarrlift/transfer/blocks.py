@@ -28,7 +28,7 @@ from .shard_reader import MissingShard, ShardReader, present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.plans import Move
+    from ..planning.move import Move
     from ..storage.object_stream import ObjectStream
     from .counts import MoveCounts
     from .tasks import Task

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zarrstack.core.codecs.pipeline import Pipeline
 
     from ..archive.nodes import Layout
-    from ..planning.plans import Move
+    from ..planning.move import Move
     from .counts import MoveCounts
     from .tasks import Task
 

@@ -21,7 +21,7 @@ from zarrstack.core.data_types.v3 import fill_from_json, same_bits
 from zarrstack.core.errors import ChunkError
 from zarrstack.core.grid.grid import Grid
 
-from ..planning.plans import Move
+from ..planning.move import Move
 from .objects import ObjectConversion
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from zarrstack.core.grid.frames import N5Blocks, Shards
 from zarrstack.core.grid.shard_index import ShardIndex
 from zarrstack.core.n5.block_pipeline import BlockPipeline
 
-from ..planning.plans import Move
+from ..planning.move import Move
 from .objects import ObjectConversion
 from .recode import InnerChunkConversion
 from .shard_reader import in_stored_order, inside_shard, read_index

@@ -31,7 +31,7 @@ from .shard_reader import inside_shard
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.plans import Move
+    from ..planning.move import Move
     from ..storage.base import Storage
     from ..storage.object_stream import ObjectStream
     from .counts import MoveCounts

@@ -25,7 +25,7 @@ from .shard_reader import ShardReader, inside_shard, present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.plans import Move
+    from ..planning.move import Move
     from .counts import MoveCounts
 
 

@@ -24,7 +24,7 @@ from .objects import ObjectConversion, Objects
 from .shard_reader import in_stored_order, inside_shard, read_index
 
 if TYPE_CHECKING:
-    from ..planning.plans import Move
+    from ..planning.move import Move
     from ..storage.base import Storage
     from .counts import MoveCounts
     from .objects import Mover

@@ -17,7 +17,7 @@ from ..storage.writer import DestinationError, Writer
 from .object_keys import ObjectKeys
 
 if TYPE_CHECKING:
-    from ..planning.plans import Move
+    from ..planning.move import Move
     from ..storage.object_stream import ObjectStream
     from .counts import MoveCounts
     from .objects import Mover

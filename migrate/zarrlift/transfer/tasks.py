@@ -17,7 +17,8 @@ from zarrstack.core.grid.grid import Grid
 from zarrstack.core.grid.overlap import touched, touching
 
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
-from ..planning.plans import ArrayPlan, Move
+from ..planning.move import Move
+from ..planning.plans import ArrayPlan
 from ..planning.routes import Route, route_between
 from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zarrstack.core.errors import WorkerError, ZarrstackError
 from zarrstack.version import __version__
 
-from ..planning.plans import Move
+from ..planning.move import Move
 from ..storage.base import Storage
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import with_layers

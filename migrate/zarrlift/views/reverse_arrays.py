@@ -19,7 +19,7 @@ from zarrstack.core.n5.blocks import BlockHeader
 from zarrstack.core.paths import prefix_of
 
 from ..archive.decoder import object_bound
-from ..planning.plans import Move
+from ..planning.move import Move
 from ..planning.routes import route_between
 from ..transfer.recode import InnerChunkConversion
 from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard

@@ -12,7 +12,7 @@ import pytest
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.options import storage_options
+from zarrlift.cli.option_values import storage_options
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.report import outcome as report_outcome

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.archive.nodes import Layout
-from zarrlift.planning.plans import ArrayPlan, Move
+from zarrlift.planning.move import Move
+from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.routes import Route
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.recheck import decode, recheck_decoded
