@@ -135,7 +135,8 @@ class _Search:
         while places:
             starts = range(0, len(places), _AT_ONCE)
             places = [each for start in starts for each in self._below(places[start : start + _AT_ONCE])]
-        yield from sorted([*map(self._found, self._unique()), *self.problems], key=_path_of)
+        every: list[FoundArchive | Problem] = [*map(self._found, self._unique()), *self.problems]
+        yield from sorted(every, key=_path_of)
 
     def is_tree(self) -> bool:
         """Whether the place itself is not an archive, nor an invalid one."""
@@ -341,7 +342,6 @@ class _Search:
         return FoundArchive(url=url, relative=root.place.path, format=root.format, nested=nested)
 
     def _url(self, path: str) -> str:
-        """The place of a directory as `open_storage` takes it."""
         return place_below(self.base if is_url(self.base) else self.storage.url, path)
 
 
