@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from . import option_values as values
 from . import options as o
+from .batch_answers import answered, reported
 from .batch_options import Add, BatchJob, BatchTarget, Lists, Parts, ReportFile, To, Yes
 from .confirmation import confirm_finish
-from .job_options import First, Part
+from .job_options import First, Part, Watch
 from .option_groups import expanded
 from .recipe_options import RecipeOptions
-from .session import DONE, PARTLY, Answer
+from .session import DONE
 from .update_command import Atomic, Delete, Force
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def plan(
         made = _start(lists, to=to, job=job, run=False, parts=parts, first=first, **asked, **how)
         return made.outcome
 
-    return _answered("plan", output, work)
+    return answered("plan", output, work)
 
 
 @app.command(short_help="Migrate every archive; again: resume, or do nothing.")
@@ -127,14 +127,14 @@ def run(
         places = {name: asked[name] for name in named}
         return planned.run(**how, **places) if part is None else planned.run_part(part, **how, **places)
 
-    return _answered("run", output, _reported(work, report, {**reading.arguments(), **writing.arguments()}))
+    return answered("run", output, reported(work, report, {**reading.arguments(), **writing.arguments()}))
 
 
 @app.command(short_help="Collect what the parts have done.")
 @expanded
 def gather(target: BatchTarget, *, output: o.QuietOutput) -> int:
     """Collect what the parts have done. May be run at any time and again."""
-    return _answered("gather", output, lambda _progress: _open(target).gather())
+    return answered("gather", output, lambda _progress: _open(target).gather())
 
 
 @app.command(short_help="Continue a batch that was interrupted or had failures.")
@@ -155,14 +155,27 @@ def resume(
         how |= {"take_over": take_over, "progress": progress}
         return _open(target).resume(**how)
 
-    return _answered("resume", output, _reported(work, report, storage.arguments()))
+    return answered("resume", output, reported(work, report, storage.arguments()))
 
 
 @app.command(short_help="Show the state of each archive.")
 @expanded
-def status(target: BatchTarget, *, output: o.Output) -> int:
-    """Show the state of each archive; a running batch is not affected."""
-    return _answered("status", output, lambda _progress: _open(target).status())
+def status(target: BatchTarget, *, watch: Watch = False, output: o.Output) -> int:
+    """Show the state of each archive; a running batch is not affected.
+
+    With --watch until no process runs it.
+    """
+
+    def work(_progress: Any) -> BatchOutcome:
+        opened = _open(target)
+        if not watch:
+            return opened.status()
+        from . import watching
+
+        stream = sys.stderr if output.as_json else sys.stdout
+        return watching.watch(opened.status, stream, watching.a_batch(), everything=output.show_all)
+
+    return answered("status", output, work)
 
 
 @app.command(short_help="Compare the results with their sources.")
@@ -181,7 +194,7 @@ def verify(
         how = {**running.arguments(), **storage.arguments(), "progress": progress}
         return _open(target).verify(full=full, **how)
 
-    return _answered("verify", output, work)
+    return answered("verify", output, work)
 
 
 @app.command(short_help="Bring the results up to date with sources that have changed since.")
@@ -208,7 +221,7 @@ def update(
         how |= {"take_over": take_over, "progress": progress}
         return _open(target).update(delete=delete, force=force, atomic=atomic, **how)
 
-    return _answered("update", output, _reported(work, report, storage.arguments()))
+    return answered("update", output, reported(work, report, storage.arguments()))
 
 
 @app.command(short_help="In place: delete the legacy metadata of all verified archives.")
@@ -230,7 +243,7 @@ def finish(
         options = values.storage_options(storage_options)
         return opened.finish(take_over=take_over, storage_options=options, progress=progress)
 
-    return _answered("finish", output, work)
+    return answered("finish", output, work)
 
 
 @app.command(short_help="Undo the whole batch.")
@@ -247,7 +260,7 @@ def undo(
     def work(progress: Any) -> BatchOutcome:
         return _open(target).undo(take_over=take_over, progress=progress, **storage.arguments())
 
-    return _answered("undo", output, work)
+    return answered("undo", output, work)
 
 
 def run_command(words: list[str]) -> int:
@@ -289,52 +302,3 @@ def _open(target: str) -> Batch:
     from ..jobs.batch.batch import Batch
 
     return Batch(target)
-
-
-def _reported(
-    work: Callable[[Any], BatchOutcome], html: str | None, places: dict[str, Any]
-) -> Callable[[Any], BatchOutcome]:
-    """The same work, and the page on the batch at its end."""
-    if html is None:
-        return work
-
-    def with_report(progress: Any) -> BatchOutcome:
-        from ..report import batch_report
-
-        outcome = work(progress)
-        names = ("storage_options", "dest_storage_options")
-        options = {name: places.get(name) for name in names}
-        batch_report.write(_open(outcome.job), html, pictures=True, places=options)
-        return outcome
-
-    return with_report
-
-
-def _answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]) -> int:
-    """Run work, with progress, and with advice if it is interrupted."""
-    from ..report import batch as report
-    from ..report.outcome import command as command_line
-
-    def how_to_continue(known: tuple[str, ...] | None) -> str:
-        if known is None:
-            return "Nothing was migrated."
-        again = command if command in ("verify", "update", "finish", "undo") else "resume"
-        return f"Continue with: {command_line('batch', again, known[0])}"
-
-    def answer() -> Answer:
-        watching = output.watched() if isinstance(output, o.WatchedOutput) else nullcontext()
-        with watching as progress:
-            outcome = work(progress)
-        fine = outcome.ok or (command == "status" and outcome.running)
-        return Answer(
-            code=DONE if fine else PARTLY,
-            text=lambda page: report.lines(outcome, page),
-            data=outcome.to_json,
-            problems=lambda _page: (),  # they are in the table
-            brief=lambda: report.brief_lines(outcome),
-            wrong=lambda page: report.lines(outcome, page),
-        )
-
-    session = output.session(f"batch {command}")
-    session.how_to_continue = how_to_continue
-    return session.run(answer)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
 from . import options as o
 from .assess_options import Assessing, SearchedSource
-from .job_options import First, JobFile, Parts, PlannedJob
+from .job_options import First, JobFile, Parts, PlannedJob, Watch
 from .option_groups import option
 from .option_values import usage
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
-
-Watch: TypeAlias = Annotated[
-    bool,
-    option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
-]
 
 
 def inspect(
@@ -148,10 +143,10 @@ def status(target: o.Target, *, watch: Watch = False, job: JobFile, output: o.Ou
 
         code = DONE
         if watch:
-            from .watching import watch as watched
+            from . import watching
 
             stream = sys.stderr if output.as_json else sys.stdout
-            found = watched(ask, stream, everything=output.show_all)
+            found = watching.watch(ask, stream, watching.a_job(), everything=output.show_all)
             code = DONE if found.state in ("done", "finished") else PARTLY
         else:
             found = ask()

@@ -36,6 +36,10 @@ Part: TypeAlias = Annotated[
         metavar="INDEX",
     ),
 ]
+Watch: TypeAlias = Annotated[
+    bool,
+    option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
+]
 
 
 class JobFile(Group):

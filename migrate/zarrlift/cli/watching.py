@@ -1,19 +1,24 @@
-"""`status --watch`: the status of a job again and again, until it ends."""
+"""`status --watch`: the status of a job, or of a batch, again and again until it ends."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, Generic, TextIO, TypeVar
 
 from ..jobs.units import bytes_text, count_text, duration_text
 from .session import write
 
 if TYPE_CHECKING:
+    from ..jobs.batch.outcome import BatchOutcome
     from ..jobs.status import Status
+    from ..report.page import Page
+
+T = TypeVar("T")
 
 _REFRESH: Final = 1.0
 """Seconds between two pictures on a terminal."""
@@ -28,14 +33,25 @@ the line, delete everything below, cut long lines or wrap them.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Shown(Generic[T]):
+    """How a status is shown."""
+
+    has_ended: Callable[[T], bool]
+    brief: Callable[[T], str]
+    """In one line."""
+    lines: Callable[[T, Page], Iterable[str]]
+
+
 def watch(
-    ask: Callable[[], Status],
+    ask: Callable[[], T],
     stream: TextIO,
+    how: Shown[T],
     *,
     everything: bool = False,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
-) -> Status:
+) -> T:
     """Show the status until the job ends, and return the last one.
 
     A terminal shows a picture that is refreshed in place and removed at the end; other streams get one line
@@ -49,12 +65,12 @@ def watch(
         while True:
             began = clock()
             found = ask()
-            if has_ended(found):
+            if how.has_ended(found):
                 return found
             if terminal:
-                shown = _draw(found, stream, shown, everything=everything)
+                shown = _draw(found, how, stream, shown, everything=everything)
             else:
-                write(brief(found) + "\n", stream)
+                write(how.brief(found) + "\n", stream)
             wait(max(interval, (clock() - began) * _SHARE))
     finally:
         if shown:
@@ -91,18 +107,31 @@ def brief(status: Status) -> str:
     return ", ".join(parts)
 
 
-def _draw(status: Status, stream: TextIO, shown: int, *, everything: bool) -> int:
+def _draw(status: T, how: Shown[T], stream: TextIO, shown: int, *, everything: bool) -> int:
     """Draw a picture over the one before, in one write; returns its number of lines."""
-    from ..report import status as report_status
     from ..report.page import Page
 
     def lines() -> Iterator[str]:
-        yield brief(status)
+        yield how.brief(status)
         yield ""
-        yield from report_status.lines(status, Page.of(stream, everything=everything))
+        yield from how.lines(status, Page.of(stream, everything=everything))
 
     rows = max(shutil.get_terminal_size().lines - 1, 1)
     drawn = list(islice(lines(), rows))
     above = _UP.format(shown) if shown else ""
     write(_CUT + above + "".join(f"{line}{_END_OF_LINE}\n" for line in drawn) + _BELOW + _WRAP, stream)
     return len(drawn)
+
+
+def a_job() -> Shown[Status]:
+    """How the status of a job is shown."""
+    from ..report import status as report
+
+    return Shown(has_ended, brief, report.lines)
+
+
+def a_batch() -> Shown[BatchOutcome]:
+    """How the status of a batch is shown."""
+    from ..report import batch as report
+
+    return Shown(lambda found: not found.running, report.progress_line, report.lines)

@@ -40,7 +40,7 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
         ("read", bytes_text(sum(row.bytes_in for row in rows))),
         ("written", bytes_text(sum(row.bytes_out for row in rows))),
         ("verified", _verified(rows)),
-        ("running", "yes" if outcome.running else ""),
+        ("running", progress_line(outcome) if outcome.running else ""),
         ("parts", "" if outcome.parts is None else str(outcome.parts)),
         ("time", duration_text(outcome.seconds) if outcome.ran else ""),
         ("job", safe(outcome.job)),
@@ -61,6 +61,18 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
 def brief_lines(outcome: BatchOutcome) -> Iterator[str]:
     """The same in one line."""
     yield f"{outcome.state}: {_counts(outcome)}"
+
+
+def progress_line(outcome: BatchOutcome) -> str:
+    """How far a batch that is running has come, in one line."""
+    parts = [_counts(outcome)]
+    if outcome.bytes_total:
+        share = 100 * outcome.bytes_done // outcome.bytes_total
+        done, total = (bytes_text(count) for count in (outcome.bytes_done, outcome.bytes_total))
+        parts.append(f"{done} of {total} ({share} %)")
+    if outcome.rate is not None and outcome.seconds_left is not None:
+        parts.append(f"{bytes_text(round(outcome.rate))}/s, about {duration_text(outcome.seconds_left)} left")
+    return ", ".join(parts)
 
 
 def _counts(outcome: BatchOutcome) -> str:

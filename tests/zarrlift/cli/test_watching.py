@@ -14,7 +14,7 @@ from tests.support.job_archives import write_archive
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.watching import brief, has_ended, watch
+from zarrlift.cli.watching import a_job, brief, has_ended, watch
 from zarrlift.jobs.status import PartStatus, Status
 
 RUNNING = examples.RUNNING
@@ -30,7 +30,7 @@ def watched(stream: io.StringIO, *statuses: Status) -> tuple[Status, list[float]
     """What is returned, and for how long it waited."""
     asked: Iterator[Status] = iter(statuses)
     waited: list[float] = []
-    return watch(lambda: next(asked), stream, clock=lambda: 0.0, wait=waited.append), waited
+    return watch(lambda: next(asked), stream, a_job(), clock=lambda: 0.0, wait=waited.append), waited
 
 
 def test_lines_until_the_job_ends() -> None:
@@ -73,6 +73,7 @@ def test_a_status_that_takes_long_is_read_less_often() -> None:
     watch(
         lambda: next(statuses),
         io.StringIO(),
+        a_job(),
         clock=lambda: next(now, 30.0),
         wait=waited.append,
     )
@@ -85,7 +86,7 @@ def test_ctrl_c_removes_the_picture() -> None:
 
     stream = Terminal()
     with pytest.raises(KeyboardInterrupt):
-        watch(lambda: RUNNING, stream, wait=interrupted)
+        watch(lambda: RUNNING, stream, a_job(), wait=interrupted)
     assert stream.getvalue().endswith("F\x1b[J")
 
 

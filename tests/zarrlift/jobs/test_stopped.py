@@ -14,8 +14,7 @@ from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
 
 import zarrlift
-from zarrlift import api
-from zarrlift.jobs import overwrite, run_job
+from zarrlift.jobs import archive_run, overwrite, run_job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.storage.local import writer as writing
@@ -90,7 +89,7 @@ def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
     """What is there looks like the job's own work, byte for byte, and is not."""
     before = tree(earlier)
     with monkeypatch.context() as patched:
-        stop_at(0, api, "set_aside", patched)
+        stop_at(0, archive_run, "set_aside", patched)
         with pytest.raises(KeyboardInterrupt):
             zarrlift.migrate(source, earlier, overwrite=True)
     outcome = zarrlift.undo(earlier)

@@ -199,11 +199,11 @@ def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp
 
 INTERRUPTED = """
 import os, signal, sys
-import zarrlift.jobs.progress
-class Progress(zarrlift.jobs.progress.NullProgress):
+from zarrlift.jobs import progress, progress_display
+class Progress(progress.NullProgress):
     def advance(self, chunks, size):
         os.killpg(0, signal.SIGINT)  # as a terminal does: everybody gets it
-zarrlift.jobs.progress.progress_for = lambda **options: Progress()
+progress_display.progress_for = lambda **options: Progress()
 from zarrlift.cli import main
 sys.exit(main())
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import time
@@ -26,7 +27,7 @@ from .batch_file import BatchFile
 from .life_cycle import finish_one, undo_one, update_all, verify_all
 from .outcome import BatchOutcome, state_of, table
 from .places import batch_path
-from .rows import BatchRow
+from .rows import BatchRow, amounts
 from .run_batch import Act, BatchRun, Running, absorb, migrate
 from .split import require_part
 
@@ -78,14 +79,20 @@ class Batch:
     def status(self) -> BatchOutcome:
         """The current state; does not affect a running batch."""
         with self._open(write=False) as file:
-            rows = [self._newest(file, row) for row in file.rows()]
-            parts = file.fact("parts")
+            planned = file.rows()
+            rows = [self._newest(file, row) for row in planned]
+            parts, began = file.fact("parts"), file.fact("began")
+        running = is_locked(self.path)
+        done, total = amounts(planned, rows)
         return BatchOutcome(
             job=str(self.path),
             state=state_of(rows),
             rows=tuple(rows),
-            running=is_locked(self.path),
+            running=running,
             parts=None if parts is None else int(parts),
+            bytes_done=done,
+            bytes_total=total,
+            rate=_rate(began, done) if running and began is not None else None,
         )
 
     def run(self, **how: Unpack[How]) -> BatchOutcome:
@@ -198,7 +205,9 @@ class Batch:
         started = time.monotonic()
         with self._open(write=True) as file:
             absorb(file)
-            todo = [row for row in file.rows() if row.state in states]
+            rows = file.rows()
+            todo = [row for row in rows if row.state in states]
+            file.note(began=json.dumps([time.time(), amounts(rows, rows)[0]]))
             done = work(file, todo) if todo else []
             if not file.ledgers.found():
                 file.ledgers.tidy()
@@ -208,6 +217,13 @@ class Batch:
         elif any(any_refusal(row.problems) for row in done):
             self.last = replace(self.last, state="incomplete")
         return self.last
+
+
+def _rate(began: str, done: int) -> float | None:
+    """Bytes per second since a run began."""
+    start, before = json.loads(began)
+    seconds = time.time() - start
+    return (done - before) / seconds if seconds > 0 and done > before else None
 
 
 def running(how: How, progress: Progress | None = None) -> Running:

@@ -117,6 +117,12 @@ class BatchFile:
         """A note stored in the file."""
         return self._meta.get(name)
 
+    def note(self, **facts: str) -> None:
+        """Store notes in the file."""
+        with self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+        self._meta.update(facts)
+
     def rows(self) -> list[BatchRow]:
         """All archives, as recorded here; what is in the folder may be newer."""
         return list(map(_row, self._rows(_ROWS)))

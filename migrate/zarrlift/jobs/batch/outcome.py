@@ -13,6 +13,7 @@ from .rows import COMPLETE, BatchRow, counts
 
 BatchState: TypeAlias = Literal["planned", "done", "incomplete", "nothing to do", "finished", "undone"]
 
+_PROGRESS: Final = ("bytes_done", "bytes_total", "rate", "seconds_left")
 _TOTALS: Final = ("arrays", "objects", "bytes_in", "bytes_out", "seconds")
 
 
@@ -35,11 +36,23 @@ class BatchOutcome:
     """Whether a process runs the batch now."""
     parts: int | None = None
     """The number of parts, of a batch in parts."""
+    bytes_done: int = 0
+    """Bytes of the sources read, of archives that are done or under way."""
+    bytes_total: int = 0
+    """The same when everything is done, without archives that are refused."""
+    rate: float | None = None
+    """Bytes per second of a run that is under way."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated at this rate."""
+        return (self.bytes_total - self.bytes_done) / self.rate if self.rate else None
 
     @property
     def ok(self) -> bool:
-        """Whether everything requested is done."""
-        return self.state != "incomplete" and not self.added
+        """Whether everything requested is done; of a plan, whether every archive can be migrated."""
+        refused = self.state == "planned" and "refused" in self.counts
+        return self.state != "incomplete" and not refused and not self.added
 
     @property
     def counts(self) -> dict[str, int]:
@@ -58,6 +71,7 @@ class BatchOutcome:
             "seconds": self.seconds,
             "running": self.running,
             "parts": self.parts,
+            **{name: getattr(self, name) for name in _PROGRESS},
             "archives": [row.to_json() for row in self.rows],
         }
 

@@ -61,6 +61,19 @@ def counts(rows: Iterable[BatchRow]) -> dict[str, int]:
     return dict(Counter(row.state for row in rows))
 
 
+def amounts(planned: Iterable[BatchRow], rows: Iterable[BatchRow]) -> tuple[int, int]:
+    """Bytes read so far and in total, from archives as recorded and as they are now."""
+    done = total = 0
+    for before, row in zip(planned, rows, strict=True):
+        if row.state in COMPLETE:
+            done += row.bytes_in
+            total += row.bytes_in
+        elif row.state in ("pending", "incomplete"):
+            done += row.bytes_in if row.state == "incomplete" else 0
+            total += max(before.bytes_in, row.bytes_in)
+    return done, total
+
+
 def of_ledger(job: Job, told: tuple[Problem, ...] | None = None) -> dict[str, Any]:
     """The fields of a row that the ledger of its archive determines.
 

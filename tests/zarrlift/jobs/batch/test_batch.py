@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.errors import JobError, UsageError
+from zarrlift.report.batch import progress_line
 
 from .conftest import BROKEN, NOTHING, SOUND
 
@@ -202,3 +204,23 @@ def test_an_update_follows_what_has_changed(old: Path) -> None:
         stem = name.removesuffix(".zip").rpartition(".")[0]
         zarrlift.migrate(old / name, f"alone/{stem}.zarr", job=f"{Path(stem).name}.zarrlift.db")
     assert tree(Path("v3")) == tree(Path("alone"))
+
+
+def test_what_is_left_of_a_batch_is_told_in_bytes(old: Path) -> None:
+    for name in (BROKEN, NOTHING):
+        shutil.rmtree(old / name)
+    batch = zarrlift.batch("old", to=TO, run=False)
+    planned = batch.status()
+    assert planned.bytes_done == 0
+    assert planned.bytes_total == sum(row.bytes_in for row in planned.rows) > 0
+    running = replace(
+        planned, running=True, bytes_done=planned.bytes_total // 4, rate=planned.bytes_total / 8
+    )
+    assert running.seconds_left == pytest.approx(6, rel=0.01)
+    line = progress_line(running)
+    assert line.startswith("5 pending, ")
+    assert "(25 %)" in line or "(24 %)" in line
+    assert line.endswith("/s, about 6.00 s left")
+    batch.run()
+    done = batch.status()
+    assert (done.bytes_done, done.rate, done.seconds_left) == (done.bytes_total, None, None)

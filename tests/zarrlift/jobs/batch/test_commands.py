@@ -36,8 +36,8 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> d
 
 
 def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "\n  zarrlift batch run /" in batch(capsys, "plan", "old", *TO)
-    assert as_json(capsys, "status", "v3", code=1)["counts"] == {"pending": 6, "refused": 1}
+    assert "\n  zarrlift batch run /" in batch(capsys, "plan", "old", *TO, code=1)
+    assert as_json(capsys, "status", "v3", "--watch", code=1)["counts"] == {"pending": 6, "refused": 1}
     text = batch(capsys, "run", "v3.zarrlift.db", code=1)
     assert "7 archives: 5 done, 1 failed, 1 refused" in text
     assert "zarrlift batch resume /" in text
@@ -72,7 +72,7 @@ def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_parts_take_their_index_from_a_job_array(
     old: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch(capsys, "plan", "old", *TO, "--parts", "2")
+    batch(capsys, "plan", "old", *TO, "--parts", "2", code=1)
     ran = []
     for index in ("0", "1"):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", index)
