@@ -10,6 +10,7 @@ import typer
 from .option_groups import Group, option
 from .option_values import storage_options, usage
 from .options import Reading
+from .recipe_options import load_recipe
 
 SearchedSource: TypeAlias = Annotated[
     str,
@@ -37,9 +38,14 @@ class Assessing(Group):
         option("--prices", help="Many archives: a table of prices (TOML), for the cost.", metavar="FILE"),
     ] = None
 
+    recipe: Annotated[
+        str | None,
+        option("--recipe", help="Many archives: the recipe of the migration.", metavar="FILE.toml"),
+    ] = None
+
     def wanted(self, source: str, reading: Reading) -> bool:
         """Whether these options, or what is in a place, ask for a census."""
-        asked = self.no_listing or self.rate is not None or self.prices is not None
+        asked = self.no_listing or any(given is not None for given in (self.rate, self.prices, self.recipe))
         if asked and reading.from_ is not None:
             raise usage("--from is for one archive, the options of a census are for many")
         if asked or reading.from_ is not None:
@@ -67,4 +73,9 @@ class Assessing(Group):
             rate = parse_rate(self.rate)
             if not rate:
                 raise usage(f"--rate is not a rate: {self.rate}", expected="such as 200MB/s, or measure")
-        return {"listing": not self.no_listing, "rate": rate, "prices": self.prices}
+        return {
+            "listing": not self.no_listing,
+            "rate": rate,
+            "prices": self.prices,
+            "recipe": load_recipe(self.recipe),
+        }

@@ -59,10 +59,12 @@ def _census(source: str, reading: o.Reading, assessing: Assessing, html: str | N
     import zarrlift
 
     from ..report import census as report_census
+    from .run_display import counted
 
     arguments = reading.arguments()
     arguments.pop("format")
-    found = zarrlift.census(source, **arguments, **assessing.arguments())
+    with counted("archives") as count:
+        found = zarrlift.census(source, **arguments, **assessing.arguments(), progress=count)
     if html is not None:
         from ..report.html.census_page import census_page
         from ..report.html.rendering import write_page

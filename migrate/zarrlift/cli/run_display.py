@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +54,15 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
         for handler in handlers:
             log.removeHandler(handler)
             handler.close()
+
+
+@contextmanager
+def counted(unit: str) -> Iterator[Callable[[int], object]]:
+    """A function that gets a growing count, which is shown on a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(unit=f" {unit}", disable=None, leave=False, file=sys.stderr) as bar:
+        yield lambda count: bar.update(count - bar.n)
 
 
 class _Shown(logging.Handler):
