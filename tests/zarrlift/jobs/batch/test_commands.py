@@ -15,6 +15,7 @@ from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.report import batch_report
 
 from .conftest import BROKEN, NOTHING
 
@@ -107,7 +108,10 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
     for name in ("a/v2.zarr", BROKEN):
         memory.put(str(old / name), f"/secret/{name}", recursive=True)
     try:
-        made = zarrlift.batch("memory://secret", to="v3/{relative}.zarr", storage_options={"token": secret})
+        watched = {"log": "log.jsonl", "metrics": "zarrlift.prom"}
+        options = {"token": secret}
+        made = zarrlift.batch("memory://secret", to="v3/{relative}.zarr", storage_options=options, **watched)
+        batch_report.write(made, "page.html", pictures=True, places={"storage_options": options})
     finally:
         memory.rm("/secret", recursive=True)
     assert made.outcome.counts == {"done": 1, "failed": 1}
@@ -115,7 +119,10 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
         ledgers = [zlib.decompress(content) for (content,) in db.execute("SELECT content FROM ledger")]
     assert len(ledgers) == 2
     shown = (made.table(), str(made.outcome), json.dumps(made.outcome.to_json()), caplog.text)
-    for content in (made.path.read_bytes(), *ledgers, *(text.encode() for text in shown)):
+    files = (made.path, *map(Path, (*watched.values(), "page.html")))
+    written = [path.read_bytes() for path in files]
+    assert all(written)
+    for content in (*written, *ledgers, *(text.encode() for text in shown)):
         assert secret.encode() not in content
 
 
