@@ -43,8 +43,9 @@ def _archives(batch: Batch, *, pictures: bool, places: Mapping[str, Any]) -> Ite
     from .html.pictures import NO_PICTURES, PictureMaker
     from .html.report_page import ReportedArchive
 
-    maker = PictureMaker()
-    for row in batch.rows:
+    rows = batch.rows
+    maker = PictureMaker(small=len(rows) > 1)  # the archives share its room
+    for row in rows:
         with batch.ledger(row.number) as path:
             if path is None:
                 yield _without_job(row)
