@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
     finally:
         memory.rm("/secret", recursive=True)
     assert made.outcome.counts == {"done": 1, "failed": 1}
-    with sqlite3.connect(made.path) as db:
+    with closing(sqlite3.connect(made.path)) as db:
         ledgers = [zlib.decompress(content) for (content,) in db.execute("SELECT content FROM ledger")]
     assert len(ledgers) == 2
     shown = (made.table(), str(made.outcome), json.dumps(made.outcome.to_json()), caplog.text)
