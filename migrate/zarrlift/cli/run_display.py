@@ -59,9 +59,9 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
 @contextmanager
 def counted(unit: str) -> Iterator[Callable[[int], object]]:
     """A function that gets a growing count, which is shown on a terminal."""
-    from tqdm import tqdm
+    from ..jobs.progress_display import bar_type
 
-    with tqdm(unit=f" {unit}", disable=None, leave=False, file=sys.stderr) as bar:
+    with bar_type()(unit=f" {unit}", disable=None, leave=False, file=sys.stderr) as bar:
         yield lambda count: bar.update(count - bar.n)
 
 

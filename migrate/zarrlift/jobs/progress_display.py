@@ -152,7 +152,7 @@ class ProgressBar(RefreshingProgress):
         try:
             if bar is not None:
                 bar.close()
-            self._bar = _bar_type()(
+            self._bar = bar_type()(
                 total=self.total_bytes if by_bytes else self.total_chunks,
                 initial=self.bytes if by_bytes else self.chunks,
                 file=self.stream,
@@ -192,7 +192,7 @@ class ProgressBar(RefreshingProgress):
         """Show a number without a total."""
         try:
             if self._bar is None:
-                self._bar = _bar_type()(
+                self._bar = bar_type()(
                     file=self.stream,
                     unit_scale=True,
                     dynamic_ncols=True,
@@ -251,7 +251,7 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progre
     return ProgressBar(stream) if seen else LogProgress(stream)
 
 
-def _bar_type() -> type[tqdm[Any]]:
+def bar_type() -> type[tqdm[Any]]:
     """The tqdm bar with a plain thread lock and without the monitor thread.
 
     By default, tqdm creates a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which costs an import
