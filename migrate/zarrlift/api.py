@@ -15,7 +15,7 @@ from .executors.choice import ExecutorChoice, asked_executor
 from .formats.describe import describe
 from .jobs.archive_run import ArchiveRequest, migrate_archive
 from .jobs.claim import claimed
-from .jobs.endpoints import Endpoints, Options
+from .jobs.endpoints import Options
 from .jobs.ledger.find_job import find_job, job_path
 from .jobs.ledger.ledger import Job
 from .jobs.outcome import Outcome
@@ -236,6 +236,10 @@ def resume(
     they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
     The other arguments are those of `migrate`. Raises JobError if there is no such job.
     """
+    # Not loaded by a first run.
+    from .jobs.resume.relocate import ends_of
+    from .jobs.resume.resume_job import resume_job
+
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
@@ -245,21 +249,16 @@ def resume(
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
-        if source is None and destination is None:
-            from .jobs.resume.relocate import refuse_other_place
-
-            refuse_other_place(target, opened)
-        hard_links = opened.fact("link") == "hard"
-        ends = Endpoints.of_job(
+        ends = ends_of(
             opened,
+            target,
             source=source,
             destination=destination,
-            source_options=storage_options,
-            destination_options=dest_storage_options,
+            storage_options=storage_options,
+            dest_storage_options=dest_storage_options,
         )
+        hard_links = opened.fact("link") == "hard"
     ends.check_reach(options)
-    from .jobs.resume.resume_job import resume_job  # not loaded by a first run
-
     options = replace(options, hard_links=hard_links)
     with (
         ends.observed(progress, log=log, metrics=metrics) as run,

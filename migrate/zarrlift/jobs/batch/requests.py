@@ -17,10 +17,19 @@ from ..archive_run import ArchiveRequest
 from ..endpoints import Options
 from .rows import BatchRow
 
-_PLAIN = (
-    *("in_place", "format", "link", "overwrite", "inventory", "source_through", "dest_through"),
-    *("provenance", "ro_crate", "verify", "digest"),
+_SAME = (
+    "in_place",
+    "format",
+    "link",
+    "overwrite",
+    "source_through",
+    "dest_through",
+    "provenance",
+    "ro_crate",
 )
+_PLAIN = (*_SAME, "inventory", "verify", "digest")
+_OF_ARCHIVE = (*_SAME, "recipe", "reading")
+"""What a row and an `ArchiveRequest` have alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +74,8 @@ class RowRequest:
         return ArchiveRequest(
             source=row.source,
             destination=None if self.in_place else row.destination,
-            recipe=self.recipe,
-            reading=self.reading,
-            in_place=self.in_place,
-            format=self.format,
-            link=self.link,
-            overwrite=self.overwrite,
+            **{name: getattr(self, name) for name in _OF_ARCHIVE},
             inventory=None if self.inventory is None else Path(self.inventory),
-            source_through=self.source_through,
-            dest_through=self.dest_through,
-            provenance=self.provenance,
-            ro_crate=self.ro_crate,
             storage_options=storage_options if is_url(row.source) else None,
             dest_storage_options=dest_storage_options if is_url(row.destination) else None,
         )

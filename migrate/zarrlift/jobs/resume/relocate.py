@@ -24,9 +24,9 @@ from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
-from ...storage.open_storage import is_url
+from ...storage.open_storage import Place, is_url
 from ...storage.redact import redact
-from ..endpoints import Endpoints, refuse_existing
+from ..endpoints import Endpoints, Options, refuse_existing
 from ..ledger.find_job import is_stored, names_of, places_of
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
@@ -36,6 +36,27 @@ from .replan import unchanged
 
 _BATCH: Final = 500
 """Number of documents compared at a time."""
+
+
+def ends_of(
+    job: Job,
+    target: str | os.PathLike[str],
+    *,
+    source: Place | None,
+    destination: Place | None,
+    storage_options: Options,
+    dest_storage_options: Options,
+) -> Endpoints:
+    """Open both ends of the job that was found for a target, or those given because they have moved."""
+    if source is None and destination is None:
+        refuse_other_place(target, job)
+    return Endpoints.of_job(
+        job,
+        source=source,
+        destination=destination,
+        source_options=storage_options,
+        destination_options=dest_storage_options,
+    )
 
 
 def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:

@@ -26,7 +26,7 @@ from ..ledger.ledger import Job
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import Progress
-from ..resume.relocate import refuse_other_place
+from ..resume.relocate import ends_of
 from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
 from .update_job import compared, refuse_ended, update_job
@@ -89,16 +89,15 @@ def plan_update(
     """
     path = find_job(target, job, job_storage_options)
     with Job.open(path, write=False) as opened:
-        if source is None and destination is None:
-            refuse_other_place(target, opened)
-        refuse_ended(opened)
-        ends = Endpoints.of_job(
+        ends = ends_of(
             opened,
+            target,
             source=source,
             destination=destination,
-            source_options=storage_options,
-            destination_options=dest_storage_options,
+            storage_options=storage_options,
+            dest_storage_options=dest_storage_options,
         )
+        refuse_ended(opened)
         with closing(last_inventories(opened)) as before:
             _, steps = compared(opened, ends, before, Inventories(), None, delete=delete, force=force)
         return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
@@ -150,14 +149,13 @@ def update(
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
-        if source is None and destination is None:
-            refuse_other_place(target, opened)
-        ends = Endpoints.of_job(
+        ends = ends_of(
             opened,
+            target,
             source=source,
             destination=destination,
-            source_options=storage_options,
-            destination_options=dest_storage_options,
+            storage_options=storage_options,
+            dest_storage_options=dest_storage_options,
         )
     asked = {"delete": delete, "force": force, "atomic": atomic}
     with ends.observed(progress, log=log, metrics=metrics) as run:
