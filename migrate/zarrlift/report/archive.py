@@ -22,14 +22,14 @@ _FILL: Final = 24
 """Maximum number of characters of a fill value; those of structs are long base64 texts."""
 _COLUMNS: Final = (
     Column(title="node"),
-    Column(title="kind"),
+    Column(title="kind", spare=1),
     Column(title="shape"),
     Column(title="chunk"),
     Column(title="data type", wraps=True),
-    Column(title="fill"),
+    Column(title="fill", spare=2),
     Column(title="codecs", wraps=True),
-    Column(title="keys"),
-    Column(title="attributes", right=True),
+    Column(title="keys", spare=3),
+    Column(title="attributes", right=True, spare=4),
 )
 
 

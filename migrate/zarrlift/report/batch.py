@@ -20,12 +20,12 @@ _URGENCY: Final = {"failed": 0, "refused": 1, "incomplete": 2, "pending": 3}
 _COLUMNS: Final = (
     Column(title="row", right=True),
     Column(title="archive", wraps=True),
-    Column(title="format"),
+    Column(title="format", spare=2),
     Column(title="state"),
-    Column(title="arrays", right=True),
-    Column(title="objects", right=True),
-    Column(title="read", right=True),
-    Column(title="written", right=True),
+    Column(title="arrays", right=True, spare=4),
+    Column(title="objects", right=True, spare=5),
+    Column(title="read", right=True, spare=3),
+    Column(title="written", right=True, spare=1),
     Column(title="problem", wraps=True),
 )
 

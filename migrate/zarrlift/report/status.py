@@ -28,8 +28,8 @@ _ACTIVITIES: Final[dict[Activity | None, str]] = {
 _COLUMNS: Final = (
     Column(title="node"),
     Column(title="state"),
-    Column(title="route"),
-    Column(title="tasks", right=True),
+    Column(title="route", spare=2),
+    Column(title="tasks", right=True, spare=1),
     Column(title="bytes", right=True),
     Column(title="error", wraps=True),
 )
