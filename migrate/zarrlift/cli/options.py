@@ -3,7 +3,7 @@
 Annotations are not postponed here and in `recipe_options`: compiling them from text takes 10 ms of `--help`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -264,6 +264,7 @@ class Json(Group):
             json=self.as_json,
             quiet=getattr(self, "quiet", False),
             everything=getattr(self, "show_all", False),
+            color=getattr(self, "color", "auto"),
         )
 
 
@@ -273,6 +274,10 @@ class Output(Json):
     show_all: Annotated[
         bool, option("--all", help="Show every row and every location, not only the first few.")
     ] = False
+    color: Annotated[
+        Literal["auto", "always", "never"],
+        option("--color", help="Colours; by default on a terminal, unless NO_COLOR is set."),
+    ] = "auto"
 
 
 class QuietOutput(Output):

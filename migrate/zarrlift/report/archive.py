@@ -22,12 +22,12 @@ _FILL: Final = 24
 """Maximum number of characters of a fill value; those of structs are long base64 texts."""
 _COLUMNS: Final = (
     Column(title="node"),
-    Column(title="kind", spare=1),
+    Column(title="kind"),
     Column(title="shape"),
     Column(title="chunk"),
     Column(title="data type", wraps=True),
     Column(title="fill", spare=2),
-    Column(title="codecs", wraps=True),
+    Column(title="codecs", wraps=True, spare=1),
     Column(title="keys", spare=3),
     Column(title="attributes", right=True, spare=4),
 )
@@ -89,11 +89,10 @@ def _shards(layout: Layout) -> str:
 
 
 def _kind(node: Node) -> str:
+    """What a row does not show otherwise; an array has a shape, a group has none."""
     if node.refused:
         return "REFUSED"
-    if hasattr(node, "layout"):
-        return "array"
-    return "implicit group" if getattr(node, "implicit", False) else "group"
+    return "implicit group" if getattr(node, "implicit", False) else ""
 
 
 def _fill(node: ArrayNode) -> str:

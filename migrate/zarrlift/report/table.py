@@ -29,7 +29,10 @@ class Column:
     wraps: bool = False
     """Cells may take several lines if the table is too wide."""
     spare: int = 0
-    """If nonzero, the column may be left out of a table that is too wide, the highest number first."""
+    """If nonzero, the column may be left out of a table that is too wide, the highest number first.
+
+    One with 1 is left out only if cutting words is not enough.
+    """
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
@@ -70,16 +73,11 @@ def table(
     If others had to be left out, the last line names them.
     """
     used = [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
-    kept = list(used)
-    while (fitted := _fit(shape, rows, kept, width - indent)) is None:
-        spare = [i for i in kept if shape[i].spare]
-        if not spare:
-            # Nothing else gives way: names of nodes are cut into lines, and so is every other word.
-            shape = [replace(column, wraps=True) for column in shape]
-            for least in (_NARROWEST, _NARROWEST // 2, 1):
-                fitted = fitted or _fit(shape, rows, kept, width - indent, least=least)
-            break
-        kept.remove(max(spare, key=lambda i: shape[i].spare))
+    kept, fitted = _narrowed(shape, rows, used, width - indent)
+    if fitted is None:  # names of nodes are cut too, and every other text
+        shape = [replace(column, wraps=True) for column in shape]
+        for least in (_NARROWEST, _NARROWEST // 2, 1):
+            fitted = fitted or _fit(shape, rows, kept, width - indent, least)
     assert fitted is not None  # a page is wider than its columns are many
     shown = [shape[i] for i in kept]
     cells = [[column.title for column in shown], *([row[i] for i in kept] for row in rows)]
@@ -91,21 +89,36 @@ def table(
     return lines
 
 
+def _narrowed(
+    shape: Sequence[Column], rows: Sequence[Sequence[str]], used: list[int], room: int
+) -> tuple[list[int], list[int] | None]:
+    """The columns that are kept and their widths, None if nothing that gives way is enough."""
+    kept = list(used)
+    for last, least in ((2, None), (1, _NARROWEST)):
+        while (fitted := _fit(shape, rows, kept, room, least)) is None:
+            spare = [i for i in kept if shape[i].spare >= last]
+            if not spare:
+                break
+            kept.remove(max(spare, key=lambda i: shape[i].spare))
+        if fitted is not None:
+            return kept, fitted
+    return kept, None
+
+
 def _fit(
     shape: Sequence[Column],
     rows: Sequence[Sequence[str]],
     kept: Sequence[int],
-    width: int,
-    *,
-    least: int | None = None,
+    room: int,
+    least: int | None,
 ) -> list[int] | None:
     """Widths of the kept columns that fit, reducing the widest wrapping one first; None if impossible.
 
-    Words are cut only down to a width of `least`, if given.
+    Words are cut only down to a width of `least`, if not None.
     """
     fitted = [max(columns(shape[i].title), *(columns(row[i]) for row in rows), 0) for i in kept]
     narrowest = [_narrowest(shape[i], [row[i] for row in rows], least) for i in kept]
-    excess = sum(fitted) + _GAP * (len(kept) - 1) - width
+    excess = sum(fitted) + _GAP * (len(kept) - 1) - room
     while excess > 0:
         able = [i for i, least_here in enumerate(narrowest) if fitted[i] > least_here >= 0]
         if not able:
