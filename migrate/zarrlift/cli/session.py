@@ -26,6 +26,8 @@ INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
 DEBUG: Final = "ZARRLIFT_DEBUG"
+COMPLETE: Final = "_ZARRLIFT_COMPLETE"
+"""Set by the scripts of `zarrlift completion`: the command line is to be completed, not run."""
 _PIECES: Final = 10_000
 """Pieces of a JSON document that are written together."""
 
