@@ -21,7 +21,7 @@ def completion(
     """
     import sys
 
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="zarrlift", complete_var=COMPLETE, shell=shell)
     write(f"{script}\n", sys.stdout)
@@ -32,7 +32,7 @@ def complete(command: Any) -> int:
     """Print what may follow the command line that a script has put into the environment."""
     import os
 
-    from typer.completion import completion_init, shell_complete
+    from typer.completion import completion_init, shell_complete  # type: ignore[attr-defined]
 
     completion_init()
     return shell_complete(command, {}, "zarrlift", COMPLETE, os.environ[COMPLETE])
