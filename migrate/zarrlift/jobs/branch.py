@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from zarrstack.core.errors import Problem, StorageError, UsageError, any_refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -19,31 +19,67 @@ from zarrstack.core.paths import join
 
 from ..planning.plans import GroupPlan, Plan
 from ..storage.base import Storage
-from ..storage.icechunk.storage import IcechunkStorage
 from ..storage.writer import DestinationError
 
 if TYPE_CHECKING:
+    from ..storage.icechunk.storage import IcechunkStorage
     from .ledger.ledger import Job
     from .processes.executors import RunOptions
 
 _FACT: Final = "branch"
 """Name of the job's note of where its branch began."""
-_SECONDS: Final = 30.0
 _OBJECTS: Final = 50_000
-"""A commit is due after that many seconds or objects: a killed process repeats no more, and each commit
+"""A commit is due after 30 seconds or that many objects: a killed process repeats no more, and each commit
 writes the manifests of the arrays that it changes again.
 """
 _KEYS: Final = KeyEncoding("default", "/")
 
 
-class Branch:
+class NoBranch:
+    """A destination whose readers see each object when it is written: there is nothing to do."""
+
+    seconds = 0.5
+    """Maximum duration of work that a killed process must repeat."""
+
+    def __init__(self) -> None:
+        self._committed = time.monotonic()
+
+    def begin(self) -> None:
+        """Prepare the branch, before anything is written; DestinationError."""
+
+    def due(self) -> bool:
+        """Whether it is time to record what was done."""
+        return time.monotonic() - self._committed > self.seconds
+
+    def committed(self) -> None:
+        """Note that it was recorded."""
+        self._committed = time.monotonic()
+
+    def refresh(self) -> None:
+        """Read what workers of other processes have written; DestinationError."""
+
+    def publish(self) -> None:
+        """Let readers see everything, if everything that was planned is done; JobError, DestinationError."""
+
+    def end(self) -> None:
+        """Remove what a job that is recorded as complete does not need; DestinationError."""
+
+
+def branch_of(job: Job, plan: Plan, destination: Storage) -> NoBranch:
+    """The branch of a run of a job."""
+    return Branch(job, plan, cast("IcechunkStorage", destination)) if destination.on_branch else NoBranch()
+
+
+class Branch(NoBranch):
     """The branch of one run of a job."""
 
+    seconds = 30.0
+
     def __init__(self, job: Job, plan: Plan, storage: IcechunkStorage) -> None:
+        super().__init__()
         self._job = job
         self._plan = plan
         self._storage = storage
-        self._committed = time.monotonic()
 
     def begin(self) -> None:
         """Commit the documents of all nodes; DestinationError."""
@@ -56,7 +92,12 @@ class Branch:
 
     def due(self) -> bool:
         """Whether it is time to commit."""
-        return time.monotonic() - self._committed > _SECONDS or self._storage.uncommitted >= _OBJECTS
+        return super().due() or self._storage.uncommitted >= _OBJECTS
+
+    def refresh(self) -> None:
+        """Read what workers of other processes have committed."""
+        with _as_destination():
+            self._storage.refresh()
 
     def publish(self) -> None:
         """Move the branch that readers see, if everything that was planned is done; JobError."""
@@ -74,11 +115,11 @@ class Branch:
     def _commit(self) -> None:
         with _as_destination():
             self._storage.checkpoint()
-        self._committed = time.monotonic()
 
 
-def undo_branch(job: Job, storage: IcechunkStorage) -> tuple[Problem, ...]:
+def undo_branch(job: Job, destination: Storage) -> tuple[Problem, ...]:
     """Take back what a job did in a repository; a refusal if others have changed the branch since."""
+    storage = cast("IcechunkStorage", destination)
     if storage.undo(job.id, job.fact(_FACT)):
         return ()
     return (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from zarrstack.core.errors import UsageError
 
@@ -19,6 +17,7 @@ from ..formats.describe import describe
 from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
+from ..planning.without_collecting import without_collecting
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
@@ -31,13 +30,12 @@ from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
 from .observed import FileName, Observed, observed
 from .option_words import remembered
+from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
 from .progress import Progress
 from .provenance import Provenance
 
 Options: TypeAlias = dict[str, Any] | None
-
-_APART: Final = "two separate locations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,7 @@ class Endpoints:
         else:
             second = open_storage(destination, storage_options=destination_options, mode="w")
             second.document_bound = WRITTEN
-            _refuse_nested(first, second)
+            refuse_nested(first, second)
         if second.on_branch and destination_through:
             raise UsageError(
                 "layers cannot be put over an Icechunk repository that is written", found=destination_through
@@ -163,7 +161,7 @@ class Endpoints:
             raise UsageError("an inventory is for a source without layers", found=self.source_through)
         store_inventory = None if inventory is None else StoreInventory.open(inventory)
         inventories = Inventories() if inventories is None else inventories
-        with _without_collecting():
+        with without_collecting():
             return self._plan(recipe, format, inventories, store_inventory, elsewhere=elsewhere), inventories
 
     def _plan(
@@ -284,21 +282,6 @@ class Endpoints:
         )
 
 
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Make many objects that live on without looking for cycles among them.
-
-    Collections of older generations took a fifth of the plan of 100,000 arrays.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:
     """Open the source, which must exist and, for in-place work, be writable."""
     if not in_place or _is_path(place):
@@ -326,41 +309,3 @@ def _text(place: Place) -> str | None:
         return None
     text = os.fspath(place)
     return text if isinstance(place, str) and is_url(text) else os.path.abspath(os.path.expanduser(text))
-
-
-def _refuse_nested(source: Storage, destination: Storage) -> None:
-    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
-        if source.url == destination.url:
-            raise UsageError("source and destination are the same place", found=source.url)
-        return
-    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
-    if first == second:
-        raise UsageError(
-            "source and destination are the same place",
-            found=str(first),
-            advice="Use --in-place to migrate in place.",
-        )
-    if first in second.parents:
-        raise UsageError(
-            "the destination is inside the source", found=f"{second} in {first}", expected=_APART
-        )
-    if second in first.parents:
-        raise UsageError(
-            "the source is inside the destination", found=f"{first} in {second}", expected=_APART
-        )
-
-
-def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
-    """Raise UsageError unless the destination is absent, an empty directory, or may be set aside."""
-    local = isinstance(destination, LocalStorage)
-    if (overwrite and local) or next(iter(destination.list_dir("")), None) is None:
-        return
-    if overwrite:
-        raise UsageError(
-            f"an object store cannot be overwritten: {destination.url}",
-            advice="Delete what is there, or choose another place.",
-        )
-    raise UsageError(
-        f"the destination exists: {destination.url}",
-        advice=f"Choose another place{', or use --overwrite' if local else ', or delete what is there'}.",
-    )

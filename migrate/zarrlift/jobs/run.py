@@ -12,9 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 
@@ -31,6 +29,7 @@ from ..transfer.tasks import Task, sources_moved, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
+from .branch import branch_of
 from .checks.checks import Checked, Checks, Found
 from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
@@ -44,19 +43,13 @@ from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .route_rates import RouteRates
-from .run_arrays import PendingChecks, RunArray, RunTasks, Share, retire
+from .run_arrays import NOTHING, PendingChecks, RunArray, RunTasks, Share, retire
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
-if TYPE_CHECKING:
-    from .branch import Branch
-
-_COMMIT_SECONDS: Final = 0.5
-"""Maximum duration of work that a killed process must repeat."""
-_BATCH: Final = 250
-"""Number of arrays without tasks that are verified together."""
+_BATCH: Final = 250  # arrays without tasks that are verified together
 
 
 class Run:
@@ -96,9 +89,8 @@ class Run:
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
-        self._committed = time.monotonic()
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
-        self._branch = _branch(job, plan, destination)
+        self._branch = branch_of(job, plan, destination)
 
     def __call__(self) -> Outcome:
         """Run to the end; raises Interrupted. All other errors are in the outcome."""
@@ -107,14 +99,12 @@ class Run:
         self.writer.close(alone=self._share.alone)
         stopped: Problem | None = None
         try:
-            if self._branch is not None:
-                self._branch.begin()
+            self._branch.begin()
             self._arrays()
             if self._share.publishes and not self._share.left:
                 self._look_for_new_nodes()
                 self._publisher.groups()
-                if self._branch is not None:
-                    self._branch.publish()
+                self._branch.publish()
         except (DestinationError, JobError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
@@ -134,11 +124,10 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        seconds = time.monotonic() - started
-        outcome = outcome_of(self.job, self.plan, self._share, self._moved, seconds, stopped)
-        if self._branch is not None and outcome.state == "done":
+        ended = outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
+        if ended.state == "done":
             self._branch.end()
-        return outcome
+        return ended
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
@@ -161,8 +150,7 @@ class Run:
         note_moving(self.job, totals, self.options.verify)
         rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
         self._work = WorkTotal(self.progress, [(plan, totals.get(row.id)) for row, plan in pending], rates)
-        none = np.empty(0, dtype=np.int64)
-        still = [RunArray(*pair, none, all_submitted=True) for pair in pending if not pair[1].tasks]
+        still = [RunArray(*pair, NOTHING, all_submitted=True) for pair in pending if not pair[1].tasks]
         for start in range(0, len(still), _BATCH):
             self._finish(still[start : start + _BATCH])
             self._conclude(all_but=1)  # verified while these are published
@@ -269,13 +257,12 @@ class Run:
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
-        now = time.monotonic()
-        if self._branch.due() if self._branch is not None else now - self._committed > _COMMIT_SECONDS:
+        if self._branch.due():
             self._syncs.sometimes()
             self._throughput.note(self._moved)
             self._work.note(self.job)
             self.job.commit()
-            self._committed = now
+            self._branch.committed()
 
     def _finish(self, arrays: list[RunArray]) -> None:
         """Start to verify arrays whose chunks are all written; `_conclude` publishes them."""
@@ -286,6 +273,8 @@ class Run:
             else:
                 here.append(array)
         if here:
+            if self.options.elsewhere:
+                self._branch.refresh()
             whole = [array for array in here if not array.failures]
             retire(whole, self._tasks, self.destination)
             still = self._source_check.begin([array.plan for array in whole])
@@ -359,14 +348,3 @@ class Run:
             known = self.plan.problems
             problems = (*known, *(problem for problem in added if problem not in known))
             self.plan = self._publisher.plan = replace(self.plan, problems=problems)
-
-
-def _branch(job: Job, plan: Plan, destination: Storage) -> Branch | None:
-    """The branch of a destination that has branches."""
-    if not destination.on_branch:
-        return None
-    from ..storage.icechunk.storage import IcechunkStorage
-    from .branch import Branch
-
-    assert isinstance(destination, IcechunkStorage)
-    return Branch(job, plan, destination)

@@ -106,10 +106,8 @@ def undo(
 
 
 def _undo_on_branch(job: Job, plan: Plan, place: Storage, started: float, *, take_over: bool) -> Outcome:
-    from ..storage.icechunk.storage import IcechunkStorage
     from .branch import undo_branch
 
-    assert isinstance(place, IcechunkStorage)
     with claimed(place, job.path, take_over=take_over) as claim:
         problems = undo_branch(job, place)
         if not problems:

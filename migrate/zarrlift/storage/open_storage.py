@@ -181,7 +181,10 @@ def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> S
         raise UsageError(
             "only a branch can be written to", found=place.versioned_url, expected="?branch=NAME"
         )
-    return IcechunkStorage(place, write=mode == "w")
+    if mode == "r":
+        return IcechunkStorage(place)
+    parent = open_storage(place.parent, storage_options=place.options or None, mode="w")
+    return IcechunkStorage(place, write=True, parent=parent)
 
 
 def _from_icechunk_object(place: Any, mode: Mode) -> Storage | None:
@@ -198,7 +201,9 @@ def _from_icechunk_object(place: Any, mode: Mode) -> Storage | None:
             found=type(place).__name__,
             expected="an icechunk.Repository, or its URL",
         )
-    return _from_store(place.store, mode) if hasattr(place, "store") else None
+    from .icechunk.session import SessionStorage
+
+    return SessionStorage(getattr(place, "store", place))
 
 
 def _from_store(place: Any, mode: Mode) -> Storage:
@@ -210,8 +215,8 @@ def _from_store(place: Any, mode: Mode) -> Storage:
 
     from .remote.zarr_store import StoreStorage
 
-    if (opened_ := _from_icechunk_object(place, mode)) is not None:
-        return opened_
+    if (found := _from_icechunk_object(place, mode)) is not None:
+        return found
     path = ""
     if isinstance(place, StorePath):
         place, path = place.store, place.path

@@ -26,6 +26,10 @@ MAIN: Final = "main"
 """The branch that every repository has."""
 _URL: Final = re.compile(r"icechunk(\+[a-z0-9]+)?://")
 _SCHEMES: Final = {"": "file", "file": "file", "s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
+_OF_ICECHUNK: Final = frozenset(
+    {"chunks", "config.yaml", "manifests", "refs", "repo", "snapshots", "transactions"}
+)
+"""Names in a repository (https://icechunk.io/en/latest/reference/spec/)."""
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 _S3: Final = {
     "access_key_id": "access_key_id",
@@ -141,6 +145,12 @@ class IcechunkPlace:
             return path
         return path.with_name(f"{path.name}.{quote(self.branch or '', safe='')}")
 
+    @property
+    def parent(self) -> str:
+        """The directory or prefix that the repository is in, as a place of its own."""
+        above = self.prefix.rpartition("/")[0]
+        return above or "/" if self.scheme == "file" else f"{self.scheme}://{self.bucket}/{above}".rstrip("/")
+
     def storage(self) -> Any:
         """An `icechunk.Storage`; UsageError for options that it does not have, or without the package."""
         icechunk = require_icechunk()
@@ -175,6 +185,8 @@ class IcechunkPlace:
     def exists(self) -> bool:
         """Whether there is a repository; StorageError if that cannot be read."""
         icechunk = require_icechunk()
+        if self.scheme == "file" and not os.path.isdir(self.prefix):
+            return False  # Icechunk would make it
         with _told(self.url):
             return bool(icechunk.Repository.exists(self.storage()))
 
@@ -213,8 +225,11 @@ class IcechunkPlace:
                 return icechunk.Repository.open(self.storage(), **given)
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
-        if self.scheme == "file" and os.path.isdir(self.prefix) and os.listdir(self.prefix):
+        there = os.listdir(self.prefix) if self.scheme == "file" and os.path.isdir(self.prefix) else []
+        if not _OF_ICECHUNK.issuperset(there):
             raise UsageError("the directory of a new repository is not empty", found=self.prefix)
+        if major() > 1:
+            given["check_clean_root"] = not there  # else another process was killed while it made this one
         if spec_version is not None:
             if major() > 1:
                 given["spec_version"] = spec_version

@@ -20,32 +20,37 @@ from zarr.storage import MemoryStore, WrapperStore
 from zarrstack.core.errors import JobError, StorageError, UsageError
 from zarrstack.version import __version__
 
-from ..base import CLAIM, Storage
-from ..local.storage import LocalStorage
-from ..remote.backend import stored_bytes
+from ..base import Storage
 from ..remote.error_text import plainly
 from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
 from .place import MAIN, IcechunkPlace, require_icechunk
+from .session import DOCUMENT, SessionStorage
 
 if TYPE_CHECKING:
-    from zarr.abc.store import ByteRequest, Store
-
-    from ..listed_versions import Version
-    from ..local.files import ReadLimit
+    from zarr.abc.store import Store
 
 BESIDE: Final = ".zarrlift.claim"
 """Suffix of the claim, which lies next to the repository, since the repository contains only Zarr's keys."""
 _WORK: Final = "zarrlift-"
 """Prefix of the branch on which a job works; its id follows."""
-_DOCUMENT: Final = "zarr.json"
 
 
-class IcechunkStorage(StoreStorage):
+class IcechunkStorage(SessionStorage):
     """A version of a repository, read-only; or with `write` the branch of a job."""
 
-    def __init__(self, place: IcechunkPlace | None, repository: Any = None, *, write: bool = False) -> None:
-        """`repository` is given instead of a place, or is opened; it is created by `begin` only."""
+    def __init__(
+        self,
+        place: IcechunkPlace | None,
+        repository: Any = None,
+        *,
+        write: bool = False,
+        parent: Storage | None = None,
+    ) -> None:
+        """`repository` is given instead of a place, or is opened; it is created by `begin` only.
+
+        `parent` is the directory that the repository is in, where a job that writes claims it.
+        """
         self._place = place
         self._write_to = write
         self._repository = repository
@@ -66,11 +71,9 @@ class IcechunkStorage(StoreStorage):
             self.url, self.in_process = f"icechunk repository {id(repository):x}", True
         else:
             self.url, self.in_process = place.versioned_url, False
-        self.can_list = True
-        self.holds_consolidated = False
         self.on_branch = write
-        self._claims: tuple[Storage, str] | None = None
-        self.exclusive = write and self.claim_place()[0].exclusive
+        self._parent = parent or StoreStorage(MemoryStore())
+        self.exclusive = write and self._parent.exclusive
 
     @property
     def local_path(self) -> Path | None:
@@ -84,20 +87,8 @@ class IcechunkStorage(StoreStorage):
 
     def claim_place(self) -> tuple[Storage, str]:
         """A place next to the repository."""
-        if self._claims is None:
-            self._claims = self._beside()
-        return self._claims
-
-    def _beside(self) -> tuple[Storage, str]:
-        from ..open_storage import open_storage
-
-        if self._place is None:
-            return StoreStorage(MemoryStore()), CLAIM
-        if (path := self.local_path) is not None:
-            return LocalStorage(path.parent), path.name + BESIDE
-        parent, _, name = self._place.prefix.rpartition("/")
-        url = f"{self._place.scheme}://{self._place.bucket}/{parent}".rstrip("/")
-        return open_storage(url, storage_options=self._place.options, mode="w"), name + BESIDE
+        name = "" if self._place is None else self._place.prefix.rpartition("/")[2]
+        return self._parent, name + BESIDE
 
     # ----- the job's branch
 
@@ -152,6 +143,11 @@ class IcechunkStorage(StoreStorage):
         """Commit everything that was written, so that it may be recorded as done; StorageError."""
         if self._session is not None:
             run(self._commit())
+
+    def refresh(self) -> None:
+        """The same, and read what workers of other processes have committed."""
+        if self._session is not None:
+            run(self._commit(reopen=True))
 
     def settle(self) -> None:
         """In a worker, whose coordinator does not see its session: the same."""
@@ -282,7 +278,7 @@ class IcechunkStorage(StoreStorage):
             if not self._open_writes and self._idle is not None:
                 self._idle.set()
 
-    async def _commit(self) -> None:
+    async def _commit(self, *, reopen: bool = False) -> None:
         while self._closed is not None:
             await self._closed.wait()
         self._closed = asyncio.Event()
@@ -290,7 +286,8 @@ class IcechunkStorage(StoreStorage):
             while self._open_writes:
                 self._idle = asyncio.Event()
                 await self._idle.wait()
-            if not self._session.has_uncommitted_changes:
+            changed = self._session.has_uncommitted_changes
+            if not changed and not reopen:
                 return
             icechunk = require_icechunk()
             # The chunk of a repeated task has the same content, whoever writes it.
@@ -298,7 +295,8 @@ class IcechunkStorage(StoreStorage):
             message = (self._place.message if self._place is not None else None) or "Migrate to Zarr v3"
             metadata = {"zarrlift": __version__, "zarrlift_job": self._job}
             try:
-                await self._session.commit_async(message, metadata, rebase_with=solver)
+                if changed:
+                    await self._session.commit_async(message, metadata, rebase_with=solver)
                 session = await self._repository.writable_session_async(self.work_branch)
             except Exception as error:
                 raise plainly(error, "cannot commit", self.work_branch, self.url, self._secrets) from error
@@ -316,50 +314,8 @@ class IcechunkStorage(StoreStorage):
         async with self._writing():
             await super().store(key, data)
         self.uncommitted += 1
-        if key.rpartition("/")[2] == _DOCUMENT and self._job is not None:
+        if key.rpartition("/")[2] == DOCUMENT and self._job is not None:
             self._written[key] = data
-
-    async def fetch_size(self, key: str) -> int | None:
-        """The size of an object, or None."""
-        return await self.told("cannot read", key, lambda: self._size(self.key(key)))
-
-    async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
-        """Without a range: Icechunk fails for one that goes beyond a document's end (1.1.21, 2.3.0)."""
-        size = await self._size(place)
-        if size is None:
-            return None
-        bound.check(size)
-        return await stored_bytes(self._store, place, None)
-
-    async def _part(self, key: str, part: ByteRequest, version: Version | None) -> bytes | None:
-        """The part that there is; as for whole objects."""
-        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
-
-        place = self.key(key)
-        size = await self._size(place)
-        if size is None:
-            return None
-        if isinstance(part, RangeByteRequest):
-            part = RangeByteRequest(min(part.start, size), min(part.end, size))
-            if part.start == part.end:
-                return b""
-        elif isinstance(part, SuffixByteRequest):
-            part = SuffixByteRequest(min(part.suffix, size))
-        return await stored_bytes(self._store, place, part)
-
-    async def _size(self, place: str) -> int | None:
-        """The size of an object; of what is missing Icechunk says 0, of other keys that they are wrong."""
-        *above, name = place.split("/")
-        if name != _DOCUMENT and "c" not in (*above, name):
-            return None
-        return await self._store.getsize(place) if await self._store.exists(place) else None
-
-    async def _children(self, prefix: str) -> dict[str, bool]:
-        """Names below a group or array; Icechunk lists nothing below an array's `c`."""
-        if "c" in prefix.split("/"):
-            return {}
-        names = [name async for name in self._store.list_dir(self.key(prefix) if prefix else "")]
-        return {name: name != _DOCUMENT for name in names}
 
     @contextmanager
     def _told(self, what: str, key: str) -> Iterator[None]:
