@@ -2,9 +2,9 @@
 
     python docs/recording/record.py            # writes docs/recording/recording.svg
 
-Runs the commands of SESSION in a pseudo-terminal, in a temporary directory; what they print, and when, is what the
-picture shows. A pause longer than PAUSE is shortened to it. Needs pyte, a terminal emulator (extra `dev`), and a POSIX
-system.
+Runs the commands of SESSION in a pseudo-terminal, in a temporary directory; what they print, and when, is
+what the picture shows. A pause longer than PAUSE is shortened to it. Needs pyte, a terminal emulator (extra
+`dev`), and a POSIX system.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ SESSION = (
 )
 COLOURS = {"green": "good", "brown": "warning", "red": "bad"}
 STYLE = """
-svg { color-scheme: light dark; --page: #f6f8fa; --text: #1f2328; --quiet: #59636e; --good: #116329;
+svg { color-scheme: light dark; --page: #f6f8fa; --text: #1f2328; --good: #116329;
   --warning: #7d4e00; --bad: #a40e26; --prompt: #0550ae }
-@media (prefers-color-scheme: dark) { svg { --page: #151b23; --text: #e6edf3; --quiet: #9198a1; --good: #56d364;
+@media (prefers-color-scheme: dark) { svg { --page: #151b23; --text: #e6edf3; --good: #56d364;
   --warning: #e3b341; --bad: #ff7b72; --prompt: #79c0ff } }
 text { font: 14px FONT; fill: var(--text); white-space: pre; visibility: hidden }
-.quiet { fill: var(--quiet) } .good { fill: var(--good) } .warning { fill: var(--warning) } .bad { fill: var(--bad) }
+.good { fill: var(--good) } .warning { fill: var(--warning) } .bad { fill: var(--bad) }
 .prompt { fill: var(--prompt) } .title { font-weight: 600 }
-@media (prefers-reduced-motion: reduce) { text { animation: none !important } text.last { visibility: visible } }
+@media (prefers-reduced-motion: reduce) {
+  text { animation: none !important } text.last { visibility: visible } }
 """
 
 
@@ -97,7 +98,7 @@ class Film:
         return "".join(spans)
 
     def svg(self) -> str:
-        """The picture; each line is there while it was on the screen, and everything begins again at the end."""
+        """The picture: each line is there while it was on the screen, again and again."""
         end = self.now + READ
         texts, rules = [], []
         for number, ((row, line), times) in enumerate(self.shown.items()):
@@ -115,7 +116,7 @@ class Film:
         style = STYLE.replace("FONT", FONT) + "\n".join(rules)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" aria-label="A session of zarrlift in a terminal: {"; ".join(SESSION)}">\n'
+            f'height="{height}" role="img" aria-label="A session in a terminal: {"; ".join(SESSION)}">\n'
             f"<style>{style}</style>\n"
             f'<rect width="{width}" height="{height}" rx="8" fill="var(--page)"/>\n'
             + "\n".join(texts)

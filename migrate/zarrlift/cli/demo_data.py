@@ -30,7 +30,7 @@ def write_ocean(path: Path) -> None:
     arrays: dict[str, tuple[_Array, tuple[int, ...], Any, list[str], dict[str, Any]]] = {
         "lat": (lat, (90,), Blosc(), ["lat"], {"units": "degrees_north", "standard_name": "latitude"}),
         "lon": (lon, (180,), Blosc(), ["lon"], {"units": "degrees_east", "standard_name": "longitude"}),
-        "time": (month, (12,), None, ["time"], {"units": "months since 2020-01-01"}),
+        "time": (30 * month, (12,), None, ["time"], {"units": "days since 2020-01-15"}),
         "sst": (
             values,
             (4, 45, 90),
