@@ -82,6 +82,8 @@ class Backend(ABC):
 
     store: Any
     """The zarr store."""
+    gives_ranges: bool = True
+    """False after a server has ignored the range of a request."""
 
     @abstractmethod
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:

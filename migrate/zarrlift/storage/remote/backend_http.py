@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..listed_versions import Version
 from ..local.files import ReadLimit
+from .backend import ObjectState
 from .backend_fsspec import FsspecBackend
 
 if TYPE_CHECKING:
@@ -33,13 +35,31 @@ class HttpBackend(FsspecBackend):
             return await super().read_part(key, part)
         if part.start == part.end:
             return b""
-        headers = {"Range": f"bytes={part.start}-{part.end - 1}"}
-        return await self._get(key, headers, part.start, part.end - part.start, None)
+        return await self._get(key, _range(part.start, part.end), part.start, part.end - part.start, None)
+
+    async def state(self, key: str) -> ObjectState | None:
+        """As the headers of a request for its first byte tell it."""
+        start = await self.read_start(key, 1)
+        return None if start is None else start[1]
+
+    async def read_start(
+        self, key: str, length: int, version: Version | None = None
+    ) -> tuple[bytes, ObjectState] | None:
+        """One request, whose headers tell size and version."""
+        states: list[ObjectState] = []
+        data = await self._get(key, _range(0, length), 0, length, None, states.append)
+        return None if data is None else (data, states[0])
 
     async def _get(
-        self, key: str, headers: dict[str, str], start: int, most: int, bound: ReadLimit | None
+        self,
+        key: str,
+        headers: dict[str, str],
+        start: int,
+        most: int,
+        bound: ReadLimit | None,
+        tell: Callable[[ObjectState], None] = lambda _: None,
     ) -> bytes | None:
-        """Read at most `most` bytes; the error of `bound` for more."""
+        """Read at most `most` bytes; the error of `bound` for more. `tell` receives the object's state."""
         fs, url = self.fs, self.path(key)
         options = dict(fs.kwargs)
         options["headers"] = {**(options.get("headers") or {}), **headers}
@@ -48,11 +68,28 @@ class HttpBackend(FsspecBackend):
             async with session.get(fs.encode_url(url), **options) as answer:
                 fs._raise_not_found_for_status(answer, url)  # noqa: SLF001 - fsspec's own reading of a status
                 skipped = 0 if answer.status == _PARTIAL or not headers else start
+                if headers and answer.status != _PARTIAL:
+                    self.gives_ranges = False
+                tell(_state(answer))
                 if bound is not None and answer.content_length is not None:
                     bound.check(answer.content_length)
                 return await _body(answer, skipped, most, bound)
         except self.store.allowed_exceptions:
             return None
+
+
+def _range(start: int, end: int) -> dict[str, str]:
+    return {"Range": f"bytes={start}-{end - 1}"}
+
+
+def _state(answer: Any) -> ObjectState:
+    """Size, from `Content-Range` (RFC 9110, 14.4) of a part, and ETag or time."""
+    headers = answer.headers
+    size = answer.content_length
+    if answer.status == _PARTIAL:
+        total = headers.get("Content-Range", "").rpartition("/")[2]
+        size = int(total) if total.isdecimal() else None
+    return size, headers.get("ETag") or headers.get("Last-Modified") or ""
 
 
 async def _body(answer: Any, skipped: int, most: int, bound: ReadLimit | None) -> bytes:
