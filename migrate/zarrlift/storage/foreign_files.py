@@ -186,7 +186,7 @@ _DIRECTORIES: Final = (
     # Icechunk's specification, 1 and 2: the directories of a repository.
     _Directory(
         "an Icechunk repository",
-        "Give it as an icechunk URL, with the extra icechunk: icechunk://PATH.",
+        "Give it as a URL of Icechunk: icechunk:///PATH, or icechunk+s3://BUCKET/PATH.",
         ("snapshots/", "manifests/"),
     ),
     # Delta Transaction Log Protocol; Apache Hive's and Spark's directories of Parquet files.
@@ -256,6 +256,9 @@ def known_directory(
             return kind.name, kind.advice
     if any(name.endswith(".parquet") for name in there):
         return "a directory of Parquet files", _TABLE.format("pandas.read_parquet")
+    if there and all(name.endswith(".npy") for name in there):
+        advice = "zarrlift reads Zarr and N5; numpy.load opens it, and zarr.save writes each array as Zarr."
+        return "a file of numpy.savez, or a directory of files of numpy.save", advice
     return None
 
 

@@ -36,10 +36,12 @@ class Ranges(ABC):
 
     shown: str
     """Its path or URL, without secrets, for messages."""
+    place: str
+    """What is different for another file; it may contain secrets."""
     size: int
     """In bytes."""
     state: str
-    """A text that is different for another version of the file."""
+    """A text that is different for another version of the file; "" if the server tells none."""
 
     @abstractmethod
     async def read(self, start: int, length: int) -> bytes:
@@ -73,7 +75,7 @@ class LocalRanges(Ranges):
         descriptor, facts = open_regular(path)
         os.close(descriptor)
         self._path = path
-        self.shown = str(path)
+        self.shown = self.place = str(path)
         self.size = facts.st_size
         self._version = (facts.st_size, facts.st_mtime_ns)
         self.state = f"{facts.st_size} {facts.st_mtime_ns}"
@@ -121,6 +123,7 @@ class StoreRanges(Ranges):
         assert storage.native is not None
         self._storage, self._native = storage, storage.native
         self.shown, self.size, self.state = storage.url, size, text
+        self.place = f"{storage.url} {storage.base} {storage.native.identity!r}"
         etag = version_text(text.partition(" ")[0])
         self._version: Version | None = None
         if storage.tells_versions and etag not in (None, "None"):

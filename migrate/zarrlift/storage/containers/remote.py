@@ -18,7 +18,7 @@ from ..base import Storage
 from ..remote.event_loop import run
 from ..remote.store_at import store_at
 from ..remote.zarr_store import StoreStorage
-from .table import HEAD, SUFFIXES, StoredContainer, open_stored
+from .table import HEAD, SUFFIXES, StoredContainer, kind_of, open_stored
 
 CHAINED: Final = re.compile(r"(?P<kind>zip|tar)(://(?P<inside>[^:]*))?::(?P<url>.+)", re.DOTALL)
 """fsspec's form of a file in a file."""
@@ -58,6 +58,24 @@ def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
     if place is None:
         raise UsageError(f"no such file: {storage.url}")
     return open_stored(replace(place, inside=chained["inside"] or None), kind=f"{chained['kind']}_file")
+
+
+def file_in_place(storage: Storage) -> UsageError | None:
+    """The error for a storage without an archive whose URL is that of a file of a known kind."""
+    from ..foreign_files import is_foreign, not_a_container
+    from .member_store import MemberBackend
+
+    if not isinstance(storage, StoreStorage) or isinstance(storage.native, MemberBackend):
+        return None
+    place = _tried(storage)
+    if place is None:
+        return None
+    if (kind := kind_of(place.head)) is not None:
+        return UsageError(
+            f"{storage.url} is a {kind} file that is named as a directory",
+            advice=f"Give it as {kind}::{storage.url}.",
+        )
+    return not_a_container(storage.url, place.head) if is_foreign(place.head) else None
 
 
 def _tried(storage: StoreStorage) -> StoredContainer | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = 4096
 """Bytes from the start of a file by which its kind is recognized."""
+_TAR_BLOCK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,19 @@ class _Kind:
 
 
 def _is_tar(head: bytes) -> bool:
-    if len(head) < 512 or head.startswith(b"PK"):
-        return False
-    from .tar_file import is_tar
+    """Whether a file with this start is a tar file: the magic at 257, or an old header with its checksum.
 
-    return is_tar(head)
+    POSIX.1-2017, pax, "ustar Interchange Format".
+    """
+    if len(head) < _TAR_BLOCK:
+        return False
+    if head[257:262] == b"ustar":
+        return True
+    try:
+        told = int(head[148:156].strip(b"\0 "), 8)
+    except ValueError:
+        return False
+    return told == sum(head[:148]) + 8 * 32 + sum(head[156:_TAR_BLOCK]) and head[0] != 0
 
 
 _KINDS: Final = (
@@ -120,12 +129,20 @@ def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | No
     head, name = place.head, place.storage.url.partition("?")[0].lower()
     for each in _KINDS:
         called = each.module == kind or (kind is None and name.endswith(each.suffixes))
-        certain = each.module != "zip_file" or head.startswith((b"PK\3\4", b"PK\5\6"))
-        if each.stored and each.file(head) and (called or (certain and kind is None)):
+        certain = kind is None and each.module == f"{kind_of(head)}_file"
+        if each.stored and each.file(head) and (called or certain):
             return _module(each).open_stored(place)
     if kind is not None or name.endswith(SUFFIXES) or is_foreign(head):
         raise not_a_container(place.storage.url, head)
     return None
+
+
+def kind_of(head: bytes) -> str | None:
+    """The kind of a container that is known by its first bytes, "zip" or "tar"; None for another file."""
+    # APPNOTE.TXT 4.3.7 and 4.3.16: a local header, or the end record of an empty file.
+    if head.startswith((b"PK\3\4", b"PK\5\6")):
+        return "zip"
+    return "tar" if _is_tar(head) else None
 
 
 def _module(kind: _Kind) -> _Module:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..base import Storage
-from .members import Member, Members, clean_name, open_local, open_remote
+from .members import Member, Members, clean_name
 from .ranges import Ranges, SeekableFile
 from .table import ContainerPlace, StoredContainer
 
@@ -23,26 +23,17 @@ _MAX_HEADER: Final = 16 << 20
 _UNPACK: Final = "Unpack it with tar, and give the directory."
 
 
-def is_tar(head: bytes) -> bool:
-    """Whether a file with this start is a tar file: the magic at 257, or an old header with its checksum."""
-    if len(head) < _BLOCK:
-        return False
-    if head[257:262] == b"ustar":
-        return True
-    try:
-        told = int(head[148:156].strip(b"\0 "), 8)
-    except ValueError:
-        return False
-    return told == sum(head[:148]) + 8 * 32 + sum(head[156:_BLOCK]) and head[0] != 0
-
-
 def open_container(place: ContainerPlace) -> Storage:
     """The archive inside a tar file; UsageError or StorageError if there is none."""
+    from .member_store import open_local
+
     return open_local(place, load)
 
 
 def open_stored(place: StoredContainer) -> Storage:
     """The archive inside a tar file in a store; UsageError or StorageError if there is none."""
+    from .member_store import open_remote
+
     return open_remote(place, load, "tar")
 
 
@@ -70,7 +61,7 @@ def load(ranges: Ranges) -> Members:
     if ranges.read_now(end, _BLOCK) != bytes(_BLOCK):
         raise _cut(ranges, f"neither a header nor the end at {end} of {ranges.size} bytes")
     _refuse_links(links, ranges)
-    return TarMembers(ranges, members, directories)
+    return TarMembers(ranges.state, members, directories)
 
 
 def _add(
@@ -133,8 +124,8 @@ class TarMembers(Members):
 
     def version(self, member: Member) -> str:
         """The version of the file, since a tar file has no checksums of contents."""
-        return f"{self.ranges.state} {member.start}"
+        return f"{self.state} {member.start}"
 
-    async def read(self, key: str, member: Member, start: int, stop: int) -> bytes:
+    async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:
         """One request."""
-        return await self.ranges.exactly(member.start + start, stop - start)
+        return await ranges.exactly(member.start + start, stop - start)

@@ -22,7 +22,7 @@ from zarrstack.core.errors import UsageError
 
 from ..base import Storage
 from ..local.files import BadObjectError
-from .members import Member, Members, clean_name, open_local, open_remote
+from .members import Member, Members, clean_name
 from .ranges import Ranges, SeekableFile
 from .table import ContainerPlace, StoredContainer
 
@@ -47,11 +47,15 @@ _IN_THREAD: Final = 256 << 10
 
 def open_container(place: ContainerPlace) -> Storage:
     """The archive inside a zip file; UsageError or StorageError if there is none."""
+    from .member_store import open_local
+
     return open_local(place, load)
 
 
 def open_stored(place: StoredContainer) -> Storage:
     """The archive inside a zip file in a store; UsageError or StorageError if there is none."""
+    from .member_store import open_remote
+
     return open_remote(place, load, "zip")
 
 
@@ -78,7 +82,7 @@ def load(ranges: Ranges) -> Members:
             members[key] = Member(
                 item.header_offset, item.compress_size, item.file_size, item.compress_type, item.CRC
             )
-    return ZipMembers(ranges, members, directories)
+    return ZipMembers(ranges.state, members, directories)
 
 
 def _refuse_unreadable(items: list[zipfile.ZipInfo], shown: str) -> None:
@@ -105,8 +109,8 @@ class ZipMembers(Members):
 
     kind = "the zip file"
 
-    def __init__(self, ranges: Ranges, members: dict[str, Member], directories: list[str]) -> None:
-        super().__init__(ranges, members, directories)
+    def __init__(self, state: str, members: dict[str, Member], directories: list[str]) -> None:
+        super().__init__(state, members, directories)
         self._data: dict[str, int] = {}
         """Where the bytes of members begin of which parts are read."""
 
@@ -114,7 +118,7 @@ class ZipMembers(Members):
         """Its checksum."""
         return f"{member.crc:08x}"
 
-    async def read(self, key: str, member: Member, start: int, stop: int) -> bytes:
+    async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:
         """One request, and a second one after a long local header, or for the first part of a member."""
         whole = (start, stop) == (0, member.size)
         if member.method == zipfile.ZIP_STORED and member.stored != member.size:
@@ -122,31 +126,31 @@ class ZipMembers(Members):
                 key, f"{member.stored} stored bytes of a member of {member.size} that is not compressed"
             )
         if member.method == zipfile.ZIP_STORED and not whole:
-            at = await self._begin(key, member)
-            return await self.ranges.exactly(at + start, stop - start)
-        first = await self.ranges.read(member.start, self._front(key) + min(member.stored, _PIECE))
-        at = self._checked(key, member, first)
+            at = await self._begin(ranges, key, member)
+            return await ranges.exactly(at + start, stop - start)
+        first = await ranges.read(member.start, self._front(key) + min(member.stored, _PIECE))
+        at = self._checked(ranges, key, member, first)
         held = first[at - member.start :]
         if member.method == zipfile.ZIP_STORED:
             data = held[: member.stored]
             if len(data) < member.stored:
-                data += await self.ranges.exactly(at + len(data), member.stored - len(data))
+                data += await ranges.exactly(at + len(data), member.stored - len(data))
             _check(key, member, data)
             return data
-        return await self._inflated(key, member, at, held, start, stop)
+        return await self._inflated(ranges, key, member, at, held, start, stop)
 
-    async def _begin(self, key: str, member: Member) -> int:
+    async def _begin(self, ranges: Ranges, key: str, member: Member) -> int:
         at = self._data.get(key)
         if at is None:
-            first = await self.ranges.read(member.start, self._front(key))
-            at = self._data[key] = self._checked(key, member, first)
+            first = await ranges.read(member.start, self._front(key))
+            at = self._data[key] = self._checked(ranges, key, member, first)
         return at
 
     @staticmethod
     def _front(key: str) -> int:
         return _HEADER.size + len(key.encode("utf-8", "surrogateescape")) + _EXTRA
 
-    def _checked(self, key: str, member: Member, first: bytes) -> int:
+    def _checked(self, ranges: Ranges, key: str, member: Member, first: bytes) -> int:
         """The offset of a member's bytes, after its local header has been compared with the directory."""
         if len(first) < _HEADER.size:
             raise _damaged(key, f"the file ends at the member's header, at {member.start}")
@@ -163,11 +167,13 @@ class ZipMembers(Members):
         if method != member.method or (not flags & _SIZES_FOLLOW and crc != member.crc):
             raise _damaged(key, "the member's header and the directory of the zip file differ")
         at = member.start + _HEADER.size + name + extra
-        if at + member.stored > self.ranges.size:
-            raise _damaged(key, f"{member.stored} bytes at {at} of a file of {self.ranges.size}")
+        if at + member.stored > ranges.size:
+            raise _damaged(key, f"{member.stored} bytes at {at} of a file of {ranges.size}")
         return at
 
-    async def _inflated(self, key: str, member: Member, at: int, held: bytes, start: int, stop: int) -> bytes:
+    async def _inflated(
+        self, ranges: Ranges, key: str, member: Member, at: int, held: bytes, start: int, stop: int
+    ) -> bytes:
         """Bytes of a compressed member, inflated from its start on; no more than `stop` bytes are made."""
         inflater = _INFLATERS[member.method]
         unpack = inflater(member)
@@ -175,7 +181,7 @@ class ZipMembers(Members):
         taken, made, parts = 0, 0, []
         whole = (start, stop) == (0, member.size)
         while made < stop or whole:
-            piece = held or await self.ranges.exactly(at + taken, min(_PIECE, member.stored - taken))
+            piece = held or await ranges.exactly(at + taken, min(_PIECE, member.stored - taken))
             held = b""
             taken += len(piece)
             last = taken >= member.stored
