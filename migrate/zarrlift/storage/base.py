@@ -74,6 +74,8 @@ class Storage(ABC):
     """The default size limit for reading an object."""
     tells_versions: bool = False
     """Whether a read can be compared with the version given by a listing."""
+    absence: str = "missing"
+    """How an object is reported that is proven absent, in words."""
     beneath: Storage | None = None
     """The storage below layers that change neither keys nor bytes; else None."""
 

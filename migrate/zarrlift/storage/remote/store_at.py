@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError
 
 from ..redact import redact, redact_foreign, secrets_of
+from .backend import HTTP
+from .backend_http import HttpBackend
 from .obstore_urls import obstore_store
 from .zarr_store import StoreStorage
+
+_ABSENT: Final = "absent_status"
+"""Our own option of `http://` and `https://`: further statuses that say that an object is missing."""
 
 
 def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) -> StoreStorage:
@@ -35,7 +40,10 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     try:
         # Our own instance: a shared one may be bound to another event loop.
         given = {"skip_instance_cache": True, **(options or {})}
+        absent = _statuses(given.pop(_ABSENT, None)) if protocol in HTTP else frozenset()
         store = FsspecStore.from_url(url, storage_options=given, read_only=read_only)
+    except UsageError:
+        raise
     except ImportError as error:
         from ..open_errors import no_package
 
@@ -48,4 +56,17 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     except Exception as error:
         found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
         raise StorageError("cannot open the location", found=found) from error
-    return StoreStorage(store, url=shown, secrets=secrets)
+    storage = StoreStorage(store, url=shown, secrets=secrets)
+    if absent and isinstance(storage.native, HttpBackend):
+        storage.native.absent = absent
+        storage.absence = "HTTP status " + " or ".join(map(str, (404, *sorted(absent))))
+    return storage
+
+
+def _statuses(given: object) -> frozenset[int]:
+    """The values of the option `absent_status`; UsageError for others than one of 401, 403 and 410."""
+    values = [] if given is None else given if isinstance(given, list) else [given]
+    texts = [str(value) for value in values]
+    if not {"401", "403", "410"}.issuperset(texts):
+        raise UsageError(f"invalid storage option {_ABSENT}", found=str(given), expected="401, 403 or 410")
+    return frozenset(map(int, texts))

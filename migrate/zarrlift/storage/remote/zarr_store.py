@@ -21,7 +21,7 @@ from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter
-from .backend import HTTP, Backend, bounded_bytes, stored_bytes, write_bytes
+from .backend import HTTP, Backend, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
@@ -99,6 +99,8 @@ class StoreStorage(Storage):
         known = protocols(store)
         # Over HTTP, a page of links is not a reliable listing.
         self.can_list = store.supports_listing and not known & HTTP
+        if self.native is not None:
+            self.absence = self.native.absence
         self.in_process = "memory" in known
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
@@ -267,10 +269,8 @@ class StoreStorage(Storage):
         """Like `size`, in the loop."""
 
         async def ask() -> int | None:
-            try:
-                return await self._store.getsize(self.key(key))
-            except FileNotFoundError:
-                return None
+            place = self.key(key)
+            return await (stored_size(self._store, place) if self.native is None else self.native.size(place))
 
         return await self.told("cannot read", key, ask)
 
