@@ -33,7 +33,7 @@ def opened(
     members = store.members
     prefix = members.archive_root() if inside is None else inside.strip("/")
     if inside is not None and prefix and prefix not in members.tree:
-        raise UsageError(f"no such directory in {members.kind}: {place(prefix)}")
+        raise UsageError(f"no such directory in {members.called}: {place(prefix)}")
     return StoreStorage(store, prefix, url=place(prefix), secrets=secrets, backend=MemberBackend(store))
 
 

@@ -36,7 +36,7 @@ class Member(NamedTuple):
 class Members(ABC):
     """The members of one version of a file."""
 
-    kind: str
+    called: str
     """Name of such a file with its article, for messages."""
 
     def __init__(self, state: str, members: dict[str, Member], directories: Iterable[str]) -> None:

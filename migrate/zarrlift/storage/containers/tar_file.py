@@ -120,7 +120,7 @@ def _cut(ranges: Ranges, found: str) -> StorageError:
 class TarMembers(Members):
     """The members of a tar file."""
 
-    kind = "the tar file"
+    called = "the tar file"
 
     def version(self, member: Member) -> str:
         """The version of the file, since a tar file has no checksums of contents."""

@@ -107,7 +107,7 @@ def _refuse_unreadable(items: list[zipfile.ZipInfo], shown: str) -> None:
 class ZipMembers(Members):
     """The members of a zip file."""
 
-    kind = "the zip file"
+    called = "the zip file"
 
     def __init__(self, state: str, members: dict[str, Member], directories: list[str]) -> None:
         super().__init__(state, members, directories)
