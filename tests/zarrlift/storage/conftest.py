@@ -91,6 +91,7 @@ def served() -> Iterator[Web]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *args: object) -> None:
             pass

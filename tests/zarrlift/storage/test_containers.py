@@ -191,6 +191,28 @@ def test_the_last_member_of_a_name_counts_in_a_tar_file_too(tmp_path: Path) -> N
     assert open_storage(tmp_path / "a.tar").get("c") == b"newer"
 
 
+def test_many_and_large_members_need_zip64(tmp_path: Path) -> None:
+    """More than 65,535 members, and members whose sizes are written with 64 bits, behind a comment."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        for number in range(66_000):
+            file.writestr(zipfile.ZipInfo(f"x/{number}"), b"")
+        with file.open("y", "w", force_zip64=True) as member:
+            member.write(b"large")
+        file.comment = b"A comment. " * 5000
+    storage = open_storage(tmp_path / "a.zip")
+    assert sum(1 for _ in storage.list_prefix("x/")) == 66_000
+    assert storage.get("y") == b"large"
+
+
+@pytest.mark.parametrize("pack", [zip_of, tarred], ids=["zip", "tar"])
+def test_on_servers_of_s3_that_others_wrote(pack: Any, bucket, archive: Path, tmp_path: Path) -> None:
+    place = f"{bucket.put('in', {'a': pack(files(archive), 'a.zarr/')})}/a"
+    outcome = zarrlift.migrate(place, tmp_path / "out.zarr", storage_options=bucket.options)
+    assert outcome.ok, outcome.problems
+    zarrlift.migrate(archive, tmp_path / "expected.zarr")
+    assert files(tmp_path / "out.zarr") == files(tmp_path / "expected.zarr")
+
+
 def test_parts_of_members_are_their_bytes(tmp_path: Path) -> None:
     data = np.random.default_rng(1).bytes(100_000)
     for name, packed in {
