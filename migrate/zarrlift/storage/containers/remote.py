@@ -15,6 +15,7 @@ from typing import Any, Final
 from zarrstack.core.errors import UsageError, ZarrstackError
 
 from ..base import Storage
+from ..remote.error_text import NO_ANSWER
 from ..remote.event_loop import run
 from ..remote.store_at import store_at
 from ..remote.zarr_store import StoreStorage
@@ -79,10 +80,17 @@ def file_in_place(storage: Storage) -> UsageError | None:
 
 
 def _tried(storage: StoreStorage) -> StoredContainer | None:
-    """The file; None also if it cannot be read: some stores forbid all outside an archive."""
+    """The file; None also if it cannot be read: some stores forbid all outside an archive.
+
+    UsageError if there is no bucket, StorageError if the store does not answer at all.
+    """
     try:
         return _file(storage)
-    except ZarrstackError:
+    except UsageError:
+        raise
+    except ZarrstackError as error:
+        if error.problem.message == NO_ANSWER:
+            raise
         return None
 
 
