@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
+    from .verification.dandi_checksum import dandi_checksum
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
@@ -66,6 +67,7 @@ _HOMES = {
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
+    "dandi_checksum": "verification.dandi_checksum",
     "digest": "jobs.digests",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
@@ -112,6 +114,7 @@ __all__ = [
     "VerificationReport",
     "batch",
     "census",
+    "dandi_checksum",
     "digest",
     "finish",
     "gather",

@@ -40,6 +40,7 @@ IN_CORE_FORBIDDEN = {
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
 MADE_OF_ZARR = {
+    "zarrlift.storage.containers.member_store",
     "zarrlift.storage.local.layered_store",
     "zarrlift.storage.icechunk.storage", "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",

@@ -35,7 +35,7 @@ DATA = (
     "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
     "UpdatePlan", "VerificationReport",
-    "Interrupted", "LegacyView", "ReverseView",
+    "Interrupted", "LegacyView", "ReverseView", "dandi_checksum",
 )  # fmt: skip
 """What the functions take and give."""
 

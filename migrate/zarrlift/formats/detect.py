@@ -14,6 +14,7 @@ from zarrstack.core.paths import join
 
 from ..recipe.options import Format
 from ..storage.base import Storage
+from .foreign_places import foreign_place
 from .tree.documents import documents_at, parse_object, parsed_or_none
 
 _V3: Final = "zarr.json"
@@ -314,8 +315,12 @@ def _documents(format: Format | None) -> str:
 def nothing(storage: Storage, format: Format | None = None) -> UsageError:
     """The error for a storage without an archive: what was found instead."""
     expected: str | None = f"one of {_documents(format)}"
+    names: list[str] | None = None
     if storage.can_list:
         names = sorted(entry.name + "/" * entry.is_dir for entry in storage.list_dir(""))
+    if (foreign := foreign_place(storage, names)) is not None:
+        return foreign
+    if names is not None:
         some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
         expected = expected if names else None

@@ -7,9 +7,8 @@ An archive is found by its documents, which identify a format as in `detect`. It
 - A folder without a document of its own is a root too if its name is that of an archive (`.zarr`, `.n5`, ...)
   and the nearest nodes below it are of one format (`detect` reads such an archive with an implicit group).
 - So is any other one in which arrays of one format are directly, without their group's document: N5 has none,
-  Zarr v1 no groups, and old copies of Zarr v2 have lost it. If there are also groups among them, or names of
-  archives, each is an archive of its own.
-- A zip file is an archive if there is one in it; in stores, zip files are not searched.
+  Zarr v1 no groups, old copies of Zarr v2 have lost it. With groups or names of archives, each is one.
+- A zip or tar file is an archive if there is one in it; in stores, files are not searched.
 
 Chunks are never listed: a directory that is an array is not entered. Hidden directories are skipped.
 """
@@ -29,6 +28,7 @@ from zarrstack.core.paths import join
 
 from ..recipe.options import Format
 from ..storage.base import DirectoryEntry, Storage
+from ..storage.containers.table import SUFFIXES
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url, open_storage, place_below
 from .detect import Marks, Seen, choose, detect, marks_at, nearest, nothing
@@ -180,7 +180,7 @@ class _Search:
         return entered
 
     def _children(self, place: _Place, entries: Sequence[DirectoryEntry]) -> list[_Place]:
-        """The directories in a directory that may be archives, or contain some; zip files are searched."""
+        """The directories in a directory that may be archives, or contain some; files may hold one."""
         if place.root is None and place.positions is None and DirectoryEntry("meta", is_dir=True) in entries:
             with suppress(StorageError):  # reported where it is listed
                 if document_below(self.storage, place.path) is not None:
@@ -225,14 +225,14 @@ class _Search:
         return True
 
     def _file(self, directory: _Place, entry: DirectoryEntry, path: str) -> None:
-        """Add the archive in a zip file; a problem for a name of an archive with something else in it."""
+        """Add the archive in a zip or tar file; a problem for an archive's name with something else in it."""
         stem, suffix = os.path.splitext(entry.name)
         if entry.link is not None and not os.path.exists(entry.link):
             if _NAMED.search(entry.name) or _NAMED.search(stem):
                 self.problems.append(broken_link(path, entry.link))
             return
         local = isinstance(self.storage, LocalStorage)
-        if suffix.lower() != ".zip" or not local or not self._leads(directory, entry, path):
+        if suffix.lower() not in SUFFIXES or not local or not self._leads(directory, entry, path):
             return
         try:
             place = _Place(path=path, named=True, real=entry.link or "", by_link=entry.link is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -109,7 +110,7 @@ def make_plan(
     consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
     root_is_group = any(group.path == "" for group in groups)
     strays = archive.problems if in_place else applied.strays(archive.problems)
-    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(inventories)]
+    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(inventories), *_unlisted(storage, arrays)]
     result = Plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
@@ -139,6 +140,21 @@ def make_plan(
             )
         )
     return replace(result, problems=tuple(problems)), inventories
+
+
+def _unlisted(storage: Storage, arrays: Sequence[ArrayPlan]) -> list[Problem]:
+    """A note on how missing chunks are found where the source cannot be listed."""
+    if storage.can_list or not arrays:
+        return []
+    return [
+        Problem(
+            kind="no-listing",
+            severity="note",
+            message="the source cannot be listed: each chunk is requested, and one reported as missing"
+            f" ({storage.absence}) has the fill value",
+            found=f"{sum(array.source.objects.total for array in arrays)} possible chunks",
+        )
+    ]
 
 
 def free_space(storage: Storage) -> int | None:

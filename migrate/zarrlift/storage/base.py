@@ -80,6 +80,8 @@ class Storage(ABC):
     """Whether consolidated metadata is of use here; zarr-python asks the store the same."""
     uncommitted: int = 0
     """Number of objects written since the last `checkpoint`."""
+    absence: str = "missing"
+    """How an object is reported that is proven absent, in words."""
     beneath: Storage | None = None
     """The storage below layers that change neither keys nor bytes; else None."""
 

@@ -8,48 +8,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
 
 _NOTHING: Final = "no such file or directory"
-_WANTED: Final = "a directory, a zip file or a URL"
 
 
-class _Known(NamedTuple):
-    """A kind of file that may be given in place of an archive."""
-
-    start: int
-    """Offset of its signature in bytes."""
-    signature: bytes
-    name: str
-    advice: str
-
-
-_WRITTEN_BY: Final = "zarrlift reads Zarr and N5; xarray, or hdmf-zarr for NWB, writes such a file as Zarr."
-_UNPACK: Final = "Unpack it first."
-_IMAGE: Final = "zarrlift reads Zarr and N5; bioformats2raw writes images as OME-Zarr."
-_FILES: Final = (
-    # HDF5 File Format Specification 3.0, II.A: the superblock's signature.
-    _Known(0, b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file", _WRITTEN_BY),
-    # NetCDF User's Guide, file format specifications: magic and one of the versions 1, 2 and 5.
-    *(_Known(0, b"CDF" + version, "a netCDF file", _WRITTEN_BY) for version in (b"\1", b"\2", b"\5")),
-    # TIFF 6.0, section 2, in either byte order; BigTIFF has 43 instead of 42.
-    *(_Known(0, magic, "a TIFF file", _IMAGE) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
-    _Known(
-        0,
-        b"SQLite format 3",
-        "an SQLite database",
-        "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store.",
-    ),
-    # APPNOTE.TXT 4.3.7: a local file header comes first, but the end record that defines a zip file comes
-    # last.
-    _Known(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it again."),
-    _Known(0, b"\x1f\x8b", "a gzip file", _UNPACK),  # RFC 1952, 2.3.1
-    _Known(257, b"ustar", "a tar file", _UNPACK),  # POSIX.1-2017, pax, ustar interchange format
-)
-_BINARY: Final = frozenset({*range(32), 127} - set(b"\t\n\f\r\x1b"))
-"""Bytes that do not occur in text."""
 _REFERENCES: Final = re.compile(rb'\s*\{.*"(refs|([^"]*/)?\.z(group|array|attrs|metadata))"\s*:', re.DOTALL)
 """Start of a reference file (https://fsspec.github.io/kerchunk/spec.html), version 1 or 0."""
 _PACKAGES: Final = {
@@ -86,32 +51,9 @@ def _meant(path: Path, given: str) -> str | None:
     return f"Did you mean {there / similar[0]}?" if similar else None
 
 
-def no_zip(path: Path) -> UsageError:
-    """The error for a file that is not a zip file, with its kind if recognized, and advice."""
-    name, advice = known_file(path)
-    return UsageError(
-        f"{path} is {name}, not an archive", expected=None if advice else _WANTED, advice=advice
-    )
-
-
-def known_file(path: Path) -> tuple[str, str | None]:
-    """The kind of a file, by its first bytes, and advice if it is given as an archive; OSError."""
-    with path.open("rb") as file:
-        head = file.read(512)
-    if _REFERENCES.match(head):
-        advice = f"Give it as: reference:// --storage-options fo={path}"
-        return "a file of references, as kerchunk and VirtualiZarr write them", advice
-    for known in _FILES:
-        if head.startswith(known.signature, known.start):
-            return known.name, known.advice
-    return _called(head), None
-
-
-def _called(head: bytes) -> str:
-    if not head:
-        return "an empty file"
-    # In a text, all bytes are printable, white space, or part of non-ASCII characters.
-    return "a text file" if not set(head) & _BINARY else "a file of an unknown kind"
+def references_in(head: bytes) -> bool:
+    """Whether a file with these first bytes is one of references, as kerchunk and VirtualiZarr write them."""
+    return _REFERENCES.match(head) is not None
 
 
 def no_package(scheme: str, error: str) -> UsageError:

@@ -1,4 +1,4 @@
-"""Opens the storage of an archive: paths, URLs, zip files, zarr stores.
+"""Opens the storage of an archive: paths, URLs, files with an archive inside, zarr stores.
 
 A directory is accessed directly through the file system, everything else through zarr's own stores.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import UsageError
 
 from .base import Storage
 from .containers.table import ContainerPlace, open_container
@@ -19,11 +19,12 @@ from .documents import METADATA
 from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
 from .local.storage import LocalStorage
-from .redact import redact, redact_foreign, secrets_of
+from .redact import redact
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
     from zarr.storage import StorePath
+
 
 Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
 Mode: TypeAlias = Literal["r", "w"]
@@ -38,10 +39,10 @@ def open_storage(
 ) -> Storage:
     """Open the storage at a place.
 
-    `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`,
-    `zip::s3://...`), a path to a `.zip`, a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
-    `storage_options` are passed to fsspec; they, and user names, passwords and queries of a URL, never appear
-    in `Storage.url` or in an error.
+    `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`), a path or a
+    URL of a zip or tar file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside), a zarr `Store`
+    or `StorePath`, or a `Storage`, which is returned. `storage_options` are passed to fsspec; they, and user
+    names, passwords and queries of a URL, never appear in `Storage.url` or in an error.
 
     With mode "r" a local place must exist; with "w" it is created by the first `put`. Links are checked by
     the walk of the archive (its `follow_links`); the argument is accepted here so that callers can pass on
@@ -81,14 +82,14 @@ def place_below(place: str, path: str) -> str:
 
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if not text:
-        raise UsageError("the path is empty", expected="a directory, a zip file or a URL")
+        raise UsageError("the path is empty", expected="a directory, a zip or tar file, or a URL")
     if options:
         raise UsageError("storage options are for URLs", found=text)
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
-        if path.suffix == ".zip":
+        if path.suffix in (".zip", ".tar", ".ozx"):
             raise UsageError(
-                "a zip file cannot be written",
+                f"a {'tar' if path.suffix == '.tar' else 'zip'} file cannot be written",
                 found=str(path),
                 expected="a directory or a URL",
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
@@ -114,7 +115,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         )
     if not path.is_file():
         found = f"{kind_of(path.stat().st_mode)}, {path}"
-        raise UsageError("not an archive", found=found, expected="a directory, a zip file or a URL")
+        raise UsageError("not an archive", found=found, expected="a directory, a zip or tar file, or a URL")
     return _inside(path)
 
 
@@ -125,51 +126,39 @@ def _inside(path: Path, inside: str | None = None) -> Storage:
 
 
 def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
-    secrets = secrets_of(options)
-    shown = redact(url, secrets)
-    if not shown.endswith("://"):  # the root of a file system without names: reference://
-        shown = shown.rstrip("/")
-    protocol = url.split("::", 1)[0].split("://", 1)[0]
-    if protocol == "local" and "::" not in url:
-        return _from_path(url.removeprefix("local://"), options, mode)
-    if protocol == "file" and "::" not in url:
-        parts = urlsplit(url)
-        if parts.netloc not in ("", "localhost"):
-            raise UsageError(
-                "a file URL must name a file on this machine", found=shown, expected="file:///..."
-            )
-        return _from_path(unquote(parts.path), options, mode)
+    if not is_remote(url):
+        return _from_path(str(_path_of(url)), options, mode)
+    from .remote.store_at import store_at
 
-    from zarr.storage import FsspecStore
+    if mode == "w":
+        return store_at(url, options, read_only=False)
 
-    from .remote.obstore_urls import obstore_store
-    from .remote.zarr_store import StoreStorage
+    from .containers.remote import CHAINED, chained_container, container_at
 
-    if "::" not in url:
-        try:
-            bucket = obstore_store(url, options or {}, read_only=mode == "r")
-        except Exception as error:
-            found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
-            raise StorageError("cannot open the location", found=found) from error
-        if bucket is not None:
-            return StoreStorage(*bucket, url=shown, secrets=secrets)
-    try:
-        # Our own instance: a shared one may be bound to another event loop.
-        given = {"skip_instance_cache": True, **(options or {})}
-        store = FsspecStore.from_url(url, storage_options=given, read_only=mode == "r")
-    except ImportError as error:
-        from .open_errors import no_package
+    if (chained := CHAINED.fullmatch(url)) is not None and not is_remote(chained["url"]):
+        return _inside(_path_of(chained["url"]), chained["inside"] or None)
+    if (inside := chained_container(url, options or {})) is not None:
+        return inside
+    storage = store_at(url, options, read_only=True)
+    return container_at(url, options or {}, storage) or storage
 
-        raise no_package(protocol, redact_foreign(str(error))) from error
-    except ValueError as error:
-        found = redact_foreign(f"{shown} ({error})")
-        raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"no such file or directory: {shown}") from error
-    except Exception as error:
-        found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
-        raise StorageError("cannot open the location", found=found) from error
-    return StoreStorage(store, url=shown, secrets=secrets)
+
+def is_remote(url: str) -> bool:
+    """Whether a text names no path of this machine."""
+    return "::" in url or ("://" in url and url.partition("://")[0] not in ("file", "local"))
+
+
+def _path_of(url: str) -> Path:
+    """The path of a `file://` or `local://` URL, or of a path; UsageError for one of another machine."""
+    protocol, _, rest = url.rpartition("://")
+    if protocol != "file":
+        return Path(rest)
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise UsageError(
+            "a file URL must name a file on this machine", found=redact(url), expected="file:///..."
+        )
+    return Path(unquote(parts.path))
 
 
 def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
@@ -208,7 +197,7 @@ def _from_icechunk_object(place: Any, mode: Mode) -> Storage | None:
 
 def _from_store(place: Any, mode: Mode) -> Storage:
     from zarr.abc.store import Store
-    from zarr.storage import LocalStore, StorePath
+    from zarr.storage import LocalStore, StorePath, ZipStore
 
     from zarrstack.base.descend import descend
     from zarrstack.base.transformer import StorageTransformer
@@ -226,6 +215,8 @@ def _from_store(place: Any, mode: Mode) -> Storage:
         )
     if type(place) is LocalStore:
         return LocalStorage(Path(place.root) / path)
+    if type(place) is ZipStore and place.read_only:
+        return _inside(Path(os.path.abspath(place.path)), path)
     if isinstance(place, Store):
         opened = StoreStorage(place, path)
         *layers, bottom = descend(place, through=StorageTransformer)

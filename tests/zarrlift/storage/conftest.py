@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import threading
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -63,6 +65,73 @@ def web(archive: Path) -> Iterator[str]:
     with Patient(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/{archive.name}"
+        server.shutdown()
+
+
+class Web:
+    """A web server with ranges, which counts what it is asked and sends."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.requests = self.sent = 0
+        self.ranges = True
+        self.missing: Callable[[str], tuple[int, bytes]] = lambda _: (404, b"")
+        """Status and page for a path that is missing."""
+        self.url = ""
+
+    def put(self, name: str, data: bytes) -> str:
+        self.files[f"/{name}"] = data
+        self.requests = self.sent = 0
+        return f"{self.url}/{name}"
+
+
+@pytest.fixture
+def served() -> Iterator[Web]:
+    made = Web()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            made.requests += 1
+            data = made.files.get(self.path.partition("?")[0])
+            if data is None:
+                status, page = made.missing(self.path)
+                self.send_response(status)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                self.wfile.write(page if self.command == "GET" else b"")
+                return
+            asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            body = data
+            if asked and made.ranges:
+                start, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+                body = data[start : last + 1]
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {start}-{last}/{len(data)}")
+            else:
+                self.send_response(200)
+            self.send_header("ETag", f'"{zlib.crc32(data)}"')
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                made.sent += len(body)
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+    class Patient(http.server.ThreadingHTTPServer):
+        request_queue_size = 256
+
+    with Patient(("127.0.0.1", 0), Handler) as server:
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield made
         server.shutdown()
 
 

@@ -29,7 +29,7 @@ def zipped(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for key, content in FILES.items():
             archive.writestr(key, content)
-    return StoreStorage(ZipStore(tmp_path / "x.zip", mode="r"))
+    return open_storage(ZipStore(tmp_path / "x.zip", mode="r"))
 
 
 PLACES = {
@@ -96,8 +96,8 @@ def test_zarr_sees_the_same_place(storage):
 
 
 def test_deleting_is_fine_twice(storage):
-    if isinstance(storage, StoreStorage) and "zip" in storage.url:
-        with pytest.raises(StorageError, match=r"'c'.*cannot delete"):
+    if storage.url.endswith("zip"):
+        with pytest.raises(StorageError, match=r"'c'.*read-only"):
             storage.delete("c")
         return
     storage.delete("c")

@@ -112,7 +112,7 @@ NAME_IT = "The job file of a copy is next to its destination: name the destinati
         (
             "migrate notes.txt new",
             2,
-            "{0}/notes.txt is a text file, not an archive; expected a directory, a zip file or a URL",
+            "{0}/notes.txt is a text file, not an archive; expected a directory, a zip or tar file, or a URL",
         ),
         ("inspect nowhere", 2, "no such file or directory: {0}/nowhere"),
         ("verify ocean.zarr empty", 2, "there is no result to compare: {0}/empty is empty"),

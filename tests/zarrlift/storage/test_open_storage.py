@@ -182,16 +182,16 @@ def test_what_is_no_place_is_said_so(place, said):
     ("content", "said"),
     [
         (b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file, .*xarray, or hdmf-zarr for NWB"),
-        (b"CDF\x01", "a netCDF file, .*xarray"),
+        (b"CDF\x01", "a netCDF-3 file, .*xarray"),
         (b"MM\0*", "a TIFF file, .*bioformats2raw"),
         (b"\x1f\x8b\x08", "a gzip file, .*Unpack it first"),
-        (b"." * 257 + b"ustar", "a tar file, .*Unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "a Zstandard file, .*Unpack it first"),
         (b"PK\3\4 and no directory", "a zip file that is cut short or damaged, .*Copy it again"),
         (b"", "an empty file, .*expected a directory"),
         ("h\u00e9llo\n".encode(), "a text file, .*expected a directory"),
         (bytes(range(256)), "a file of an unknown kind, .*expected a directory"),
     ],
-    ids=["hdf5", "netcdf", "tiff", "gzip", "tar", "cut zip", "empty", "text", "unknown"],
+    ids=["hdf5", "netcdf", "tiff", "gzip", "zstd", "cut zip", "empty", "text", "unknown"],
 )
 def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said):
     file = tmp_path / "data"

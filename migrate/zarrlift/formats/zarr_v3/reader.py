@@ -16,7 +16,7 @@ from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Archive, ArrayNode, Node
+from ...archive.nodes import Archive, ArrayNode, Node, SourceDocument
 from ...storage.base import Storage
 from ..tree import consolidated
 from ..tree.conflicts import chunks_alone
@@ -64,8 +64,14 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         format="zarr3",
         nodes=nodes,
         consolidated=reader.consolidated is not None,
+        documents=() if storage.can_list else _root_document(nodes),
         problems=tuple(reader.problems),
     )
+
+
+def _root_document(nodes: tuple[Node, ...]) -> tuple[SourceDocument, ...]:
+    """The document from which all nodes were read, where they could not be listed."""
+    return next((node.documents for node in nodes if not node.path), ())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,7 +23,7 @@ Rows = list[tuple[BatchRow, JSONObject]]
 
 _FIELD: Final = re.compile(r"\{(\w*)\}")
 _FIELDS: Final = ("relative", "name", "parent", "number")
-_SUFFIX: Final = re.compile(r"(\.(zarr|n5|zr|zr[123]|zarr[123]))?(\.zip)?$", re.IGNORECASE)
+_SUFFIX: Final = re.compile(r"(\.(zarr|n5|zr|zr[123]|zarr[123]))?(\.(zip|ozx|tar))?$", re.IGNORECASE)
 """What `{relative}` and `{name}` leave out; see `formats.search`."""
 
 

@@ -190,10 +190,11 @@ def refuse_undone(job: Job) -> None:
 
 def _what(path: Path) -> str:
     """Describes a file that is not a job file."""
-    from ...storage.open_errors import known_file
+    from ...storage.foreign_files import HEAD, known_file
 
     try:
-        return known_file(path)[0]
+        with path.open("rb") as file:
+            return known_file(file.read(HEAD))[0]
     except OSError as error:
         return error.strerror or str(error)
 

@@ -9,19 +9,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
 
-HEAD: Final = 512
+if TYPE_CHECKING:
+    from ..remote.backend import ObjectState
+    from ..remote.zarr_store import StoreStorage
+
+HEAD: Final = 4096
 """Bytes from the start of a file by which its kind is recognized."""
+_TAR_BLOCK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlace:
-    """Where a container lies on this machine."""
+    """Where a container is on this machine."""
 
     path: Path
     inside: str | None = None
@@ -30,11 +35,27 @@ class ContainerPlace:
     """`storage_options` as given; they may contain secrets."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredContainer:
+    """A file in a store that may be a container."""
+
+    storage: StoreStorage
+    """The store at its URL; its path is the key of the file."""
+    head: bytes = field(repr=False)
+    """Its first bytes (`HEAD` or fewer)."""
+    state: ObjectState
+    inside: str | None = None
+    """As above."""
+
+
 class _Module(Protocol):
     """What the module of a kind provides."""
 
     def open_container(self, place: ContainerPlace) -> Storage:
         """The archive inside, read-only; UsageError or StorageError."""
+
+    def open_stored(self, place: StoredContainer) -> Storage:
+        """The same of a file in a store; only of kinds that have `stored`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +66,36 @@ class _Kind:
     """Whether a file that starts with these bytes (`HEAD` or fewer) is of this kind."""
     directory: Callable[[Path], bool] = lambda path: False  # noqa: ARG005
     """Whether a directory is of this kind, told by one or two names in it."""
+    stored: bool = False
+    """Whether such a file is read in a store too."""
+    suffixes: tuple[str, ...] = ()
+    """Names of such files end with these; decides nothing but which error is shown."""
+
+
+def _is_tar(head: bytes) -> bool:
+    """Whether a file with this start is a tar file: the magic at 257, or an old header with its checksum.
+
+    POSIX.1-2017, pax, "ustar Interchange Format".
+    """
+    if len(head) < _TAR_BLOCK:
+        return False
+    if head[257:262] == b"ustar":
+        return True
+    try:
+        told = int(head[148:156].strip(b"\0 "), 8)
+    except ValueError:
+        return False
+    return told == sum(head[:148]) + 8 * 32 + sum(head[156:_TAR_BLOCK]) and head[0] != 0
 
 
 _KINDS: Final = (
+    _Kind("tar_file", file=_is_tar, stored=True, suffixes=(".tar",)),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
-    _Kind("zip_file", file=lambda head: True),  # noqa: ARG005
+    _Kind("zip_file", file=lambda head: True, stored=True, suffixes=(".zip", ".ozx")),  # noqa: ARG005
 )
+SUFFIXES: Final = tuple(suffix for kind in _KINDS if kind.stored for suffix in kind.suffixes)
+"""Names of files that are read in stores end with these."""
 
 
 def open_container(place: ContainerPlace) -> Storage | None:
@@ -70,5 +114,36 @@ def open_container(place: ContainerPlace) -> Storage | None:
             raise StorageError("cannot read the file", found=f"{path}: {error.strerror}") from error
         kinds = (kind for kind in _KINDS if kind.file(head))
     for kind in kinds:
-        return cast("_Module", import_module(f".{kind.module}", __package__)).open_container(place)
+        return _module(kind).open_container(place)
     return None
+
+
+def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | None:
+    """The archive inside a file in a store; None if it is not known to be a container.
+
+    A file that is called one (by its name, or as `kind`, a module of this folder) is one, or an error. Raises
+    UsageError, also for a file of another known kind, and StorageError.
+    """
+    from ..foreign_files import is_foreign, not_a_container
+
+    head, name = place.head, place.storage.url.partition("?")[0].lower()
+    for each in _KINDS:
+        called = each.module == kind or (kind is None and name.endswith(each.suffixes))
+        certain = kind is None and each.module == f"{kind_of(head)}_file"
+        if each.stored and each.file(head) and (called or certain):
+            return _module(each).open_stored(place)
+    if kind is not None or name.endswith(SUFFIXES) or is_foreign(head):
+        raise not_a_container(place.storage.url, head)
+    return None
+
+
+def kind_of(head: bytes) -> str | None:
+    """The kind of a container that is known by its first bytes, "zip" or "tar"; None for another file."""
+    # APPNOTE.TXT 4.3.7 and 4.3.16: a local header, or the end record of an empty file.
+    if head.startswith((b"PK\3\4", b"PK\5\6")):
+        return "zip"
+    return "tar" if _is_tar(head) else None
+
+
+def _module(kind: _Kind) -> _Module:
+    return cast("_Module", import_module(f".{kind.module}", __package__))

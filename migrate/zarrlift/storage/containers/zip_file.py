@@ -1,56 +1,286 @@
-"""Zip files with an archive inside, at their root or in a directory."""
+"""Zip files with an archive inside, at their root or in a directory, read by ranges.
+
+Facts are from PKWARE's APPNOTE.TXT 6.3.10. Python's zipfile reads the central directory, with zip64 and
+comments; members are read here, so that many can be in progress at once: a stored one with one range, a
+compressed one with a bound on what it unpacks to. If a name occurs twice, the last member counts, as for
+zarr-python 2, which appends a chunk that it rewrites.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import bz2
+import lzma
+import struct
 import zipfile
-from collections.abc import Iterable
-from typing import Final
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
 
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import UsageError
 
 from ..base import Storage
-from ..documents import METADATA
-from .table import ContainerPlace
+from ..local.files import BadObjectError
+from .members import Member, Members, clean_name
+from .ranges import Ranges, SeekableFile
+from .table import ContainerPlace, StoredContainer
 
-_PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
-"""Names that archivers add next to an archive."""
+_TAIL: Final = 256 << 10
+"""Bytes at the end that are read first: the end record with a comment of any length, and often the directory.
+"""
+_HEADER: Final = struct.Struct("<4s5H3I2H")
+"""Local file header (4.3.7): signature, version, flags, method, time, date, CRC-32, sizes, and the lengths of
+name and extra field.
+"""
+_EXTRA: Final = 128
+"""Bytes expected at most in the extra field of a local header; a longer one costs a second request."""
+_ENCRYPTED: Final = 0x1
+_SIZES_FOLLOW: Final = 0x8
+_UTF8: Final = 0x800
+"""Flags (4.4.4)."""
+_PIECE: Final = 4 << 20
+"""Compressed bytes of a part of a member that are in memory at a time."""
+_IN_THREAD: Final = 256 << 10
+"""Compressed bytes from which a member is inflated in a thread, so that others are requested meanwhile."""
 
 
 def open_container(place: ContainerPlace) -> Storage:
-    """The archive inside a zip file; UsageError if it is none, StorageError if it cannot be read."""
-    from zarr.storage import ZipStore
+    """The archive inside a zip file; UsageError or StorageError if there is none."""
+    from .member_store import open_local
 
-    from ..remote.zarr_store import StoreStorage
+    return open_local(place, load)
 
-    path, inside = place.path, place.inside
+
+def open_stored(place: StoredContainer) -> Storage:
+    """The archive inside a zip file in a store; UsageError or StorageError if there is none."""
+    from .member_store import open_remote
+
+    return open_remote(place, load, "zip")
+
+
+def load(ranges: Ranges) -> Members:
+    """The members of a zip file; UsageError if it is none, or has members that cannot be read."""
+    file: Any = SeekableFile(ranges)
+    file.keep(ranges.size - _TAIL)
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        from ..open_errors import no_zip
+        with zipfile.ZipFile(file) as archive:
+            found = {item.filename: item for item in archive.infolist()}  # the last one of each name
+    except NotImplementedError as error:
+        raise UsageError("the zip file needs a newer program", found=f"{ranges.shown}: {error}") from error
+    except (zipfile.BadZipFile, struct.error, OSError, ValueError, OverflowError) as error:
+        from ..foreign_files import not_a_container
 
-        raise no_zip(path) from error
-    except OSError as error:
-        raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
-    if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
-        raise UsageError(f"no such directory in the zip file: {path}/{inside}")
-    prefix = archive_root(names) if inside is None else inside
-    url = str(path) if not prefix else f"{path}/{prefix}"
-    return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
+        raise not_a_container(ranges.shown, ranges.read_now(0, 4096)) from error
+    _refuse_unreadable([*found.values()], ranges.shown)
+    members, directories = {}, []
+    for name, item in found.items():
+        key = clean_name(name, "the zip file")
+        if key.endswith("/") or not key:
+            directories.append(key.rstrip("/"))
+        else:
+            members[key] = Member(
+                item.header_offset, item.compress_size, item.file_size, item.compress_type, item.CRC
+            )
+    return ZipMembers(ranges.state, members, directories)
 
 
-def archive_root(names: Iterable[str]) -> str:
-    """The directory within a container that is the archive: its root, or a single directory at the root."""
-    paths = [name.split("/") for name in names]
-    prefix: list[str] = []
-    while True:
-        depth = len(prefix)
-        below = [parts for parts in paths if parts[:depth] == prefix and len(parts) > depth and parts[depth]]
-        here = {parts[depth]: len(parts) > depth + 1 for parts in below if parts[depth] not in _PACKING}
-        if METADATA & here.keys():
-            return "/".join(prefix)
-        # A root without documents and with a single child is probably an archive packed with its directory;
-        # in either case, the child with everything in it is an archive.
-        if len(here) != 1 or not all(here.values()):
-            return ""
-        prefix.append(next(iter(here)))
+def _refuse_unreadable(items: list[zipfile.ZipInfo], shown: str) -> None:
+    encrypted = [item.filename for item in items if item.flag_bits & _ENCRYPTED]
+    if encrypted:
+        raise UsageError(
+            "the zip file has encrypted members",
+            found=f"{len(encrypted)} of {len(items)} members of {shown}, the first is {encrypted[0][:200]}",
+            advice="Unpack it with its password, and give the directory.",
+        )
+    others = Counter(item.compress_type for item in items if item.compress_type not in _INFLATERS)
+    if others:
+        named = ", ".join(f"{method}" for method in others)
+        raise UsageError(
+            "the zip file has members of a compression that cannot be read in parts",
+            found=f"method {named} in {others.total()} of {len(items)} members of {shown}",
+            expected="stored, deflate, bzip2 or lzma",
+            advice="Unpack it with the program that packed it, and give the directory.",
+        )
+
+
+class ZipMembers(Members):
+    """The members of a zip file."""
+
+    called = "the zip file"
+
+    def __init__(self, state: str, members: dict[str, Member], directories: list[str]) -> None:
+        super().__init__(state, members, directories)
+        self._data: dict[str, int] = {}
+        """Where the bytes of members begin of which parts are read."""
+
+    def version(self, member: Member) -> str:
+        """Its checksum."""
+        return f"{member.crc:08x}"
+
+    async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:
+        """One request, and a second one after a long local header, or for the first part of a member."""
+        whole = (start, stop) == (0, member.size)
+        if member.method == zipfile.ZIP_STORED and member.stored != member.size:
+            raise _damaged(
+                key, f"{member.stored} stored bytes of a member of {member.size} that is not compressed"
+            )
+        if member.method == zipfile.ZIP_STORED and not whole:
+            at = await self._begin(ranges, key, member)
+            return await ranges.exactly(at + start, stop - start)
+        first = await ranges.read(member.start, self._front(key) + min(member.stored, _PIECE))
+        at = self._checked(ranges, key, member, first)
+        held = first[at - member.start :]
+        if member.method == zipfile.ZIP_STORED:
+            data = held[: member.stored]
+            if len(data) < member.stored:
+                data += await ranges.exactly(at + len(data), member.stored - len(data))
+            _check(key, member, data)
+            return data
+        return await self._inflated(ranges, key, member, at, held, start, stop)
+
+    async def _begin(self, ranges: Ranges, key: str, member: Member) -> int:
+        at = self._data.get(key)
+        if at is None:
+            first = await ranges.read(member.start, self._front(key))
+            at = self._data[key] = self._checked(ranges, key, member, first)
+        return at
+
+    @staticmethod
+    def _front(key: str) -> int:
+        return _HEADER.size + len(key.encode("utf-8", "surrogateescape")) + _EXTRA
+
+    def _checked(self, ranges: Ranges, key: str, member: Member, first: bytes) -> int:
+        """The offset of a member's bytes, after its local header has been compared with the directory."""
+        if len(first) < _HEADER.size:
+            raise _damaged(key, f"the file ends at the member's header, at {member.start}")
+        name: int
+        extra: int
+        signature, _, flags, method, _, _, crc, _, _, name, extra = _HEADER.unpack_from(first)
+        if signature != b"PK\3\4":
+            raise _damaged(key, f"no member begins at {member.start}")
+        raw = first[_HEADER.size : _HEADER.size + name]
+        told = raw.decode("utf-8", "replace").partition("\0")[0]
+        # Of names in older encodings, the directory may have another form (4.6.9).
+        if len(raw) == name and (flags & _UTF8 or raw.isascii()) and clean_name(told, "the zip file") != key:
+            raise _damaged(key, f"the member at {member.start} is {told[:200]!r}")
+        if method != member.method or (not flags & _SIZES_FOLLOW and crc != member.crc):
+            raise _damaged(key, "the member's header and the directory of the zip file differ")
+        at = member.start + _HEADER.size + name + extra
+        if at + member.stored > ranges.size:
+            raise _damaged(key, f"{member.stored} bytes at {at} of a file of {ranges.size}")
+        return at
+
+    async def _inflated(
+        self, ranges: Ranges, key: str, member: Member, at: int, held: bytes, start: int, stop: int
+    ) -> bytes:
+        """Bytes of a compressed member, inflated from its start on; no more than `stop` bytes are made."""
+        inflater = _INFLATERS[member.method]
+        unpack = inflater(member)
+        held = held[: member.stored]
+        taken, made, parts = 0, 0, []
+        whole = (start, stop) == (0, member.size)
+        while made < stop or whole:
+            piece = held or await ranges.exactly(at + taken, min(_PIECE, member.stored - taken))
+            held = b""
+            taken += len(piece)
+            last = taken >= member.stored
+            most = stop - made + (1 if whole else 0)
+            try:
+                if len(piece) > _IN_THREAD:
+                    data = await asyncio.to_thread(unpack, piece, most)
+                else:
+                    data = unpack(piece, most)
+            except (zlib.error, OSError, lzma.LZMAError, EOFError, ValueError) as error:
+                raise _damaged(key, f"{type(error).__name__}: {error}") from error
+            parts.append(data[max(start - made, 0) :])
+            made += len(data)
+            if made > stop:
+                raise _damaged(key, f"it unpacks to more than the {member.size} bytes of its entry")
+            if last:
+                break
+        found = b"".join(parts)
+        if made < stop:
+            raise _damaged(key, f"it unpacks to {made} of {member.size} bytes")
+        if whole:
+            _check(key, member, found)
+        return found
+
+
+def _check(key: str, member: Member, data: bytes) -> None:
+    if len(data) != member.size or zlib.crc32(data) != member.crc:
+        raise _damaged(key, "its checksum (CRC-32) is wrong")
+
+
+def _damaged(key: str, found: str) -> BadObjectError:
+    return BadObjectError(
+        "a member of the zip file is damaged",
+        key=key,
+        found=found,
+        advice="Copy the file again; if it was changed meanwhile, start again.",
+    )
+
+
+_Unpack = Callable[[bytes, int], bytes]
+"""Unpack the next compressed bytes to at most as many as given."""
+
+
+def _deflate(_: Member) -> _Unpack:
+    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+
+    def unpack(piece: bytes, most: int) -> bytes:
+        return unpacking.decompress(unpacking.unconsumed_tail + piece, max(most, 1)) if most else b""
+
+    return unpack
+
+
+def _bzip2(_: Member) -> _Unpack:
+    unpacking = bz2.BZ2Decompressor()
+    return lambda piece, most: b"" if unpacking.eof else unpacking.decompress(piece, most)
+
+
+def _lzma(member: Member) -> _Unpack:
+    """5.8.8: version and length of the properties, two bytes each; then properties as in the LZMA SDK."""
+    unpacking: lzma.LZMADecompressor | None = None
+    head = b""
+
+    def unpack(piece: bytes, most: int) -> bytes:
+        nonlocal unpacking, head
+        if unpacking is None:
+            head += piece
+            if len(head) < 9:
+                return b""
+            length, packed, dictionary = struct.unpack_from("<2xHBI", head)
+            if length != 5:
+                raise ValueError(f"{length} bytes of LZMA properties")
+            lc, rest = packed % 9, packed // 9
+            unpacking = lzma.LZMADecompressor(
+                lzma.FORMAT_RAW,
+                filters=[
+                    {
+                        "id": lzma.FILTER_LZMA1,
+                        # No distance exceeds the size of the member, whatever the header states.
+                        "dict_size": max(min(dictionary, member.size), 4096),
+                        "lc": lc,
+                        "lp": rest % 5,
+                        "pb": rest // 5,
+                    }
+                ],
+            )
+            piece, head = head[9:], b""
+        return b"" if unpacking.eof else unpacking.decompress(piece, most)
+
+    return unpack
+
+
+def _stored(_: Member) -> _Unpack:
+    return lambda piece, most: piece[:most]
+
+
+_INFLATERS: Final[dict[int, Callable[[Member], _Unpack]]] = {
+    zipfile.ZIP_STORED: _stored,
+    zipfile.ZIP_DEFLATED: _deflate,
+    zipfile.ZIP_BZIP2: _bzip2,
+    zipfile.ZIP_LZMA: _lzma,
+}
+"""Compression methods (4.4.5) that are unpacked with a bound."""

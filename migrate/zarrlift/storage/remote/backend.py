@@ -60,6 +60,14 @@ async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> byte
     return None if value is None else value.to_bytes()
 
 
+async def stored_size(store: Store, key: str) -> int | None:
+    """The size of an object in any store in bytes, None if missing."""
+    try:
+        return await store.getsize(key)
+    except FileNotFoundError:
+        return None
+
+
 async def write_bytes(store: Store, key: str, data: bytes) -> None:
     """Write a whole object to any store."""
     from zarr.core.buffer import default_buffer_prototype
@@ -82,6 +90,10 @@ class Backend(ABC):
 
     store: Any
     """The zarr store."""
+    absence: str = "missing"
+    """As of `Storage`."""
+    gives_ranges: bool = True
+    """False after a server has ignored the range of a request."""
 
     @abstractmethod
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
@@ -93,6 +105,10 @@ class Backend(ABC):
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
         """Bytes of an object, None if missing; `version` as in `read`."""
         return await stored_bytes(self.store, key, part)
+
+    async def size(self, key: str) -> int | None:
+        """The size of an object in bytes, None if missing."""
+        return await stored_size(self.store, key)
 
     @abstractmethod
     async def state(self, key: str) -> ObjectState | None:

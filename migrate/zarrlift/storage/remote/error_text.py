@@ -17,7 +17,8 @@ _NO_BUCKET: Final = re.compile(
     r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
 )
 """Messages of S3, Google and Azure; as codes, or for clients that give only the message (s3fs 2026.9)."""
-_NO_ANSWER: Final = re.compile(
+NO_ANSWER: Final = "the store does not answer"
+_UNANSWERED: Final = re.compile(
     r"error sending request|Could not connect to the endpoint|Cannot connect to host|Connection refused"
 )
 """Messages of obstore 0.12, botocore 1.43, aiohttp 3, and the system."""
@@ -48,10 +49,10 @@ def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[s
             f"the bucket of {url} does not exist",
             advice="Create it, or correct its name or the storage option endpoint_url.",
         )
-    if _NO_ANSWER.search(text):
+    if _UNANSWERED.search(text):
         address = _ADDRESS.search(text)
         return StorageError(
-            "the store does not answer",
+            NO_ANSWER,
             key=place,
             found=f"no connection to {address[0]}" if address else None,
             advice="Check the network, the name of the host and the storage option endpoint_url.",

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import weakref
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from zarr.abc.store import Store
-
-
-def is_zip(store: Store) -> bool:
-    """Whether a store is a zip file opened for reading only."""
-    from zarr.storage import ZipStore
-
-    return type(store) is ZipStore and store.read_only
+from typing import Any
 
 
 def url_of(store: Any) -> str:
@@ -24,8 +13,6 @@ def url_of(store: Any) -> str:
         protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
         path = str(store.path)
         return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
-    if is_zip(store):
-        return os.path.abspath(str(store.path))
     return f"{type(store).__name__}:{_token(store)}"
 
 

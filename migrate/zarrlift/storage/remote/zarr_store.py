@@ -1,4 +1,4 @@
-"""Any zarr-python 3 store as `Storage`: memory, zip, fsspec, or a stack of transformers.
+"""Any zarr-python 3 store as `Storage`: memory, fsspec, members of a file, or a stack of transformers.
 
 zarr's stores are asynchronous, the engine is not; stores run in our own event loop (`event_loop`).
 """
@@ -21,14 +21,14 @@ from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter
-from .backend import HTTP, bounded_bytes, stored_bytes, write_bytes
+from .backend import HTTP, Backend, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, collect, run
 from .parallel_listing import UnorderedListingError
-from .store_listing import ListedKeys, any_names, tree_of, zip_members
-from .store_names import is_zip, url_of
+from .store_listing import ListedKeys, any_names, tree_of
+from .store_names import url_of
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
@@ -80,25 +80,32 @@ class StoreStorage(Storage):
     """
 
     def __init__(
-        self, store: Store, path: str = "", *, url: str | None = None, secrets: Sequence[str] = ()
+        self,
+        store: Store,
+        path: str = "",
+        *,
+        url: str | None = None,
+        secrets: Sequence[str] = (),
+        backend: Backend | None = None,
     ) -> None:
         self._store = own(store)
-        self.native = native(self._store)
+        self.native = backend or native(self._store)
         """The library below, if there is nothing in between; None for other stores."""
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""
-        self._secrets = tuple(secrets)
+        self.secrets = tuple(secrets)
         text = "/".join(filter(None, (url_of(store), self.base))) if url is None else url
-        self.url = redact(text, self._secrets)
+        self.url = redact(text, self.secrets)
         known = protocols(store)
         # Over HTTP, a page of links is not a reliable listing.
         self.can_list = store.supports_listing and not known & HTTP
+        if self.native is not None:
+            self.absence = self.native.absence
         self.in_process = "memory" in known
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
         self.tells_versions = is_obstore(self._store)
-        self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
             # Our own file system: its connections are not closed elsewhere.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
@@ -201,8 +208,7 @@ class StoreStorage(Storage):
     def _pages(self, full: str, keys: Callable[[], Sequence[str]] | None = None) -> AsyncIterator[ListedPage]:
         if self.native is not None:
             return self.native.pages(full, keys and (lambda: [self._prefix + key for key in keys()]))
-        store: Any = self._store
-        return zip_members(store.path, full) if is_zip(store) else any_names(store, full)
+        return any_names(self._store, full)
 
     def zarr_store(self) -> Store:
         """A store for use in zarr's own event loop; its calls run in ours."""
@@ -235,7 +241,7 @@ class StoreStorage(Storage):
     async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         if self.native is not None:
             return await self.native.read(place, bound, version)
-        if bound.kind == "document" or is_zip(self._store):
+        if bound.kind == "document":
             return await bounded_bytes(self._store, place, bound)
         data = await stored_bytes(self._store, place, None)  # layers may be slower for a part of a chunk
         if data is not None:
@@ -263,10 +269,8 @@ class StoreStorage(Storage):
         """Like `size`, in the loop."""
 
         async def ask() -> int | None:
-            try:
-                return await self._store.getsize(self.key(key))
-            except FileNotFoundError:
-                return None
+            place = self.key(key)
+            return await (stored_size(self._store, place) if self.native is None else self.native.size(place))
 
         return await self.told("cannot read", key, ask)
 
@@ -306,11 +310,6 @@ class StoreStorage(Storage):
         full = (self._prefix + prefix).rstrip("/")
         if self.native is not None:
             return await self.native.children(full)
-        if is_zip(self._store):
-            # A zip is opened for reading only, so its directory is read once.
-            if self._names is None:
-                self._names = tree_of(await collect(self._store.list()))
-            return self._names.get(full, {})
         # zarr's `list_dir` does not provide types; a query for each name would cost a request per chunk, a
         # listing of everything below one per thousand.
         start = len(full) + 1 if full else 0
@@ -336,7 +335,7 @@ class StoreStorage(Storage):
         except ZarrstackError as error:
             raise error.at(key=key) from None
         except Exception as error:
-            raise plainly(error, what, key, self.url, self._secrets) from error
+            raise plainly(error, what, key, self.url, self.secrets) from error
 
 
 def _bytes(data: bytes | None) -> int:

@@ -1,0 +1,228 @@
+"""Byte ranges of one file, local or in a store, and the file as a seekable object for Python's libraries.
+
+A file that was replaced or changed while it is read is an error, never other bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zarrstack.core.errors import StorageError
+
+from ..listed_versions import Version, require_same, source_object_changed, version_number
+from ..local.files import open_regular, read_at
+from ..remote.backend import version_text
+from ..remote.event_loop import run
+
+if TYPE_CHECKING:
+    from ..remote.backend import ObjectState
+    from ..remote.zarr_store import StoreStorage
+
+_MAX_READ: Final = 1 << 30
+"""Maximum number of bytes that one read of a library gets: a directory of ten million members."""
+_SHORT: Final = 16 << 10
+_LONG: Final = 4 << 20
+"""Bytes of the first read at a new position of a store's file, and of reads that continue one another."""
+_GAP: Final = 256 << 10
+"""Maximum number of bytes between two reads that are read too rather than skipped with a new request."""
+
+
+class Ranges(ABC):
+    """One version of a file."""
+
+    shown: str
+    """Its path or URL, without secrets, for messages."""
+    place: str
+    """What is different for another file; it may contain secrets."""
+    size: int
+    """In bytes."""
+    state: str
+    """A text that is different for another version of the file; "" if the server tells none."""
+
+    @abstractmethod
+    async def read(self, start: int, length: int) -> bytes:
+        """Bytes of the file, fewer at its end, in the storage's loop.
+
+        Raises SourceChangedError for another version, StorageError if it is missing, and the errors of the
+        library below, which the caller repeats or converts.
+        """
+
+    @abstractmethod
+    def read_now(self, start: int, length: int) -> bytes:
+        """The same from any other thread; every error is a ZarrstackError."""
+
+    @abstractmethod
+    def now(self) -> Ranges:
+        """The file as it is now; StorageError if it is missing. From any thread but the loop's."""
+
+    async def exactly(self, start: int, length: int) -> bytes:
+        """Like `read`; StorageError if the file ends before."""
+        data = await self.read(start, length)
+        if len(data) != length:
+            raise StorageError("the file ended early", found=f"{len(data)} of {length} bytes at {start}")
+        return data
+
+
+class LocalRanges(Ranges):
+    """A file on this machine."""
+
+    def __init__(self, path: Path) -> None:
+        """OSError, or BadObjectError for a pipe, a socket or a device."""
+        descriptor, facts = open_regular(path)
+        os.close(descriptor)
+        self._path = path
+        self.shown = self.place = str(path)
+        self.size = facts.st_size
+        self._version = (facts.st_size, facts.st_mtime_ns)
+        self.state = f"{facts.st_size} {facts.st_mtime_ns}"
+
+    async def read(self, start: int, length: int) -> bytes:
+        """One or more system calls."""
+        descriptor, facts = open_regular(self._path)
+        try:
+            require_same(facts, self._version)
+            data = read_at(descriptor, length, start)
+            while len(data) < length and (more := read_at(descriptor, length - len(data), start + len(data))):
+                data += more  # more than one call gives (2 GiB on Linux)
+            return data
+        finally:
+            os.close(descriptor)
+
+    def read_now(self, start: int, length: int) -> bytes:
+        """As `read`, which does not wait for anything."""
+        reading = self.read(start, length)
+        try:
+            reading.send(None)
+        except StopIteration as done:
+            data: bytes = done.value
+            return data
+        except OSError as error:
+            raise StorageError("cannot read the file", found=f"{self.shown}: {error.strerror}") from error
+        raise AssertionError
+
+    def now(self) -> Ranges:
+        """The path opened again."""
+        try:
+            return LocalRanges(self._path)
+        except OSError as error:
+            raise StorageError("cannot read the file", found=f"{self.shown}: {error.strerror}") from error
+
+
+class StoreRanges(Ranges):
+    """The object whose key is the path of a storage."""
+
+    def __init__(self, storage: StoreStorage, state: ObjectState) -> None:
+        """`state` is that of the object in `storage`, whose library must be known (`native`)."""
+        size, text = state
+        if size is None:
+            raise StorageError("the server does not tell the size of the file", found=storage.url)
+        assert storage.native is not None
+        self._storage, self._native = storage, storage.native
+        self.shown, self.size, self.state = storage.url, size, text
+        self.place = f"{storage.url} {storage.base} {storage.native.identity!r}"
+        etag = version_text(text.partition(" ")[0])
+        self._version: Version | None = None
+        if storage.tells_versions and etag not in (None, "None"):
+            self._version = size, version_number(str(etag))
+
+    async def read(self, start: int, length: int) -> bytes:
+        """One request."""
+        from zarr.abc.store import RangeByteRequest
+
+        stop = min(start + length, self.size)
+        if stop <= start:
+            return b""
+        data = await self._native.read_part(self._storage.base, RangeByteRequest(start, stop), self._version)
+        if data is None:
+            raise source_object_changed()
+        return data
+
+    def read_now(self, start: int, length: int) -> bytes:
+        """One request, repeated after transient errors."""
+        return run(self._storage.told("cannot read", "", lambda: self.read(start, length), size=len))
+
+    def now(self) -> Ranges:
+        """The state of the object, in one request."""
+        state = run(self._storage.told("cannot read", "", lambda: self._native.state(self._storage.base)))
+        if state is None:
+            raise StorageError("the file is missing", found=self.shown)
+        return StoreRanges(self._storage, state)
+
+
+class SeekableFile(io.RawIOBase):
+    """A file by its ranges, for `zipfile` and `tarfile`; keeps the bytes of the last request.
+
+    Small reads close to one another, as of the headers of small members, become long ones; where members are
+    larger than `_GAP`, each header is a short request.
+    """
+
+    def __init__(self, ranges: Ranges, most: int = _MAX_READ) -> None:
+        """One read gets at most `most` bytes."""
+        super().__init__()
+        self._ranges = ranges
+        self._most = most
+        self._at = 0
+        self._start = 0
+        self._block = b""
+        self._ahead = _SHORT
+
+    def keep(self, start: int) -> None:
+        """Read everything from `start` on in one request."""
+        self._start = max(start, 0)
+        self._block = self._ranges.read_now(self._start, self._ranges.size - self._start)
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """The position in bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the position; OSError for a negative one, as files do."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._ranges.size}[whence]
+        if base + offset < 0:
+            raise OSError("negative seek value")
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Bytes from the position on; StorageError for more than a directory of members can be."""
+        rest = max(self._ranges.size - self._at, 0)
+        wanted = rest if size is None or size < 0 else min(size, rest)
+        if wanted > self._most:
+            raise StorageError(
+                "the directory of the file is too large",
+                found=f"{wanted} bytes in {self._ranges.shown}",
+                expected=f"at most {self._most} bytes",
+            )
+        offset = self._at - self._start
+        if offset < 0 or offset + wanted > len(self._block):
+            self._fetch(wanted)
+            offset = 0
+        self._at += wanted
+        return self._block[offset : offset + wanted]
+
+    def _fetch(self, wanted: int) -> None:
+        end = self._start + len(self._block)
+        near = bool(self._block) and self._start <= self._at <= end + _GAP
+        self._ahead = min(self._ahead * 2, _LONG) if near else _SHORT
+        self._start = self._at
+        self._block = self._ranges.read_now(self._at, max(wanted, self._ahead))
+        if len(self._block) < wanted:
+            raise StorageError("the file ended early", found=f"{self._ranges.shown}, at {self._at}")
+
+    def readinto(self, buffer: Any) -> int:
+        """As `read`."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

@@ -1,0 +1,103 @@
+"""Finds out whether a URL names a file with an archive inside, rather than the root of an archive.
+
+One request for the first bytes of the object decides. It is made for URLs whose last name could be a file's:
+not for `.zarr` and other names of archives. `zip::URL` and `tar::URL` say so, whatever the name;
+`zip://INSIDE::URL` also which directory inside is the archive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from zarrstack.core.errors import UsageError, ZarrstackError
+
+from ..base import Storage
+from ..remote.error_text import NO_ANSWER
+from ..remote.event_loop import run
+from ..remote.store_at import store_at
+from ..remote.zarr_store import StoreStorage
+from .table import HEAD, SUFFIXES, StoredContainer, kind_of, open_stored
+
+CHAINED: Final = re.compile(r"(?P<kind>zip|tar)(://(?P<inside>[^:]*))?::(?P<url>.+)", re.DOTALL)
+"""fsspec's form of a file in a file."""
+_ARCHIVES: Final = re.compile(r"\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
+"""Ends of names of archives that are directories."""
+_FILE_IN_PATH: Final = re.compile(rf"(?<=[^/])({'|'.join(map(re.escape, SUFFIXES))})(?=/)", re.IGNORECASE)
+
+
+def container_at(url: str, options: Mapping[str, Any], storage: StoreStorage) -> Storage | None:
+    """The archive in the file of a URL; None if there is no file, or one that is not known to be a container.
+
+    `storage` is the store at the URL. Raises UsageError for a file of another known kind, and StorageError.
+    """
+    path = url.partition("?")[0]
+    if "::" in url or path.count("/") < 3:
+        return None
+    found = _FILE_IN_PATH.search(path, url.index("://") + 3)
+    if found is not None:
+        place = _tried(store_at(path[: found.end()], options, read_only=True))
+        if place is not None:
+            return open_stored(replace(place, inside=path[found.end() :].strip("/") or None))
+    name = path.rpartition("/")[2].lower()
+    if not name or _ARCHIVES.search(name):
+        return None
+    place = _file(storage) if name.endswith(SUFFIXES) else _tried(storage)
+    return None if place is None else open_stored(place)
+
+
+def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
+    """The archive in a file of a store that is named as a chain; None if it is another chain."""
+    chained = CHAINED.fullmatch(url)
+    if chained is None or "::" in chained["url"]:
+        return None
+    own = options.get(chained["url"].partition("://")[0])  # as fsspec takes them: by protocol, or all for one
+    storage = store_at(chained["url"], own if isinstance(own, Mapping) else options, read_only=True)
+    place = _file(storage)
+    if place is None:
+        raise UsageError(f"no such file: {storage.url}")
+    return open_stored(replace(place, inside=chained["inside"] or None), kind=f"{chained['kind']}_file")
+
+
+def file_in_place(storage: Storage) -> UsageError | None:
+    """The error for a storage without an archive whose URL is that of a file of a known kind."""
+    from ..foreign_files import is_foreign, not_a_container
+    from .member_store import MemberBackend
+
+    if not isinstance(storage, StoreStorage) or isinstance(storage.native, MemberBackend):
+        return None
+    place = _tried(storage)
+    if place is None:
+        return None
+    if (kind := kind_of(place.head)) is not None:
+        return UsageError(
+            f"{storage.url} is a {kind} file that is named as a directory",
+            advice=f"Give it as {kind}::{storage.url}.",
+        )
+    return not_a_container(storage.url, place.head) if is_foreign(place.head) else None
+
+
+def _tried(storage: StoreStorage) -> StoredContainer | None:
+    """The file; None also if it cannot be read: some stores forbid all outside an archive.
+
+    UsageError if there is no bucket, StorageError if the store does not answer at all.
+    """
+    try:
+        return _file(storage)
+    except UsageError:
+        raise
+    except ZarrstackError as error:
+        if error.problem.message == NO_ANSWER:
+            raise
+        return None
+
+
+def _file(storage: StoreStorage) -> StoredContainer | None:
+    """The object whose key is the path of a storage; None if there is none. StorageError."""
+    native = storage.native
+    if native is None:
+        return None
+    start = run(storage.told("cannot read", "", lambda: native.read_start(storage.base, HEAD)))
+    return None if start is None else StoredContainer(storage, *start)

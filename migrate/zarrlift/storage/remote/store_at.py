@@ -1,0 +1,72 @@
+"""Opens the store of a URL: with obstore where it can, else with fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zarrstack.core.errors import StorageError, UsageError
+
+from ..redact import redact, redact_foreign, secrets_of
+from .backend import HTTP
+from .backend_http import HttpBackend
+from .obstore_urls import obstore_store
+from .zarr_store import StoreStorage
+
+_ABSENT: Final = "absent_status"
+"""Our own option of `http://` and `https://`: further statuses that say that an object is missing."""
+
+
+def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) -> StoreStorage:
+    """The store of a URL that names no path of this machine, whatever objects are there.
+
+    UsageError, or StorageError if it cannot be opened.
+    """
+    from zarr.storage import FsspecStore
+
+    secrets = secrets_of(options)
+    shown = redact(url, secrets)
+    if not shown.endswith("://"):  # the root of a file system without names: reference://
+        shown = shown.rstrip("/")
+    protocol = url.split("::", 1)[0].split("://", 1)[0]
+    if "::" not in url:
+        try:
+            bucket = obstore_store(url, options or {}, read_only=read_only)
+        except Exception as error:
+            found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
+            raise StorageError("cannot open the location", found=found) from error
+        if bucket is not None:
+            return StoreStorage(*bucket, url=shown, secrets=secrets)
+    try:
+        # Our own instance: a shared one may be bound to another event loop.
+        given = {"skip_instance_cache": True, **(options or {})}
+        absent = _statuses(given.pop(_ABSENT, None)) if protocol in HTTP else frozenset()
+        store = FsspecStore.from_url(url, storage_options=given, read_only=read_only)
+    except UsageError:
+        raise
+    except ImportError as error:
+        from ..open_errors import no_package
+
+        raise no_package(protocol, redact_foreign(str(error))) from error
+    except ValueError as error:
+        found = redact_foreign(f"{shown} ({error})")
+        raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"no such file or directory: {shown}") from error
+    except Exception as error:
+        found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
+        raise StorageError("cannot open the location", found=found) from error
+    storage = StoreStorage(store, url=shown, secrets=secrets)
+    if absent and isinstance(storage.native, HttpBackend):
+        storage.native.absent = absent
+        storage.absence = "HTTP status " + " or ".join(map(str, (404, *sorted(absent))))
+    return storage
+
+
+def _statuses(given: object) -> frozenset[int]:
+    """The values of the option `absent_status`; UsageError for others than one of 401, 403 and 410."""
+    values = [] if given is None else given if isinstance(given, list) else [given]
+    texts = [str(value) for value in values]
+    if not {"401", "403", "410"}.issuperset(texts):
+        raise UsageError(f"invalid storage option {_ABSENT}", found=str(given), expected="401, 403 or 410")
+    return frozenset(map(int, texts))
