@@ -59,7 +59,10 @@ def ome(before, after):
             assert one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
             assert np.array_equal(np.asarray(one), np.asarray(other))
             count += 1
-        assert found[0].metadata == found[1].metadata
+        shown = dict(found[1].metadata)
+        if "coordinateTransformations" not in found[0].metadata:  # 0.1 to 0.3 have no scales
+            del shown["coordinateTransformations"]
+        assert found[0].metadata == shown
     return count
 
 

@@ -130,6 +130,7 @@ OTHERS = [
         ("spatialdata", "applications/spatialdata"),
         ("ome", "applications/plate"),
         ("ome", "applications/series"),
+        ("ome", "applications/ome_older"),
         ("ome", "zarr-2.18/people/cells"),
     )
     for in_place in (False, True)

@@ -120,10 +120,9 @@ def test_plates_wells_labels_and_layouts_move_with_their_images() -> None:
 @pytest.mark.parametrize(
     ("changes", "version"),
     [
-        ({"version": "0.1", "axes": None}, "0.1"),
-        ({"version": "0.3", "axes": ["y", "x"]}, "0.3"),
-        ({"version": None, "axes": ["y", "x"]}, "0.3"),
         ({"version": None, "axes": None}, "0.2 or older"),
+        ({"version": None, "axes": ["lat", "lon"]}, "unknown"),
+        ({"version": "0.6", "axes": None}, "0.6"),
         ({"version": "0.5-dev"}, "0.5-dev"),
     ],
 )

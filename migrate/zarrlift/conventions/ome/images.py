@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..base import View
+from .older import UNSTATED
 
 Finding: TypeAlias = tuple[str, str, str | None, str | None, bool]
 """(location, problem, found, expected, whether the image would be broken)."""
@@ -28,14 +29,14 @@ def version_of(key: str, value: Any) -> str:
     if key == "multiscales":
         axes = next((entry.get("axes") for entry in entries if isinstance(entry, dict)), None)
         if isinstance(axes, list) and axes:
-            return "0.4" if all(isinstance(axis, dict) for axis in axes) else "0.3"
+            if all(isinstance(axis, dict) for axis in axes):
+                return "0.4"
+            return "0.3" if all(axis in tuple("tczyx") for axis in axes) else "unknown"
         return "0.2 or older"
     if key == "plate":
         wells = value.get("wells")
         wells = wells if isinstance(wells, list) else []
-        return (
-            "0.4" if any(isinstance(well, dict) and "rowIndex" in well for well in wells) else "0.3 or older"
-        )
+        return "0.4" if any(isinstance(well, dict) and "rowIndex" in well for well in wells) else UNSTATED
     return "0.4"  # a well, unchanged since 0.1
 
 
