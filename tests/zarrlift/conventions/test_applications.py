@@ -67,6 +67,18 @@ def assert_same_encodings(before: xarray.Dataset, after: xarray.Dataset) -> None
             assert old[key] == new[key] or (np.isnan(old[key]) and np.isnan(new[key])), (name, key)
 
 
+@pytest.mark.parametrize("inside", ["vcf", "geo"])
+def test_xarray_opens_the_same_variants_and_rasters(inside: str, tmp_path) -> None:
+    source = archive("applications/field").path / inside
+    zarrlift.migrate(source, tmp_path / "new")
+    with (
+        xarray.open_zarr(source, chunks=None, zarr_format=2) as before,
+        xarray.open_zarr(tmp_path / "new", chunks=None, zarr_format=3, consolidated=False) as after,
+    ):
+        xarray.testing.assert_identical(before.load(), after.load())
+        assert_same_encodings(before, after)
+
+
 @pytest.mark.parametrize(
     "name", ["applications/climate", "zarr-2.18/people/ocean", "zarr-2.18/people/cohort"]
 )
@@ -127,6 +139,10 @@ OTHERS = [
     (what, name, in_place)
     for what, name in (
         ("anndata", "applications/anndata"),
+        ("anndata", "applications/field/anndata_0_7"),
+        ("mudata", "applications/field/mudata"),
+        ("vcf", "applications/field/vcf"),
+        ("geo", "applications/field/geo"),
         ("spatialdata", "applications/spatialdata"),
         ("ome", "applications/plate"),
         ("ome", "applications/series"),
@@ -142,7 +158,9 @@ def answers(tmp_path_factory) -> list[int | str]:
     """For each of `OTHERS` how much was compared, or what went wrong; the applications are loaded once."""
     root, work = tmp_path_factory.mktemp("others"), []
     for number, (what, name, in_place) in enumerate(OTHERS):
-        source, result = archive(name).path, root / str(number) / archive(name).path.name
+        fixture, _, inside = name.partition("field/")
+        source = archive(fixture + "field").path / inside if inside else archive(name).path
+        result = root / str(number) / source.name
         work.append([what, str(source), str(migrate(source, result, in_place=in_place))])
     python = Path(os.environ["ZARRLIFT_APPLICATIONS"]) / "bin" / "python"
     done = subprocess.run([python, READ], input=json.dumps(work), capture_output=True, text=True, check=False)

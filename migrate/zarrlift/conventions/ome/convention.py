@@ -22,7 +22,7 @@ from zarrstack.core.paths import prefix_of
 
 from ...archive.nodes import GroupNode
 from ..base import Change, Convention, Recognised, View, finding
-from .images import image_problems, version_of
+from .images import UNKNOWN, image_problems, version_of
 from .older import OLDER, UNSTATED, in_form_of_04
 
 BLOCK: Final = "ome"
@@ -277,6 +277,9 @@ def _older(path: str, version: str, versions: tuple[str, ...]) -> Problem:
     reason = "SpatialData expects it" if theirs else f"only {known} can be converted to {VERSION}"
     advice = None if theirs else f"Upgrade it to {FROM} first if an application needs {VERSION}."
     message = f"OME-NGFF metadata is kept unchanged: {reason}"
+    if version == UNKNOWN:
+        message = "multiscales is kept unchanged: it states neither a version nor the axes of OME-NGFF"
+        return finding("note", path, message)
     return finding("note", path, message, f"version {version}", advice=advice)
 
 
