@@ -53,8 +53,9 @@ OTHERS_OPTIONS = {
     "--faults",
     "--runs",
     "--server",
+    "--no-version",
 }
-"""Options on the pages that are not in the tables of commands: `--help`, and of benchmarks and of tests."""
+"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests and vcztools."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
