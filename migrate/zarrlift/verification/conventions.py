@@ -134,8 +134,15 @@ def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
     block = found.attributes.get("ome")
     if isinstance(node, ArrayNode) or not isinstance(block, dict) or "ome" in node.attributes:
         return
-    if block.get("version") != "0.5":
+    if block.get("version") not in ("0.5", "0.6"):
         yield "version of ome", canonical(block.get("version")), '"0.5"'
+    if block.get("version") == "0.6":
+        images = block.get("multiscales")
+        made = [_image_of_05(image) for image in images] if isinstance(images, list) else []
+        if None in made:
+            yield "attribute ome/multiscales", canonical(images), "images of OME-Zarr 0.6"
+            return
+        block = {**block, "multiscales": made} if made else block
     for name, value in block.items():
         if name == "version":
             continue
@@ -164,6 +171,41 @@ def _of_05(value: JSON) -> JSON:
     empty = {name for name in ("coordinateTransformations", "colors", "properties") if value.get(name) == []}
     gone = empty | ({"version"} if value.get("version") in ("0.1", "0.2", "0.3", "0.4") else set())
     return {name: item for name, item in value.items() if name not in gone}
+
+
+def _image_of_05(image: JSON) -> JSON:
+    """An image of 0.6 with the members that say the same in 0.5; None if it has no such form.
+
+    Source: https://ngff.openmicroscopy.org/0.6/schemas/image.schema
+    """
+    try:
+        systems = {system["name"]: system["axes"] for system in image["coordinateSystems"]}
+        top = image.get("coordinateTransformations")
+        made = {name: value for name, value in image.items() if name != "coordinateSystems"}
+        levels = [_steps(level["coordinateTransformations"]) for level in image["datasets"]]
+        [target] = {end for _, _, end in levels}
+        if [start for _, start, _ in levels] != [{"path": level["path"]} for level in image["datasets"]]:
+            return None
+        if top is not None:
+            steps, start, end = _steps(top)
+            if start != {"name": target}:
+                return None
+            made["coordinateTransformations"] = steps
+            target = end
+        made["axes"] = systems[target]
+        pairs = zip(image["datasets"], levels, strict=True)
+        made["datasets"] = [{**level, "coordinateTransformations": steps} for level, (steps, _, _) in pairs]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return made
+
+
+def _steps(transforms: JSON) -> tuple[JSON, JSON, str]:
+    """The list of 0.5 that the only transformation of 0.6 stands for; where it starts and ends."""
+    [only] = transforms
+    plain = {name: value for name, value in only.items() if name not in ("input", "output")}
+    steps = plain["transformations"] if plain["type"] == "sequence" else [plain]
+    return steps, only["input"], only["output"]["name"]
 
 
 def _older(image: JSON) -> bool:

@@ -115,6 +115,27 @@ def ome(before, after):
     return count
 
 
+def newest(before, after):
+    """Every group validates as OME-Zarr 0.6, and images are what ome-zarr-models makes of their 0.4."""
+    import ome_zarr_models
+    import zarr
+    from ome_zarr_models.v04.multiscales import Multiscale as Multiscale04
+    from ome_zarr_models.v06.multiscales import Multiscale as Multiscale06
+
+    count = 0
+    for group in sorted(path.parent for path in Path(after).rglob("zarr.json")):
+        attributes = dict(zarr.open(str(group), mode="r").attrs)
+        kinds = set(attributes.get("ome", ())) - {"version"}
+        if kinds & {"multiscales", "plate", "well", "labels"}:
+            ome_zarr_models.open_ome_zarr(zarr.open_group(str(group), mode="r"), version="0.6")
+            count += 1
+        twin = Path(before) / group.relative_to(after)
+        for number, image in enumerate(attributes.get("ome", {}).get("multiscales", ())):
+            old = zarr.open_group(str(twin), mode="r").attrs["multiscales"][number]
+            assert Multiscale04.model_validate(old).to_version("0.6") == Multiscale06.model_validate(image)
+    return count
+
+
 if __name__ == "__main__":
     answers = []
     for what, before, after in json.load(sys.stdin):

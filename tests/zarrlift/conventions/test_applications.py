@@ -15,6 +15,7 @@ from tests.support.environments import ENVIRONMENTS
 from tests.support.fixtures_index import archive
 
 import zarrlift
+from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 
 READ = ENVIRONMENTS / "applications" / "read.py"
 TEXT_ENCODINGS = {"_FillValue", "missing_value"}
@@ -32,13 +33,13 @@ pytestmark = [
 ]
 
 
-def migrate(source: Path, result: Path, *, in_place: bool) -> Path:
+def migrate(source: Path, result: Path, *, in_place: bool, recipe: Recipe | None = None) -> Path:
     """Migrate a fixture, or a copy of it where that lies."""
     if in_place:
         shutil.copytree(source, result)
-        outcome = zarrlift.migrate(result, in_place=True)
+        outcome = zarrlift.migrate(result, in_place=True, recipe=recipe)
     else:
-        outcome = zarrlift.migrate(source, result)
+        outcome = zarrlift.migrate(source, result, recipe=recipe)
     assert outcome.state == "done", outcome.problems
     return result
 
@@ -148,6 +149,8 @@ OTHERS = [
         ("ome", "applications/series"),
         ("ome", "applications/ome_older"),
         ("ome", "zarr-2.18/people/cells"),
+        ("newest", "applications/plate"),
+        ("newest", "applications/series"),
     )
     for in_place in (False, True)
 ]
@@ -161,7 +164,9 @@ def answers(tmp_path_factory) -> list[int | str]:
         fixture, _, inside = name.partition("field/")
         source = archive(fixture + "field").path / inside if inside else archive(name).path
         result = root / str(number) / source.name
-        work.append([what, str(source), str(migrate(source, result, in_place=in_place))])
+        recipe = Recipe(base=ArrayRecipe(ome="0.6")) if what == "newest" else None
+        made = migrate(source, result, in_place=in_place, recipe=recipe)
+        work.append([what, str(source), str(made)])
     python = Path(os.environ["ZARRLIFT_APPLICATIONS"]) / "bin" / "python"
     done = subprocess.run([python, READ], input=json.dumps(work), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -23,6 +23,7 @@ from zarrstack.core.paths import prefix_of
 from ...archive.nodes import GroupNode
 from ..base import Change, Convention, Recognised, View, finding
 from .images import UNKNOWN, image_problems, version_of
+from .newest import in_form_of_06
 from .older import OLDER, UNSTATED, in_form_of_04
 
 BLOCK: Final = "ome"
@@ -70,7 +71,8 @@ class Ome(Convention):
 
     def recognise(self, view: View) -> Recognised | None:
         """Recognize groups with OME attributes."""
-        return None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
+        found = None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
+        return in_form_of_06(view, found)
 
 
 def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognised | None:
