@@ -6,14 +6,16 @@ A directory is accessed directly through the file system, everything else throug
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
 
 from .base import Storage
+from .containers.table import ContainerPlace, open_container
+from .documents import METADATA
 from .local.files import kind_of
 from .local.storage import LocalStorage
 from .redact import redact, redact_foreign, secrets_of
@@ -24,13 +26,6 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
 Mode: TypeAlias = Literal["r", "w"]
-
-_METADATA: Final = frozenset(
-    {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
-)
-"""Names of metadata at an archive's root, in all formats."""
-_PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
-"""Names that archivers add next to an archive."""
 
 
 def open_storage(
@@ -99,65 +94,31 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
             raise UsageError("a file exists where a directory is to be written", found=str(path))
         return LocalStorage(path)
     if path.is_dir():
-        return LocalStorage(path)
+        return open_container(ContainerPlace(path)) or LocalStorage(path)
     if not os.path.lexists(path):
         for above in path.parents:
-            # `Storage.url` of an archive below a directory of a zip.
+            # `Storage.url` of an archive below a directory of a container.
             if above.is_file():
-                return _from_zip(above, path.relative_to(above).as_posix())
+                return _inside(above, path.relative_to(above).as_posix())
         from .open_errors import missing
 
         raise missing(path, text)
     if not path.exists():
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
-    if path.name in _METADATA:
+    if path.name in METADATA:
         raise UsageError(
             "a metadata document is not an archive", found=str(path), advice=f"Give {path.parent}."
         )
     if not path.is_file():
         found = f"{kind_of(path.stat().st_mode)}, {path}"
         raise UsageError("not an archive", found=found, expected="a directory, a zip file or a URL")
-    return _from_zip(path)
+    return _inside(path)
 
 
-def _from_zip(path: Path, inside: str | None = None) -> Storage:
-    import zipfile
-
-    from zarr.storage import ZipStore
-
-    from .remote.zarr_store import StoreStorage
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        from .open_errors import no_zip
-
-        raise no_zip(path) from error
-    except OSError as error:
-        raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
-    if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
-        raise UsageError(f"no such directory in the zip file: {path}/{inside}")
-    prefix = _archive_root(names) if inside is None else inside
-    url = str(path) if not prefix else f"{path}/{prefix}"
-    return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
-
-
-def _archive_root(names: Iterable[str]) -> str:
-    """The directory within a zip that contains the archive: its root, or a single directory at the root."""
-    paths = [name.split("/") for name in names]
-    prefix: list[str] = []
-    while True:
-        depth = len(prefix)
-        below = [parts for parts in paths if parts[:depth] == prefix and len(parts) > depth and parts[depth]]
-        here = {parts[depth]: len(parts) > depth + 1 for parts in below if parts[depth] not in _PACKING}
-        if _METADATA & here.keys():
-            return "/".join(prefix)
-        # A root without documents and with a single child is probably an archive packed with its directory;
-        # in either case, the child with everything in it is an archive.
-        if len(here) != 1 or not all(here.values()):
-            return ""
-        prefix.append(next(iter(here)))
+def _inside(path: Path, inside: str | None = None) -> Storage:
+    opened = open_container(ContainerPlace(path, inside))
+    assert opened is not None  # a file is a container or an error
+    return opened
 
 
 def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
