@@ -5,7 +5,8 @@ FIXTURES naming the folder of the people's fixtures. What a fence means:
 
     ```console              `$ command` and what it prints; `...` stands for anything;
                             `$ command  # exits 1` where it is meant to fail
-    ```bash  ```python      a script that must succeed
+    ```bash  ```python      a script that must succeed; one in Python that imports an application runs in the
+                            environment of the applications, and its page with it
     ```text                 right after a script: what it prints; elsewhere just text
     ```toml  ```json        must parse; with title="name" it is written to that file
 """
@@ -24,6 +25,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +53,9 @@ OTHERS_OPTIONS = {
     "--faults",
     "--runs",
     "--server",
+    "--no-version",
 }
-"""Options on the pages that are not in the tables of commands: `--help`, and of benchmarks and of tests."""
+"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests and vcztools."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
@@ -60,6 +63,12 @@ SCHEDULERS_OPTIONS = {
     "--retry-strategy",
 }
 """Of Slurm and AWS Batch, on the page of job arrays."""
+
+
+APPLICATIONS = re.compile(
+    r"^(import (anndata|mudata|ome_zarr_models|rioxarray|spatialdata)|vcztools)\b", re.MULTILINE
+)
+"""What is installed in an environment of its own (tests/environments/applications)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +123,17 @@ def check_output(found: str, expected: str, place: str) -> None:
         pytest.fail(f"{place} prints something else\n--- the page says\n{expected}\n--- printed\n{found}")
 
 
+def applications() -> Path:
+    """Where the programs of the applications are."""
+    return Path(os.environ.get("ZARRLIFT_APPLICATIONS", "/nonexistent")) / "bin"
+
+
 class Runner:
     """Runs the blocks of one page in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], str(applications())))
         self.environment = {
             **os.environ,
             "PATH": path,
@@ -160,7 +174,10 @@ class Runner:
                 lines = [line for line in block.body.splitlines() if not SETUP.match(line)]
                 self.printed = self.call(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], block.place)
             case "python":
-                self.printed = self.call([sys.executable, "-c", block.body], block.place)
+                python = [sys.executable]
+                if APPLICATIONS.search(block.body):
+                    python = [str(applications() / "python"), "-W", "ignore"]
+                self.printed = self.call([*python, "-c", block.body], block.place)
             case "text":
                 if block.follows and printed is not None:
                     check_output(printed, block.body, block.place)
@@ -174,8 +191,14 @@ class Runner:
             (self.folder / block.title).write_text(block.body)
 
 
+def page_of(path: Path) -> Any:
+    """A page, and the reader that it needs."""
+    marks = [pytest.mark.needs_reader("applications")] if APPLICATIONS.search(path.read_text()) else []
+    return pytest.param(path, id=path.relative_to(ROOT).as_posix(), marks=marks)
+
+
 @pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
 @pytest.mark.slow(one_in=25)
 def test_a_page_does_what_it_says(page: Path) -> None:
     # Not pytest's folder, whose long name is broken into lines by what is printed.

@@ -15,10 +15,16 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import parents
 
 
-def array(path: str, ndim: int, names: tuple[str | None, ...] | None = None) -> ArrayNode:
-    """An array of `ndim` dimensions, each two long."""
+def array(
+    path: str,
+    ndim: int,
+    names: tuple[str | None, ...] | None = None,
+    *,
+    shape: tuple[int, ...] | None = None,
+) -> ArrayNode:
+    """An array of `ndim` dimensions, each two long unless `shape` says otherwise."""
     layout = Layout(
-        shape=(2,) * ndim,
+        shape=shape or (2,) * ndim,
         data_type=DataType("uint16"),
         fill_value=0,
         chunk_shape=(2,) * ndim,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from ..archive.nodes import GroupNode
-from .base import Convention, Recognised, View
+from .base import Convention, Recognised, View, finding
 
 _KINDS: Final = frozenset({"ngff:points", "ngff:shapes"})
 
@@ -29,6 +29,12 @@ class SpatialData(Convention):
         ]
         if not elements:
             return None
+        if not view.storage.can_list:
+            message = "the Parquet files of points and shapes cannot be found where files cannot be listed"
+            advice = "Copy the archive to a place that lists, or use --conventions none to leave them out."
+            refusals = (finding("refusal", path, message, advice=advice) for path in elements)
+            summary = f"{len(elements)} groups of points or shapes"
+            return Recognised(summary=summary, problems=tuple(refusals))
         files = {path: view.files(path) for path in elements}
         count = sum(map(len, files.values()))
         summary = f"{len(elements)} groups of points or shapes, {count} of their files"

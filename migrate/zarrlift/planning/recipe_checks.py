@@ -23,6 +23,12 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
             found=f"--conventions {conventions_text(recipe.conventions)}",
             expected="auto, or n5 among the names",
         )
+    if recipe.ome != ArrayRecipe.ome and not {"auto", "ome"} & {*recipe.conventions}:
+        raise UsageError(
+            f"--ome {recipe.ome} requires the convention ome, which is not requested",
+            found=f"--conventions {conventions_text(recipe.conventions)}",
+            expected="auto, or ome among the names",
+        )
     changes = [
         _option(name)
         for name, asked in (

@@ -27,6 +27,7 @@ IndexLocation: TypeAlias = Literal["start", "end"]
 Objects: TypeAlias = Literal["refuse", "json"]
 Attributes: TypeAlias = Literal["strict", "keep"]
 Multiscale: TypeAlias = Literal["ome"]
+OmeVersion: TypeAlias = Literal["0.5", "0.6"]
 
 
 class Option(NamedTuple):
@@ -76,5 +77,6 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
         "N5: ome describes pyramids of COSEM, n5-viewer, Paintera and BigDataViewer as OME-Zarr 0.5.",
         Multiscale,
     ),
+    "ome": Option("Version of OME-Zarr metadata that conventions write; 0.5 by default.", OmeVersion),
 }
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""

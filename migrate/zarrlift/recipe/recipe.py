@@ -36,6 +36,7 @@ from .options import (
     KeyEncodingName,
     Multiscale,
     Objects,
+    OmeVersion,
     Order,
     Separator,
     ShardIndexCodec,
@@ -113,6 +114,8 @@ class ArrayRecipe:
     """"auto", "none", or names joined by commas; see `convention_names.parse_conventions`."""
     multiscale: Multiscale | None = None
     """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
+    ome: OmeVersion = "0.5"
+    """The version of OME-Zarr that conventions write."""
 
     def __post_init__(self) -> None:
         for name, option in ARRAY_OPTIONS.items():

@@ -208,7 +208,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --order F --key-encoding v2 --separator / --chunks 64,-1 --shards 4x --shard-index crc32c"
         " --shard-index-location start --memory 2GB --include a/* --include b"
         " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
-        " --multiscale ome --from zarr2 --job j.db --job-storage-options key=k"
+        " --multiscale ome --ome 0.6 --from zarr2 --job j.db --job-storage-options key=k"
         " --workers 3 --processes --executor dask --dask-address tcp://h:1"
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
@@ -269,6 +269,7 @@ def test_every_option_of_migrate_arrives(fakes):
             attributes="keep",
             conventions="none",
             multiscale="ome",
+            ome="0.6",
         ),
         include=("a/*", "b"),
         exclude=("c",),

@@ -15,6 +15,7 @@ from tests.support.environments import ENVIRONMENTS
 from tests.support.fixtures_index import archive
 
 import zarrlift
+from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 
 READ = ENVIRONMENTS / "applications" / "read.py"
 TEXT_ENCODINGS = {"_FillValue", "missing_value"}
@@ -32,13 +33,13 @@ pytestmark = [
 ]
 
 
-def migrate(source: Path, result: Path, *, in_place: bool) -> Path:
+def migrate(source: Path, result: Path, *, in_place: bool, recipe: Recipe | None = None) -> Path:
     """Migrate a fixture, or a copy of it where that lies."""
     if in_place:
         shutil.copytree(source, result)
-        outcome = zarrlift.migrate(result, in_place=True)
+        outcome = zarrlift.migrate(result, in_place=True, recipe=recipe)
     else:
-        outcome = zarrlift.migrate(source, result)
+        outcome = zarrlift.migrate(source, result, recipe=recipe)
     assert outcome.state == "done", outcome.problems
     return result
 
@@ -65,6 +66,18 @@ def assert_same_encodings(before: xarray.Dataset, after: xarray.Dataset) -> None
         assert old.keys() == new.keys(), name
         for key in old:
             assert old[key] == new[key] or (np.isnan(old[key]) and np.isnan(new[key])), (name, key)
+
+
+@pytest.mark.parametrize("inside", ["vcf", "geo"])
+def test_xarray_opens_the_same_variants_and_rasters(inside: str, tmp_path) -> None:
+    source = archive("applications/field").path / inside
+    zarrlift.migrate(source, tmp_path / "new")
+    with (
+        xarray.open_zarr(source, chunks=None, zarr_format=2) as before,
+        xarray.open_zarr(tmp_path / "new", chunks=None, zarr_format=3, consolidated=False) as after,
+    ):
+        xarray.testing.assert_identical(before.load(), after.load())
+        assert_same_encodings(before, after)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +140,17 @@ OTHERS = [
     (what, name, in_place)
     for what, name in (
         ("anndata", "applications/anndata"),
+        ("anndata", "applications/field/anndata_0_7"),
+        ("mudata", "applications/field/mudata"),
+        ("vcf", "applications/field/vcf"),
+        ("geo", "applications/field/geo"),
         ("spatialdata", "applications/spatialdata"),
         ("ome", "applications/plate"),
         ("ome", "applications/series"),
+        ("ome", "applications/ome_older"),
         ("ome", "zarr-2.18/people/cells"),
+        ("newest", "applications/plate"),
+        ("newest", "applications/series"),
     )
     for in_place in (False, True)
 ]
@@ -141,8 +161,12 @@ def answers(tmp_path_factory) -> list[int | str]:
     """For each of `OTHERS` how much was compared, or what went wrong; the applications are loaded once."""
     root, work = tmp_path_factory.mktemp("others"), []
     for number, (what, name, in_place) in enumerate(OTHERS):
-        source, result = archive(name).path, root / str(number) / archive(name).path.name
-        work.append([what, str(source), str(migrate(source, result, in_place=in_place))])
+        fixture, _, inside = name.partition("field/")
+        source = archive(fixture + "field").path / inside if inside else archive(name).path
+        result = root / str(number) / source.name
+        recipe = Recipe(base=ArrayRecipe(ome="0.6")) if what == "newest" else None
+        made = migrate(source, result, in_place=in_place, recipe=recipe)
+        work.append([what, str(source), str(made)])
     python = Path(os.environ["ZARRLIFT_APPLICATIONS"]) / "bin" / "python"
     done = subprocess.run([python, READ], input=json.dumps(work), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

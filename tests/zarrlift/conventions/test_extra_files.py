@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.convention_trees import applied, archive
+from tests.support.convention_trees import Storage, applied, archive
 from tests.support.fixtures_index import archive as fixture
 
 import zarrlift
@@ -54,6 +54,15 @@ def test_they_are_named_by_the_group_they_lie_in() -> None:
         "points/p": ("points/p/points.parquet/part.0.parquet",),
         "shapes/s": ("shapes/s/x",),
     }
+
+
+def test_points_and_shapes_are_refused_where_files_cannot_be_listed(monkeypatch) -> None:
+    """As over HTTP: without their Parquet, the groups would say of elements that are not there."""
+    monkeypatch.setattr(Storage, "can_list", False)
+    groups = {"points/p": {"encoding-type": "ngff:points"}, "tables/t": {"encoding-type": "anndata"}}
+    found = applied(archive(groups))
+    assert [problem.severity for problem in found.problems_of("points/p")] == ["refusal"]
+    assert (found.files, found.problems_of("tables/t")) == ({}, ())
 
 
 @pytest.mark.parametrize("piece", [16 << 20, 1000])

@@ -174,6 +174,19 @@ def test_the_command_line_and_recipes_ask_for_it(tmp_path):
     assert with_ome == {"viewer/c0", "viewer/c1"}
 
 
+def test_pyramids_may_become_0_6(tmp_path):
+    recipe = Recipe(base=ArrayRecipe(multiscale="ome", ome="0.6"))
+    zarrlift.migrate(MULTISCALE.path, tmp_path / "out", recipe=recipe)
+    block = documents(tmp_path / "out")["cosem/em"]["attributes"]["ome"]
+    [system] = block["multiscales"][0]["coordinateSystems"]
+    assert (block["version"], [axis["unit"] for axis in system["axes"]]) == ("0.6", ["nanometer"] * 3)
+    assert not [
+        problem
+        for problem in zarrlift.verify(MULTISCALE.path, tmp_path / "out").problems
+        if problem.kind == "verify-attributes"
+    ]
+
+
 def test_it_makes_no_sense_without_the_convention(tmp_path):
     recipe = Recipe(base=ArrayRecipe(conventions="none", multiscale="ome"))
     with pytest.raises(UsageError, match="--multiscale"):

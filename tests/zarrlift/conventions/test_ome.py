@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import yaozarrs
-from tests.support.convention_trees import applied, archive, array
+from tests.support.convention_trees import Storage, applied, archive, array
 from tests.support.fixtures_index import archive as fixture
 
 import zarrlift
+from zarrlift.conventions.apply import apply_conventions
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
+from zarrstack.core.errors import UsageError
 
 AXES = [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}]
 
@@ -120,20 +122,19 @@ def test_plates_wells_labels_and_layouts_move_with_their_images() -> None:
 @pytest.mark.parametrize(
     ("changes", "version"),
     [
-        ({"version": "0.1", "axes": None}, "0.1"),
-        ({"version": "0.3", "axes": ["y", "x"]}, "0.3"),
-        ({"version": None, "axes": ["y", "x"]}, "0.3"),
-        ({"version": None, "axes": None}, "0.2 or older"),
-        ({"version": "0.5-dev"}, "0.5-dev"),
+        ({"version": None, "axes": None}, None),
+        ({"version": None, "axes": ["lat", "lon"]}, None),
+        ({"version": "0.6", "axes": None}, "version 0.6"),
+        ({"version": "0.5-dev"}, "version 0.5-dev"),
     ],
 )
-def test_other_versions_stay_as_they_are_with_a_note(changes: dict[str, Any], version: str) -> None:
+def test_other_versions_stay_as_they_are_with_a_note(changes: dict[str, Any], version: str | None) -> None:
     entry = {key: value for key, value in image(**changes).items() if value is not None}
     groups = {"im": {"multiscales": [entry], "omero": {}}, "im/labels": {"labels": ["a"]}}
     found = applied(archive(groups, array("im/0", 2)))
     assert found.changes == {}
     told = found.problems_of("im")
-    assert [(problem.severity, problem.found) for problem in told] == [("note", f"version {version}")]
+    assert [(problem.severity, problem.found) for problem in told] == [("note", version)]
 
 
 def test_a_version_may_be_told_from_the_axes() -> None:
@@ -232,6 +233,111 @@ def test_the_xml_of_a_layout_goes_along() -> None:
     found = applied(archive(groups, array("b/0/0", 2)), files=files)
     assert found.files == {"b/OME": ("b/OME/METADATA.ome.xml",)}
     assert applied(archive(groups, array("b/0/0", 2)), "none", files=files).files == {}
+
+
+# ----- OME-Zarr 0.6, on request
+
+NEWEST = Recipe(base=ArrayRecipe(ome="0.6"))
+SCALE: dict[str, Any] = {"type": "scale", "scale": [2.0, 2.0]}
+SHIFT: dict[str, Any] = {"type": "translation", "translation": [0.5, 0.5]}
+UNITS = [{**axis, "unit": "micrometer"} for axis in AXES]
+
+
+def newest(attributes: dict[str, Any]) -> Any:
+    """What becomes of the image `im` with one level."""
+    one = archive({"im": attributes}, array("im/0", 2))
+    return apply_conventions(one, Storage(()), NEWEST)
+
+
+def with_transforms(*transforms: Any, **members: Any) -> dict[str, Any]:
+    level = {"path": "0", "coordinateTransformations": list(transforms)}
+    return image(axes=UNITS, datasets=[level], **members)
+
+
+@pytest.mark.parametrize(
+    ("transforms", "expected"),
+    [((SCALE,), SCALE), ((SCALE, SHIFT), {"type": "sequence", "transformations": [SCALE, SHIFT]})],
+)
+def test_in_0_6_a_level_leads_to_a_system_of_axes(transforms: Any, expected: dict[str, Any]) -> None:
+    found = newest({"multiscales": [with_transforms(*transforms)], "omero": {"channels": []}})
+    block = found.change("im").attributes["ome"]
+    ends = {"input": {"path": "0"}, "output": {"name": "physical"}}
+    assert block == {
+        "version": "0.6",
+        "omero": {"channels": []},
+        "multiscales": [
+            {
+                "name": "cells",
+                "coordinateSystems": [{"name": "physical", "axes": UNITS}],
+                "datasets": [{"path": "0", "coordinateTransformations": [{**expected, **ends}]}],
+            }
+        ],
+    }
+    assert found.change("im/0").dimension_names == ("y", "x")
+
+
+def test_in_0_6_units_hold_after_the_transformations_of_the_whole_image() -> None:
+    found = newest({"multiscales": [with_transforms(SCALE, coordinateTransformations=[SHIFT | SCALE])]})
+    [made] = found.change("im").attributes["ome"]["multiscales"]
+    assert made["coordinateSystems"] == [
+        {"name": "intrinsic", "axes": AXES},
+        {"name": "physical", "axes": UNITS},
+    ]
+    assert made["datasets"][0]["coordinateTransformations"][0]["output"] == {"name": "intrinsic"}
+    [whole] = made["coordinateTransformations"]
+    assert (whole["input"], whole["output"]) == ({"name": "intrinsic"}, {"name": "physical"})
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [(), ({"type": "identity"},), (SHIFT, SCALE), (SCALE, SCALE), ({"type": "scale", "path": "s"},),
+     ({"type": "scale", "scale": [0.0, 1.0]},)],
+)  # fmt: skip
+def test_what_has_no_form_in_0_6_is_refused(transforms: Any) -> None:
+    found = newest({"multiscales": [with_transforms(*transforms)]})
+    refusals = [one for one in found.problems_of("im") if one.severity == "refusal"]
+    assert [one.advice for one in refusals] == ["Omit --ome 0.6, for all or for this path in a recipe."]
+    assert "im" not in found.changes
+
+
+def test_0_5_becomes_0_6_too() -> None:
+    plain = {name: value for name, value in with_transforms(SCALE).items() if name != "version"}
+    found = newest({"ome": {"version": "0.5", "multiscales": [plain]}})
+    block = found.change("im").attributes["ome"]
+    assert (block["version"], "axes" in block["multiscales"][0]) == ("0.6", False)
+    assert found.seen[0].summary == "1 group as OME-Zarr 0.6"
+    assert newest({"ome": {"version": "0.7", "multiscales": [plain]}}).changes == {}
+
+
+@pytest.mark.parametrize("name", ["plate", "series", "ome_older"])
+def test_the_result_of_0_6_equals_its_source(name: str, tmp_path) -> None:
+    source = fixture(f"applications/{name}").path
+    assert zarrlift.migrate(source, tmp_path / "new", recipe=NEWEST).ok
+    assert zarrlift.verify(source, tmp_path / "new").ok
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda image: image["coordinateSystems"][0]["axes"].reverse(),
+        lambda image: image["coordinateSystems"][0].update(name="other"),
+        lambda image: image["datasets"][1]["coordinateTransformations"][0].update(input={"path": "0"}),
+        lambda image: image["datasets"][1]["coordinateTransformations"][0].update(scale=[1] * 5),
+        lambda image: image["datasets"][1].pop("coordinateTransformations"),
+    ],
+)
+def test_verification_of_0_6_finds_what_is_wrong(change, tmp_path) -> None:
+    source = fixture("applications/series").path
+    zarrlift.migrate(source, tmp_path / "new", recipe=NEWEST)
+    _edit(tmp_path / "new" / "1" / "zarr.json", lambda ome: change(ome["multiscales"][0]))
+    report = zarrlift.verify(source, tmp_path / "new")
+    assert {(problem.kind, problem.node) for problem in report.problems} == {("verify-attributes", "1")}
+
+
+def test_0_6_needs_the_convention(tmp_path) -> None:
+    recipe = Recipe(base=ArrayRecipe(ome="0.6", conventions="xarray"))
+    with pytest.raises(UsageError, match="requires the convention ome"):
+        zarrlift.plan(fixture("applications/plate").path, tmp_path / "new", recipe=recipe)
 
 
 # ----- whole archives

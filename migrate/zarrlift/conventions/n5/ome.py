@@ -36,7 +36,7 @@ def recognise_in_n5(view: View) -> Recognised:
     problems: list[Problem] = []
     changes: dict[str, Change] = {}
     nodes = [_turned_node(view, node, problems) for node in view.archive.nodes]
-    found = recognise_ngff(replace(view, archive=replace(view.archive, nodes=tuple(nodes))))
+    found = recognise_ngff(replace(view, archive=replace(view.archive, nodes=tuple(nodes))), (FROM,))
     for node in view.archive.nodes:
         if isinstance(node, GroupNode) and isinstance(node.attributes.get(BLOCK), dict):
             changes.update(_turned_block(view, node, problems))

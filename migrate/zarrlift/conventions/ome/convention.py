@@ -1,19 +1,19 @@
-"""Converts OME-NGFF 0.4 on Zarr v2 to OME-Zarr 0.5 on Zarr v3.
+"""Converts OME-NGFF 0.1 to 0.4 on Zarr v2 to OME-Zarr 0.5 on Zarr v3.
 
 Version 0.5 is 0.4 with its metadata under the attribute `ome`, which alone has a `version`, and with each
 level's `dimension_names` equal to the axis names; nothing else differs.
 https://ngff.openmicroscopy.org/0.4/index.html, https://ngff.openmicroscopy.org/0.5/index.html
+`older` brings 0.1 to 0.3 into the form of 0.4 first.
 
-Metadata of 0.1 to 0.3 is kept: those versions have other axes and no 0.5 form. The rasters of SpatialData are
-kept as well, because it has its own version and expects 0.4 in its 0.1 containers, on Zarr v3 too
-(spatialdata 0.8.0, `_io/io_zarr.py`, `get_raster_format_for_read`).
+The rasters of SpatialData are kept, because it has its own version and expects 0.4 in its 0.1 containers, on
+Zarr v3 too (spatialdata 0.8.0, `_io/io_zarr.py`, `get_raster_format_for_read`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from zarrstack.core.errors import Problem, Severity, any_refusal
@@ -22,11 +22,17 @@ from zarrstack.core.paths import prefix_of
 
 from ...archive.nodes import GroupNode
 from ..base import Change, Convention, Recognised, View, finding
-from .images import image_problems, version_of
+from .images import UNKNOWN, image_problems, version_of
+from .newest import in_form_of_06
+from .older import OLDER, UNSTATED, in_form_of_04
 
 BLOCK: Final = "ome"
 VERSION: Final = "0.5"
 FROM: Final = "0.4"
+_LIFTED: Final = (*OLDER, UNSTATED, FROM)
+_LAYOUT: Final = "bioformats2raw.layout"
+_LAYOUT_NUMBER: Final = 3
+"""The only one that 0.4 and 0.5 allow; 1 and 2 have other places for series and XML (bioformats2raw 0.2)."""
 _NOT_EMPTY: Final[Mapping[str, tuple[str, ...]]] = {
     "multiscales": ("coordinateTransformations",),
     "image-label": ("colors", "properties"),
@@ -42,6 +48,8 @@ class _Found:
 
     lifted: Mapping[str, tuple[str, ...]]
     """Path -> the attributes that move."""
+    versions: Mapping[str, Mapping[str, str]]
+    """Path -> the versions of these attributes."""
     older: Mapping[str, str]
     """Path -> the version that is kept, and its origin."""
 
@@ -57,38 +65,42 @@ class _Account:
 
 
 class Ome(Convention):
-    """OME-NGFF 0.4: images, labels, plates, wells and bioformats2raw's layout become OME-Zarr 0.5."""
+    """OME-NGFF: images, labels, plates, wells and bioformats2raw's layout become OME-Zarr 0.5."""
 
     name: ClassVar[str] = "ome"
 
     def recognise(self, view: View) -> Recognised | None:
         """Recognize groups with OME attributes."""
-        return None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
+        found = None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
+        return in_form_of_06(view, found)
 
 
-def recognise_ngff(view: View) -> Recognised | None:
-    """The conversion of OME-NGFF 0.4, with all axes in the order of the arrays."""
-    found = _find(view)
+def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognised | None:
+    """The conversion of OME-NGFF of these versions, with all axes in the order of the arrays."""
+    found = _find(view, versions)
     if not found.lifted and not found.older:
         return None
     account = _Account()
     for path, version in found.older.items():
-        account.problems.append(_older(path, version))
+        account.problems.append(_older(path, version, versions))
+    view, updates = _updated_view(view, found)
     for path, keys in found.lifted.items():
         node = view.group(path)
         assert node is not None
-        told = list(_told(view, node, keys))
+        told = updates[path]
+        if not any_refusal(told):
+            told += _told(view, node, keys)
         account.problems += told
         account.count.update(_kinds(keys))
         if not any_refusal(told):
             account.changes[path] = _lift(node.attributes, keys)
             account.problems += _left_out(path, account.changes[path])
             _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
-            xml = _join(path, "OME")
-            if "bioformats2raw.layout" in keys and view.group(xml) is not None:
-                account.files[xml] = view.files(xml)
+            if _LAYOUT in keys:
+                account.files.update(_xml(view, path))
     words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
-    summary = ", ".join(words) + (f" of {FROM}" if words else "")
+    stated = sorted({version for each in found.versions.values() for version in each.values()})
+    summary = ", ".join(words) + (f" of {' and '.join(stated or [FROM])}" if words else "")
     if found.older:
         summary += (", " if words else "") + f"{len(found.older)} kept unchanged"
     return Recognised(
@@ -99,15 +111,36 @@ def recognise_ngff(view: View) -> Recognised | None:
     )
 
 
+def _updated_view(view: View, found: _Found) -> tuple[View, dict[str, list[Problem]]]:
+    """The archive with its older metadata in the form of 0.4, and what there is to say of each group."""
+    problems: dict[str, list[Problem]] = {}
+    made: dict[str, GroupNode] = {}
+    for path in found.lifted:
+        if (node := view.group(path)) is not None:
+            made[path], problems[path] = in_form_of_04(view, node, found.versions.get(path, {}))
+    nodes = tuple(made.get(node.path, node) for node in view.archive.nodes)
+    return replace(view, archive=replace(view.archive, nodes=nodes)), problems
+
+
+def _xml(view: View, path: str) -> dict[str, tuple[str, ...]]:
+    """The XML of bioformats2raw; before 0.5.0 its folder was not a group (README)."""
+    folder = _join(path, "OME")
+    if view.group(folder) is not None:
+        return {folder: view.files(folder)}
+    keys = tuple(key for key in view.files(path) if key.startswith(f"{folder}/"))
+    return {path: keys} if keys else {}
+
+
 # ----- selection of groups
 
 
-def _find(view: View) -> _Found:
+def _find(view: View, versions: tuple[str, ...]) -> _Found:
     """Find OME groups.
 
     Images, plates and wells describe themselves; groups that list others are classified by their members.
     """
     lifted: dict[str, tuple[str, ...]] = {}
+    stated: dict[str, dict[str, str]] = {}
     older: dict[str, str] = {}
     groups = [node for node in view.archive.nodes if isinstance(node, GroupNode) and node.attributes]
     for node in groups:
@@ -117,8 +150,10 @@ def _find(view: View) -> _Found:
             version = version_of(key, node.attributes[key])
             if _SPATIALDATA in node.attributes:
                 older[node.path] = f"{version}, of SpatialData"
-            elif version == FROM:
+            elif version in versions:
                 lifted[node.path] = (*lifted.get(node.path, ()), key)
+                if key != "well" or "version" in node.attributes[key]:  # wells are the same in all of them
+                    stated.setdefault(node.path, {})[key] = version
             else:
                 older[node.path] = version
     for node in groups:
@@ -127,14 +162,14 @@ def _find(view: View) -> _Found:
             lifted[node.path] = (*lifted[node.path], *more)
     for node in groups:
         if _leads(node, lifted, older):
-            key = "labels" if _is_labels(node) else "bioformats2raw.layout"
+            key = "labels" if _is_labels(node) else _LAYOUT
             lifted[node.path] = (*lifted.get(node.path, ()), key)
     for node in groups:
         parent, _, name = node.path.rpartition("/")
-        above = "bioformats2raw.layout" in lifted.get(parent, ()) and node.path != parent
+        above = _LAYOUT in lifted.get(parent, ()) and node.path != parent
         if name == "OME" and above and _is_names(node.attributes.get("series")):
             lifted[node.path] = (*lifted.get(node.path, ()), "series")
-    return _Found(lifted=dict(sorted(lifted.items())), older=dict(sorted(older.items())))
+    return _Found(lifted=dict(sorted(lifted.items())), versions=stated, older=dict(sorted(older.items())))
 
 
 def _is(key: str, value: JSON) -> bool:
@@ -161,7 +196,7 @@ def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mappin
         below = [lead + name for name in node.attributes["labels"]]
         parent = node.path.rpartition("/")[0]
         return (any(path in lifted for path in below) or parent in lifted) and parent not in older
-    if "bioformats2raw.layout" not in node.attributes:
+    if node.attributes.get(_LAYOUT) != _LAYOUT_NUMBER:
         return False
     return any(path.startswith(lead) for path in lifted) and not any(path.startswith(lead) for path in older)
 
@@ -172,7 +207,7 @@ def _kinds(keys: tuple[str, ...]) -> Iterator[str]:
     for key, word in (
         ("plate", "plate"),
         ("well", "well"),
-        ("bioformats2raw.layout", "bioformats2raw layout"),
+        (_LAYOUT, "bioformats2raw layout"),
     ):
         if key in keys:
             yield word
@@ -201,7 +236,7 @@ def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
     if not isinstance(value, dict):
         return value
     empty = [name for name in _NOT_EMPTY.get(place.split("/")[1], ()) if value.get(name) == []]
-    gone = [*empty, "version"] if value.get("version") == FROM else empty
+    gone = [*empty, "version"] if value.get("version") in _LIFTED else empty
     replaced.extend(f"{place}/{name}" for name in gone)
     return {name: item for name, item in value.items() if name not in gone}
 
@@ -238,11 +273,15 @@ def _join(group: str, path: str) -> str:
 # ----- problems
 
 
-def _older(path: str, version: str) -> Problem:
+def _older(path: str, version: str, versions: tuple[str, ...]) -> Problem:
     theirs = version.endswith("SpatialData")
-    reason = "SpatialData expects it" if theirs else f"only {FROM} can be converted to {VERSION}"
+    known = FROM if versions == (FROM,) else f"{OLDER[0]} to {FROM}"
+    reason = "SpatialData expects it" if theirs else f"only {known} can be converted to {VERSION}"
     advice = None if theirs else f"Upgrade it to {FROM} first if an application needs {VERSION}."
     message = f"OME-NGFF metadata is kept unchanged: {reason}"
+    if version == UNKNOWN:
+        message = "multiscales is kept unchanged: it states neither a version nor the axes of OME-NGFF"
+        return finding("note", path, message)
     return finding("note", path, message, f"version {version}", advice=advice)
 
 

@@ -6,12 +6,15 @@ https://ngff.openmicroscopy.org/0.4/index.html#multiscale-md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..base import View
+from .older import UNSTATED
 
+UNKNOWN: Final = "unknown"
+"""The version of images that state none and have no axes of OME-NGFF, such as ndpyramid's."""
 Finding: TypeAlias = tuple[str, str, str | None, str | None, bool]
 """(location, problem, found, expected, whether the image would be broken)."""
 
@@ -19,7 +22,7 @@ Finding: TypeAlias = tuple[str, str, str | None, str | None, bool]
 def version_of(key: str, value: Any) -> str:
     """The version in metadata, or inferred from its form: the version is optional (0.4, "SHOULD").
 
-    Axes are objects from 0.4 on, strings in 0.3, absent before; wells have `rowIndex` from 0.4 on.
+    Axes are objects from 0.4 on and letters in 0.3; wells have `rowIndex` from 0.4 on.
     """
     entries = value if isinstance(value, list) else [value]
     stated = {str(entry["version"]) for entry in entries if isinstance(entry, dict) and "version" in entry}
@@ -28,14 +31,14 @@ def version_of(key: str, value: Any) -> str:
     if key == "multiscales":
         axes = next((entry.get("axes") for entry in entries if isinstance(entry, dict)), None)
         if isinstance(axes, list) and axes:
-            return "0.4" if all(isinstance(axis, dict) for axis in axes) else "0.3"
-        return "0.2 or older"
+            if all(isinstance(axis, dict) for axis in axes):
+                return "0.4"
+            return "0.3" if all(axis in tuple("tczyx") for axis in axes) else UNKNOWN
+        return UNKNOWN
     if key == "plate":
         wells = value.get("wells")
         wells = wells if isinstance(wells, list) else []
-        return (
-            "0.4" if any(isinstance(well, dict) and "rowIndex" in well for well in wells) else "0.3 or older"
-        )
+        return "0.4" if any(isinstance(well, dict) and "rowIndex" in well for well in wells) else UNSTATED
     return "0.4"  # a well, unchanged since 0.1
 
 

@@ -1,0 +1,231 @@
+"""Brings OME-NGFF 0.1, 0.2 and 0.3 into the form of 0.4.
+
+- 0.1 and 0.2: every image has five dimensions, t, c, z, y, x
+  (https://ngff.openmicroscopy.org/0.1/#image-layout); they differ in the separator of chunk keys only.
+- 0.3: `axes` has one of these letters per dimension (https://ngff.openmicroscopy.org/0.3/#multiscale-md).
+- None of them has sizes of pixels. 0.4 and 0.5 require a scale per level, which "MUST express the scaling
+  factor between the current resolution and the first resolution" if there is no physical size
+  (https://ngff.openmicroscopy.org/0.5/#multiscale-md). It is the ratio of their lengths, as ome-zarr-py
+  writes it for 0.4 (0.3.1 and 0.21.0, `FormatV04.generate_coordinate_transformations`).
+- bioformats2raw halves x and y with each level and drops the last pixel of an odd length, so its factor is a
+  power of 2, as in its own 0.4 (0.5.0, `Converter.setSeriesLevelMetadata`, `PYRAMID_SCALE`).
+- 0.4 adds `rowIndex` and `columnIndex` to the wells of a plate. The path of a well is `row/column`; 0.1 and
+  0.2 also show paths with an acquisition in front, for which 0.4 has no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
+from zarrstack.core.paths import join, parents
+
+from ...archive.nodes import GroupNode
+from ..base import View, finding
+
+OLDER: Final = ("0.1", "0.2", "0.3")
+UNSTATED: Final = "0.3 or older"
+"""The version of a plate that states none and whose wells have no `rowIndex`."""
+_TYPES: Final[Mapping[str, str]] = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
+_ORDER: Final = ("time", "channel", "space")
+_LAYOUT: Final = "bioformats2raw.layout"
+_BIOFORMATS: Final = ("loci.common.image.", "org.opencv.imgproc.")
+"""How bioformats2raw names its downscalers in `metadata/method`."""
+_TRANSFORMS: Final = "coordinateTransformations"
+_PLAIN: Final = "Use --conventions none, for all or for this path in a recipe, to migrate it as plain data."
+
+
+class _UndecidedError(Exception):
+    """Metadata that no rule brings into the form of 0.4: place, problem, found and expected."""
+
+
+def in_form_of_04(
+    view: View, node: GroupNode, versions: Mapping[str, str]
+) -> tuple[GroupNode, list[Problem]]:
+    """A group with images and plates of 0.1 to 0.3 in the form of 0.4; or unchanged, with a refusal.
+
+    `versions` are those of the attributes `multiscales` and `plate`. Versions inside stay as stated.
+    """
+    attributes = dict(node.attributes)
+    notes: list[Problem] = []
+    try:
+        if (version := versions.get("multiscales", "")) in OLDER:
+            images = attributes["multiscales"]
+            made = [_image(view, node.path, version, f"multiscales/{i}", one) for i, one in enumerate(images)]
+            attributes["multiscales"] = made
+            notes += _derived(node.path, version, images, made)
+            notes += _incomplete_channels(node)
+        if versions.get("plate") in (*OLDER, UNSTATED):
+            attributes["plate"] = _plate(attributes["plate"])
+    except _UndecidedError as undecided:
+        place, what, found, expected = undecided.args
+        return node, [finding("refusal", node.path, f"{place}: {what}", found, expected, advice=_PLAIN)]
+    return replace(node, attributes=attributes), notes
+
+
+# ----- images
+
+
+def _image(view: View, path: str, version: str, place: str, image: Any) -> JSON:
+    """An image with axes as objects and a scale per level.
+
+    Metadata that is broken in any version is left to the checks of 0.4.
+    """
+    datasets = image.get("datasets") if isinstance(image, dict) else None
+    if not isinstance(datasets, list):
+        return image
+    names = _axes(version, place, image.get("axes"))
+    axes: list[JSON] = [{"name": name, "type": _TYPES[name]} for name in names]
+    shapes = [_shape(view, path, dataset) for dataset in datasets]
+    if any(shape is None or len(shape) != len(names) for shape in shapes):
+        return {**image, "axes": axes}
+    known = [shape for shape in shapes if shape is not None]
+    _check_order_of_bioformats2raw(view, path, version, place, image, known)
+    stated = [dataset[_TRANSFORMS] for dataset in datasets if _TRANSFORMS in dataset]
+    if stated:
+        if len(stated) < len(datasets):
+            raise _UndecidedError(
+                f"{place}/datasets", f"only some levels have {_TRANSFORMS}", None, "all or none"
+            )
+        return {**image, "axes": axes}
+    made: list[JSON] = []
+    for level, (dataset, shape) in enumerate(zip(datasets, known, strict=True)):
+        scale = [
+            _factor(f"{place}/datasets/{level}", name, level, known[0][axis], shape[axis], _halves(image))
+            for axis, name in enumerate(names)
+        ]
+        made.append({**dataset, _TRANSFORMS: [{"type": "scale", "scale": scale}]})
+    return {**image, "axes": axes, "datasets": made}
+
+
+def _axes(version: str, place: str, axes: JSON) -> list[str]:
+    """The names of the axes, which 0.5 can have in this order."""
+    if axes is None and version != "0.3":
+        return list(_TYPES)
+    expected = f"letters of {', '.join(_TYPES)}"
+    names = axes if isinstance(axes, list) else []
+    if not names or not all(isinstance(name, str) and name in _TYPES for name in names):
+        raise _UndecidedError(f"{place}/axes", f"not the axes of version {version}", excerpt(axes), expected)
+    ranks = [_ORDER.index(_TYPES[name]) for name in names]
+    if ranks != sorted(ranks) or ranks.count(_ORDER.index("space")) < 2:
+        what = "OME-Zarr 0.5 has no image with these axes"
+        raise _UndecidedError(
+            f"{place}/axes", what, ", ".join(names), "time, then channels, then two or three of space"
+        )
+    return names
+
+
+def _shape(view: View, path: str, dataset: JSON) -> tuple[int, ...] | None:
+    name = dataset.get("path") if isinstance(dataset, dict) else None
+    node = view.array(join(path, name).strip("/")) if isinstance(name, str) else None
+    return node.layout.shape if node is not None and node.layout is not None else None
+
+
+def _method(image: JSONObject) -> str:
+    metadata = image.get("metadata")
+    return str(metadata.get("method", "")) if isinstance(metadata, dict) else ""
+
+
+def _halves(image: JSONObject) -> bool:
+    """Whether the writer halves x and y with each level and drops the last pixel of an odd length."""
+    return _method(image).startswith(_BIOFORMATS)
+
+
+def _check_order_of_bioformats2raw(
+    view: View, path: str, version: str, place: str, image: JSONObject, shapes: list[tuple[int, ...]]
+) -> None:
+    """Refuse images whose axes have the order of the file that bioformats2raw 0.2 converted.
+
+    Up to 0.2.6 it kept that order, stated version 0.1 and recorded the order nowhere in Zarr; its layout is 1
+    (its README, on `--dimension-order`). From layout 3 on, it is t, c, z, y, x.
+    """
+    if version != "0.1" or not _halves(image) or all(shape[:3] == (1, 1, 1) for shape in shapes):
+        return
+    above = (view.group(parent) for parent in (path, *parents(path)))
+    if any(group is not None and group.attributes.get(_LAYOUT) == 3 for group in above):
+        return
+    raise _UndecidedError(
+        place,
+        "bioformats2raw 0.2 wrote t, c and z in the order of its input, which is not stated",
+        f"shape {'x'.join(map(str, shapes[0]))}",
+        f"{_LAYOUT} 3 in this group or above it",
+    )
+
+
+def _factor(place: str, name: str, level: int, first: int, length: int, halves: bool) -> float:
+    """How many pixels of the first level one pixel of this level covers along an axis."""
+    if length == first:
+        return 1.0
+    if not 0 < length < first:
+        what = f"the level is larger than the first along {name}" if length else f"it has no {name}"
+        raise _UndecidedError(place, what, f"length {length}", f"at most {first}")
+    if halves and name in "yx" and first >> level == length:
+        return float(1 << level)
+    return first / length
+
+
+def _derived(path: str, version: str, before: JSON, after: list[JSON]) -> Iterator[Problem]:
+    """Note that scales are derived, with the first that is not a whole number."""
+    if before == after:
+        return
+    message = f"OME-NGFF {version} has no scales; they are derived from the shapes of the levels"
+    for place, image in enumerate(after):
+        for number, dataset in enumerate(image["datasets"] if isinstance(image, dict) else ()):
+            if not isinstance(dataset, dict) or _TRANSFORMS in before[place]["datasets"][number]:
+                continue
+            scale = dataset.get(_TRANSFORMS, [{}])[0].get("scale", [])
+            if any(not factor.is_integer() for factor in scale):
+                found = f"multiscales/{place}/datasets/{number}: {', '.join(f'{n:g}' for n in scale)}"
+                yield finding("note", path, message, found)
+                return
+    yield finding("note", path, message)
+
+
+def _incomplete_channels(node: GroupNode) -> Iterator[Problem]:
+    """Note what viewers miss: 0.1 to 0.5 require it, and ome-zarr-py 0.0.17 did not write it."""
+    omero = node.attributes.get("omero")
+    channels = omero.get("channels") if isinstance(omero, dict) else None
+    missing = set()
+    for channel in channels if isinstance(channels, list) else ():
+        window = channel.get("window") if isinstance(channel, dict) else None
+        if isinstance(window, dict):
+            missing |= {f"window/{name}" for name in ("start", "min", "end", "max") if name not in window}
+            missing |= {"color"} - channel.keys()
+    if missing:
+        message = "channels without values that OME-Zarr requires are kept"
+        yield finding("note", node.path, f"omero: {message}", f"no {', '.join(sorted(missing))}")
+
+
+# ----- plates
+
+
+def _plate(plate: JSONObject) -> JSONObject:
+    """A plate whose wells have `rowIndex` and `columnIndex`."""
+    wells = plate.get("wells")
+    if not isinstance(wells, list):
+        return plate
+    return {**plate, "wells": [_well(plate, f"plate/wells/{i}", well) for i, well in enumerate(wells)]}
+
+
+def _well(plate: JSONObject, place: str, well: JSON) -> JSON:
+    path = well.get("path") if isinstance(well, dict) else None
+    parts = path.split("/") if isinstance(path, str) else []
+    if len(parts) != 2:
+        raise _UndecidedError(
+            f"{place}/path", "not the names of a row and of a column", excerpt(path), "such as A/1"
+        )
+    made = dict(well)
+    for key, kind, name in (("rowIndex", "rows", parts[0]), ("columnIndex", "columns", parts[1])):
+        names = [item.get("name") for item in plate.get(kind) or () if isinstance(item, dict)]
+        if names.count(name) != 1:
+            found = f"{names.count(name)} of that name"
+            raise _UndecidedError(f"{place}/path", f"{name!r} is not one of {kind}", found, "one")
+        index = names.index(name)
+        if made.setdefault(key, index) != index:
+            raise _UndecidedError(
+                f"{place}/{key}", f"not the place of {name!r} in {kind}", excerpt(made[key]), str(index)
+            )
+    return made
