@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row
+from zarrstack.core.chain.readers import Row, codecs, data_types, readers
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
@@ -23,22 +23,22 @@ _ESCAPE: Final = b"\\ud"
 def codec_problems(layout: Layout) -> list[Problem]:
     """A warning with the readers that do not support a result's codecs or data type."""
     rows: list[tuple[str, Row]] = []
-    if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
+    if (row := data_types().get(layout.data_type.name)) is not None:
         rows.append((f"data type {row.name}", row))
     for spec in layout.chain.codecs:
-        if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
+        if (row := codecs().get(spec.name)) is not None and all(known is not row for _, known in rows):
             rows.append((f"codec {row.name}", row))
     reasons = [(what, row) for what, row in rows if row.strangers]
     if not reasons:
         return []
     strange = {reader for _, row in reasons for reader in row.strangers}
-    readers = [reader for reader in READERS if reader in strange]
-    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
+    unable = [reader for reader in readers() if reader in strange]
+    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in unable]
     return [
         Problem(
             kind="readers",
             severity="warning",
-            message=f"{' and '.join(readers)} cannot read the result",
+            message=f"{' and '.join(unable)} cannot read the result",
             found=", ".join(what for what, _ in reasons),
             expected=f"readable by {' and '.join(able)}",
         )

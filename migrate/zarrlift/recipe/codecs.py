@@ -23,7 +23,7 @@ from typing import Final, Literal
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import CODECS, limits_problem
+from zarrstack.core.chain.readers import codecs, limits_problem
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
@@ -150,13 +150,14 @@ def _parse_json(text: str) -> CodecRequest:
 
 
 def _check(spec: CodecSpec) -> None:
-    row = CODECS.get(spec.name)
+    known = codecs()
+    row = known.get(spec.name)
     if row is None or not row.readers:
-        near = get_close_matches(spec.name, CODECS, 1)
+        near = get_close_matches(spec.name, known, 1)
         raise UsageError(
             f"unknown codec {spec.name!r}",
             found=canonical(spec.to_json()),
-            expected="one of " + ", ".join(name for name, known in CODECS.items() if known.readers),
+            expected="one of " + ", ".join(name for name, other in known.items() if other.readers),
             advice=f"Did you mean {near[0]!r}?" if near and near[0] != spec.name else None,
         )
     if spec.name == "sharding_indexed":

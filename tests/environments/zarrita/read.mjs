@@ -36,8 +36,8 @@ class Folder {
 async function* arrays(root, path) {
   const entries = await readdir(join(root, path), { withFileTypes: true });
   if (entries.some((entry) => entry.name === "zarr.json")) {
-    const document = JSON.parse(await readFile(join(root, path, "zarr.json"), "utf8"));
-    if (document.node_type === "array") {
+    // Not parsed here: a document that JavaScript cannot parse is the array's own refusal.
+    if (/"node_type":\s*"array"/.test(await readFile(join(root, path, "zarr.json"), "utf8"))) {
       yield path;
       return;
     }

@@ -1,0 +1,231 @@
+"""The table of who can read what of a Zarr v3 result: features of nodes, by reader and version.
+
+The table is `readers.json` beside this module, which is read on first use. `tests/environments/readers.py`
+writes what was tested: an array per feature, opened by each reader, its values compared. Rows of readers that
+could not be installed there state the document that they were taken from.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from itertools import pairwise
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+from ..errors import UsageError
+from ..json_text import JSON, JSONObject
+
+Register: TypeAlias = Literal["core", "zarr-extensions"]
+
+FILE: Final = "readers.json"
+_EXACT: Final = 2**53
+"""Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """One version of a reader, and what it reads."""
+
+    name: str
+    version: str
+    tested: str | None
+    """Date of the test; None if the answers are those of `source`."""
+    source: str | None
+    """Address of the document or code that was read."""
+    note: str | None
+    built_on: str | None
+    """The reader that does the reading, whose answers these are."""
+    reads: frozenset[str]
+    """Features that it reads."""
+    refuses: Mapping[str, str]
+    """Feature -> what it said, or what is documented."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+    def answer(self, feature: str) -> bool | None:
+        """Whether it reads a feature; None if that is unknown."""
+        return True if feature in self.reads else False if feature in self.refuses else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Features by group, and the readers in the order of the docs."""
+
+    features: Mapping[str, tuple[str, ...]]
+    """Group, such as "data types", -> its features."""
+    registered: Mapping[str, Register]
+    """Feature -> the register that has its name."""
+    readers: tuple[Reader, ...]
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """(number of cells that were tested, number of cells)."""
+        rows = sum(map(len, self.features.values()))
+        own = [reader for reader in self.readers if reader.built_on is None]
+        tested = sum(len(reader.reads) + len(reader.refuses) for reader in own if reader.tested)
+        return tested, rows * len(own)
+
+    @property
+    def current(self) -> tuple[Reader, ...]:
+        """One version of each reader: the newest that was tested, or else the newest."""
+        found: dict[str, Reader] = {}
+        for reader in self.readers:
+            known = found.get(reader.name)
+            if known is None or reader.tested or not known.tested:
+                found[reader.name] = reader
+        return tuple(found.values())
+
+    def named(self, text: str) -> Reader:
+        """The reader of "gdal", "gdal 3.10" or "gdal==3.10.3"; UsageError for an unknown one.
+
+        A name alone means the version in `current`; the beginning of a version is enough.
+        """
+        name, _, version = re.sub(r"\s*==\s*|\s+", "==", text.strip()).partition("==")
+        name = name.lower()
+        if not version:
+            for reader in self.current:
+                if reader.name == name:
+                    return reader
+        versions = [reader for reader in self.readers if reader.name == name]
+        for reader in reversed(versions):
+            if (reader.version + ".").startswith(version + "."):
+                return reader
+        names = [reader.name for reader in self.current]
+        near = get_close_matches(name, names, 1)
+        raise UsageError(
+            f"unknown version of {name}" if versions else f"unknown reader {name!r}",
+            found=text,
+            expected="one of " + ", ".join(map(str, versions) if versions else names),
+            advice=f"Did you mean {near[0]!r}?" if near and not versions else None,
+        )
+
+
+@cache
+def table() -> Table:
+    """The table, read once."""
+    data = json.loads(pkgutil.get_data(__package__, FILE) or b"")
+    answers: dict[str, tuple[frozenset[str], Mapping[str, str]]] = {}
+    readers = []
+    for row in data["readers"]:
+        base = row.get("built_on")
+        if base is None:
+            answers[f"{row['name']} {row['version']}".rstrip()] = found = (
+                frozenset(row["reads"]),
+                MappingProxyType({name: said for said, names in row["refuses"].items() for name in names}),
+            )
+        else:
+            found = answers[base]
+        readers.append(
+            Reader(
+                name=row["name"],
+                version=row["version"],
+                tested=row.get("tested"),
+                source=row.get("source"),
+                note=row.get("note"),
+                built_on=base,
+                reads=found[0],
+                refuses=found[1],
+            )
+        )
+    return Table(
+        features=MappingProxyType({group: tuple(names) for group, names in data["features"].items()}),
+        registered=MappingProxyType(data["registered"]),
+        readers=tuple(readers),
+    )
+
+
+# ----- features of a document
+
+
+def head_features(document: JSONObject) -> tuple[str, ...]:
+    """What a reader must know to open an array: features of its `zarr.json`, without its attributes."""
+    return tuple(dict.fromkeys(_head(document)))
+
+
+def node_features(path: str, attributes: JSON) -> tuple[str, ...]:
+    """Features of a node's name and attributes."""
+    found = []
+    for name in path.split("/"):
+        if not name.isascii():
+            found.append("name: not ASCII")
+        if " " in name:
+            found.append("name: with a space")
+        if name.startswith("."):
+            found.append("name: with a leading dot")
+    if _has_nan(attributes):
+        found.append("attributes: bare NaN or Infinity")
+    return tuple(dict.fromkeys(found))
+
+
+def _head(document: JSONObject) -> Iterator[str]:
+    data_type = document["data_type"]
+    yield f"data type {data_type if isinstance(data_type, str) else data_type['name']}"
+    yield from _codecs(document["codecs"])
+    keys = document["chunk_key_encoding"]
+    separator = keys.get("configuration", {}).get("separator", "/" if keys["name"] == "default" else ".")
+    yield f"chunk keys: {keys['name']} {separator}"
+    names = document.get("dimension_names")
+    if names is None:
+        if document["shape"]:
+            yield "dimension names: none"
+    elif None in names:
+        yield "dimension names: some"
+    else:
+        yield "dimension names: all"
+    if names and any(a == b for a, b in pairwise(sorted(name for name in names if name is not None))):
+        yield "dimension names: one twice"
+    if not document["shape"]:
+        yield "shape: 0 dimensions"
+    if 0 in document["shape"]:
+        yield "shape: a length of 0"
+    yield from _fill(document["fill_value"])
+
+
+def _codecs(codecs: Iterable[Any]) -> Iterator[str]:
+    for codec in codecs:
+        name, configuration = (
+            (codec, {}) if isinstance(codec, str) else (codec["name"], codec.get("configuration", {}))
+        )
+        if name == "blosc":
+            yield f"codec blosc, {configuration.get('cname')}"
+            continue
+        yield f"codec {name}"
+        if name == "bytes" and configuration.get("endian") == "big":
+            yield "codec bytes, big-endian"
+        if name == "zstd" and configuration.get("checksum"):
+            yield "codec zstd, with checksum"
+        if name == "sharding_indexed":
+            if configuration.get("index_location") == "start":
+                yield "shards: index at the start"
+            index = [codec["name"] for codec in configuration.get("index_codecs", ())]
+            if index == ["bytes"]:
+                yield "shards: index without checksum"
+            yield from _codecs(configuration["codecs"])
+
+
+def _fill(value: JSON) -> Iterator[str]:
+    for part in value if isinstance(value, list | tuple) else (value,):
+        if part == "NaN":
+            yield "fill value: NaN"
+        elif part in ("Infinity", "-Infinity"):
+            yield "fill value: Infinity"
+        elif isinstance(part, str) and part.startswith("0x"):
+            yield "fill value: bits"
+        elif type(part) is int and abs(part) > _EXACT:
+            yield "fill value: beyond 2^53"
+
+
+def _has_nan(value: JSON) -> bool:
+    if isinstance(value, float):
+        return not isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_nan, value))
