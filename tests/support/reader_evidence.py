@@ -2,9 +2,9 @@
 
     . ENVIRONMENTS; python -m tests.support.reader_evidence [READER ...]
 
-An archive with an array per feature is migrated by zarrlift, with every byte kept, where zarrlift can do so, and
-each reader opens each array of the result. Rows of other readers in the table stay. zarr-python is tested at the
-version of the Python that runs this: run it at both ends.
+An archive with an array per feature is migrated by zarrlift with every byte kept, where zarrlift can do so,
+and each reader opens each array of the result. Rows of other readers in the table stay. zarr-python is tested
+at the version of the Python that runs this: run it at both ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy as np
 from tests.support.reader_cases import all_cases, cases, same
 
 import zarrlift
+from zarrlift.report.readers import evidence, label
 from zarrstack.core.chain import reader_table
 from zarrstack.core.chain.reader_table import head_features, node_features
 
@@ -59,13 +60,18 @@ def migrated(written: Path, paths: dict[str, str], folder: Path) -> tuple[Path, 
     """The result of zarrlift, completed with the arrays that it refuses, and the features of those."""
     result = folder / "result.zarr"
     sections = tuple(
-        (paths[feature], (("key_encoding", case.keys[0]), ("separator", case.keys[1]), ("attributes", "keep")))
+        (
+            paths[feature],
+            (("key_encoding", case.keys[0]), ("separator", case.keys[1]), ("attributes", "keep")),
+        )
         for feature, case in all_cases().items()
     )
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="keep", conventions="none"), sections=sections)
     refused = {refusal.path for refusal in zarrlift.plan(written, result, recipe=recipe).refusals}
     if refused:
-        recipe = zarrlift.Recipe(base=recipe.base, sections=sections, exclude=tuple(refused), consolidate=False)
+        recipe = zarrlift.Recipe(
+            base=recipe.base, sections=sections, exclude=tuple(refused), consolidate=False
+        )
     zarrlift.migrate(written, result, recipe=recipe)
     missing = []
     for feature, case in all_cases().items():
@@ -99,18 +105,24 @@ def answers(
         if same(values, case):
             reads.append(feature)
         else:
-            refuses[feature] = "other values, without an error"
+            refuses[feature] = reader_table.MISREAD
     return reads, refuses
 
 
 def said(error: Exception) -> str:
     """The first line of a message, without the places of this machine."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    text = re.sub(r"(file://)?/[^\s'\"]*written?[^\s'\"]*|(file://)?/[^\s'\"]*result\.zarr[^\s'\"]*", "ARRAY", text)
+    text = re.sub(
+        r"(file://)?/[^\s'\"]*written?[^\s'\"]*|(file://)?/[^\s'\"]*result\.zarr[^\s'\"]*", "ARRAY", text
+    )
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
     for noise in _NOISE:
         text = re.sub(noise, "", text)
-    text = text if type(error).__name__ in ("CannotRead", "ValueError", "RuntimeError", "UnknownCodecError") else f"{type(error).__name__}: {text}"
+    text = (
+        text
+        if type(error).__name__ in ("CannotRead", "ValueError", "RuntimeError", "UnknownCodecError")
+        else f"{type(error).__name__}: {text}"
+    )
     return text if len(text) <= 120 else text[:117] + "..."
 
 
@@ -133,7 +145,10 @@ def readers() -> dict[str, tuple[str, Callable[[Path, str], Any]]]:
         if folder := os.environ.get(module("zarrita_js").VARIABLES[name]):
             package = json.loads((Path(folder) / "package.json").read_text())
             read = module("zarrita_js").read
-            found[name] = package["dependencies"][name], lambda root, path, name=name, read=read: read(root, path, name)
+            found[name] = (
+                package["dependencies"][name],
+                lambda root, path, name=name, read=read: read(root, path, name),
+            )
     if "ZARRLIFT_GDAL" in os.environ:
         gdal = module("gdal_netcdf")
         for older in (True, False):
@@ -144,6 +159,42 @@ def readers() -> dict[str, tuple[str, Callable[[Path, str], Any]]]:
             )
         found["netcdf-c"] = number["netcdf-c"], lambda root, path: gdal.read(root, path, "netcdf-c")
     return found
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "readers.md"
+START, END = "<!-- table -->\n\n", "<!-- end of the table -->"
+"""Around the generated part of the page."""
+
+
+def page_tables() -> str:
+    """The table as the page shows it: a table of readers, and one per group of features."""
+    whole = reader_table.table()
+    own = [reader for reader in whole.readers if reader.built_on is None]
+    parts = [_markdown(("reader", "evidence"), ((str(reader), evidence(reader)) for reader in whole.readers))]
+    for group, features in whole.features.items():
+        rows = []
+        for feature in features:
+            registered = {"data types": "data type", "codecs": "codec"}.get(group)
+            name = label(feature, group)
+            where = whole.registered.get(f"{registered} {name.partition(' ')[0]}", "nowhere")
+            words = ({True: "yes", False: "no", None: "?"}[reader.answer(feature)] for reader in own)
+            rows.append((f"`{name}`", *((where,) if registered else ()), *words))
+        heads = (group, *(("registered in",) if registered else ()), *map(str, own))
+        parts.append(f"## {group.capitalize()}\n\n" + _markdown(heads, rows))
+    tested, cells = whole.cells
+    return f"{tested:,} of {cells:,} cells are tested.\n\n" + "\n".join(parts) + "\n"
+
+
+def _markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = tuple(heads)
+    lines = [heads, ("---",) * len(heads), *map(tuple, rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def write_page() -> None:
+    """Put the table into the page."""
+    before, _, rest = PAGE.read_text().partition(START)
+    PAGE.write_text(before + START + page_tables() + END + rest.partition(END)[2])
 
 
 def main(*wanted: str) -> None:
@@ -174,6 +225,8 @@ def main(*wanted: str) -> None:
             row |= {"tested": f"{datetime.now(UTC):%Y-%m-%d}", "reads": reads, "refuses": said_of}
     data["readers"] = list(rows.values())
     file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    reader_table.table.cache_clear()
+    write_page()
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
     "batch": ("", "Migrate many archives as one job."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
+    "readers": ("inspect_commands", "Show who can read what of a result."),
     "transformers": ("inspect_commands", "List the available storage transformers."),
 }
 """Name -> the module with the command ("" is this one), and its line in `--help`."""

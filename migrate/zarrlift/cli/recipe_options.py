@@ -80,7 +80,9 @@ class RecipeOptions(Group):
         arrays: dict[str, tuple[Parameter, ...]] = {}
         for name, known in ARRAY_OPTIONS.items():
             flag = known.type is bool
-            words = option(f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar)
+            words = option(
+                known.flag or f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar
+            )
             kind: Any = bool if flag else known.type | None
             arrays[name] = (parameter(name, Annotated[kind, words], False if flag else None),)
         arrays["casting"] = (clamp, round_)

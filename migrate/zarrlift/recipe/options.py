@@ -36,6 +36,8 @@ class Option(NamedTuple):
     type: Any = str
     """bool, a Literal with the choices, or str for a value that `ArrayRecipe` parses."""
     metavar: str | None = None
+    flag: str | None = None
+    """Option of the command line, if it is not the field's name with hyphens."""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -75,6 +77,12 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     "multiscale": Option(
         "N5: ome describes pyramids of COSEM, n5-viewer, Paintera and BigDataViewer as OME-Zarr 0.5.",
         Multiscale,
+    ),
+    "readers": Option(
+        "Readers that must be able to read the result, such as gdal,xarray: what is free to choose is "
+        "adapted, the rest refused. `zarrlift readers` lists them.",
+        metavar="NAMES",
+        flag="--for",
     ),
 }
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""

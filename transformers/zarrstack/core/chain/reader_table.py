@@ -25,13 +25,15 @@ from ..json_text import JSON, JSONObject
 Register: TypeAlias = Literal["core", "zarr-extensions"]
 
 FILE: Final = "readers.json"
+MISREAD: Final = "other values, without an error"
+"""What is noted where a reader opens an array and shows other values."""
 _EXACT: Final = 2**53
 """Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reader:
-    """One version of a reader, and what it reads."""
+    """One version of a reader, and what it reads; equal to itself only."""
 
     name: str
     version: str
@@ -117,10 +119,9 @@ def table() -> Table:
     for row in data["readers"]:
         base = row.get("built_on")
         if base is None:
-            answers[f"{row['name']} {row['version']}".rstrip()] = found = (
-                frozenset(row["reads"]),
-                MappingProxyType({name: said for said, names in row["refuses"].items() for name in names}),
-            )
+            said: dict[str, str] = {name: text for text, names in row["refuses"].items() for name in names}
+            found: tuple[frozenset[str], Mapping[str, str]] = frozenset(row["reads"]), MappingProxyType(said)
+            answers[f"{row['name']} {row['version']}".rstrip()] = found
         else:
             found = answers[base]
         readers.append(
@@ -195,13 +196,13 @@ def _codecs(codecs: Iterable[Any]) -> Iterator[str]:
             (codec, {}) if isinstance(codec, str) else (codec["name"], codec.get("configuration", {}))
         )
         if name == "blosc":
-            yield f"codec blosc, {configuration.get('cname')}"
+            yield f"codec blosc {configuration.get('cname')}"
             continue
         yield f"codec {name}"
         if name == "bytes" and configuration.get("endian") == "big":
-            yield "codec bytes, big-endian"
+            yield "codec bytes big-endian"
         if name == "zstd" and configuration.get("checksum"):
-            yield "codec zstd, with checksum"
+            yield "codec zstd with checksum"
         if name == "sharding_indexed":
             if configuration.get("index_location") == "start":
                 yield "shards: index at the start"

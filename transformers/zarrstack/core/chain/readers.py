@@ -64,7 +64,7 @@ def _rows(kind: str) -> Iterator[Row]:
     """One row per name: variants, such as blosc's, count together."""
     names: dict[str, list[str]] = {}
     for feature in table().features[f"{kind}s"]:
-        names.setdefault(feature.removeprefix(f"{kind} ").partition(",")[0], []).append(feature)
+        names.setdefault(feature.removeprefix(f"{kind} ").partition(" ")[0], []).append(feature)
     judges = [reader for reader in table().readers if reader.name in _EVERY_COPY]
     for name, features in names.items():
         yield Row(
