@@ -6,7 +6,7 @@ order, the index of shards, chunk keys. What remains is refused, by feature and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -107,7 +107,7 @@ def reader_refusals(document: JSONObject, path: str, recipe: ArrayRecipe) -> Ite
         yield Problem(
             kind="readers",
             message=f"{_and(readers)} cannot read the result",
-            found=f"{', '.join(features)} ({'; '.join(_evidence(reader, features) for reader in readers)})",
+            found=f"{', '.join(features)} ({_evidence(readers, features[0])})",
             advice=next((said for start, said in _ADVICE.items() if features[0].startswith(start)), _OMIT),
         )
     for features, readers in _together(found.unknown).items():
@@ -132,9 +132,11 @@ def _and(readers: Iterable[object]) -> str:
     return " and ".join(map(str, readers))
 
 
-def _evidence(reader: Reader, features: Iterable[str]) -> str:
-    said = reader.refuses[next(iter(features))]
-    return f"{reader}, {'tested' if reader.tested else reader.source}: {said}"
+def _evidence(readers: Sequence[Reader], feature: str) -> str:
+    """What the first reader said when it was tested, or where it is documented."""
+    first = readers[0]
+    who = "it says" if len(readers) == 1 else f"{first.name} says"
+    return f"{who}: {first.refuses[feature]}" if first.tested else f"{first.source}: {first.refuses[feature]}"
 
 
 def adapted(layout: Layout, recipe: ArrayRecipe, *, in_place: bool) -> tuple[Layout, list[Problem]]:
@@ -193,7 +195,7 @@ def _shards(layout: Layout, recipe: ArrayRecipe) -> _Choices:
         yield replace(
             layout, frame=replace(layout.frame, index=replace(index, checksum=True, location="end"))
         )
-    if recipe.shards is None:
+    if recipe.shards is recipe.shard_index is recipe.shard_index_location is None:
         yield replace(layout, frame=None)
 
 

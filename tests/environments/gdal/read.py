@@ -44,7 +44,7 @@ def main(reader, root="", *paths):
     if not paths:
         files = sorted(Path(root).rglob("zarr.json"))
         arrays = [file.parent for file in files if re.search(r'"node_type":\s*"array"', file.read_text())]
-        paths = [str(folder.relative_to(root)) for folder in arrays]
+        paths = ["" if folder == Path(root) else str(folder.relative_to(root)) for folder in arrays]
     answers = {}
     for path in paths:
         try:
