@@ -96,11 +96,10 @@ class RecipeOptions(Group):
         for name, known in ARRAY_OPTIONS.items():
             flag = known.type is bool
             words = option(
-<<<<<<< HEAD
-                known.flag or f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar
-=======
-                f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar, heading=cls.heading
->>>>>>> main
+                known.flag or f"--{name.replace('_', '-')}",
+                help=known.help,
+                metavar=known.metavar,
+                heading=cls.heading,
             )
             kind: Any = bool if flag else known.type | None
             arrays[name] = (parameter(name, Annotated[kind, words], False if flag else None),)

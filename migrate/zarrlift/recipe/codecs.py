@@ -152,20 +152,11 @@ def _check(spec: CodecSpec) -> None:
     known = codecs()
     row = known.get(spec.name)
     if row is None or not row.readers:
-<<<<<<< HEAD
-        near = get_close_matches(spec.name, known, 1)
         raise UsageError(
             f"unknown codec {spec.name!r}",
             found=canonical(spec.to_json()),
             expected="one of " + ", ".join(name for name, other in known.items() if other.readers),
-            advice=f"Did you mean {near[0]!r}?" if near and near[0] != spec.name else None,
-=======
-        raise UsageError(
-            f"unknown codec {spec.name!r}",
-            found=canonical(spec.to_json()),
-            expected="one of " + ", ".join(name for name, known in CODECS.items() if known.readers),
-            advice=meant(spec.name, CODECS),
->>>>>>> main
+            advice=meant(spec.name, known),
         )
     if spec.name == "sharding_indexed":
         raise UsageError(

@@ -20,20 +20,11 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
     try:
         data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
     except (ZarrstackError, ValueError, KeyError) as error:
-<<<<<<< HEAD
-        near = get_close_matches(text, known, 1)
         raise UsageError(
             "unknown data type",
             found=text,
             expected=", ".join(name for name, row in known.items() if row.portable) + ", or v3 JSON",
-            advice=f"Did you mean {near[0]!r}?" if near and near[0] != text else None,
-=======
-        raise UsageError(
-            "unknown data type",
-            found=text,
-            expected=", ".join(name for name, row in DATA_TYPES.items() if row.portable) + ", or v3 JSON",
-            advice=meant(text, DATA_TYPES),
->>>>>>> main
+            advice=meant(text, known),
         ) from error
     row = known.get(data_type.name)
     if row is None or readers()[0] not in row.readers:  # zarr-python, the older

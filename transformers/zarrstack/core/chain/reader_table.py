@@ -12,7 +12,6 @@ import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from math import isfinite
@@ -21,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import UsageError
 from ..json_text import JSON, JSONObject
+from ..similar_names import meant
 
 Register: TypeAlias = Literal["core", "zarr-extensions"]
 
@@ -101,12 +101,11 @@ class Table:
             if (reader.version + ".").startswith(version + "."):
                 return reader
         names = [reader.name for reader in self.current]
-        near = get_close_matches(name, names, 1)
         raise UsageError(
             f"unknown version of {name}" if versions else f"unknown reader {name!r}",
             found=text,
             expected="one of " + ", ".join(map(str, versions) if versions else names),
-            advice=f"Did you mean {near[0]!r}?" if near and not versions else None,
+            advice=None if versions else meant(name, names),
         )
 
 
