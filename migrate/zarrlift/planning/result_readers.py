@@ -195,7 +195,7 @@ def _shards(layout: Layout, recipe: ArrayRecipe) -> _Choices:
         yield replace(
             layout, frame=replace(layout.frame, index=replace(index, checksum=True, location="end"))
         )
-    if recipe.shards is recipe.shard_index is recipe.shard_index_location is None:
+    if not any((recipe.shards, recipe.shard_index, recipe.shard_index_location)):
         yield replace(layout, frame=None)
 
 
