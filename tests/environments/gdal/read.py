@@ -5,7 +5,6 @@ python read.py gdal|netcdf-c ROOT [PATH ...]; without paths, every array
 
 import base64
 import json
-import re
 import sys
 import warnings
 from pathlib import Path
@@ -43,7 +42,7 @@ def main(reader, root="", *paths):
     read = {"gdal": gdal, "netcdf-c": netcdf}[reader]
     if not paths:
         files = sorted(Path(root).rglob("zarr.json"))
-        arrays = [file.parent for file in files if re.search(r'"node_type":\s*"array"', file.read_text())]
+        arrays = [file.parent for file in files if json.loads(file.read_text())["node_type"] == "array"]
         paths = ["" if folder == Path(root) else str(folder.relative_to(root)) for folder in arrays]
     answers = {}
     for path in paths:

@@ -34,11 +34,20 @@ const NUMPY = {
   UINT8: "u1", INT8: "i1", UINT16: "<u2", INT16: "<i2", UINT32: "<u4", INT32: "<i4", UINT64: "<u8", FLOAT32: "<f4",
 };
 
+// A document that JavaScript cannot parse, such as one with a bare NaN, is the array's own refusal.
+function isArray(text) {
+  try {
+    return JSON.parse(text).node_type === "array";
+  } catch {
+    return /"node_type":\s*"array"/.test(text);
+  }
+}
+
 async function* arrays(root, path) {
   const entries = await readdir(join(root, path), { withFileTypes: true });
   if (entries.some((entry) => entry.name === "zarr.json")) {
     const text = await readFile(join(root, path, "zarr.json"), "utf8");
-    if (/"node_type":\s*"array"/.test(text)) {
+    if (isArray(text)) {
       yield [path, text];
       return;
     }
