@@ -340,6 +340,7 @@ def _others() -> dict[str, dict[str, Case]]:
             "name: not ASCII": Case(values=NUMBERS, name="Größe"),
             "name: with a space": Case(values=NUMBERS, name="my array"),
             "name: with a leading dot": Case(values=NUMBERS, name=".array"),
+            "attributes: half of a surrogate pair": Case(values=NUMBERS, attributes={"unit": "\ud83d"}),
             "attributes: bare NaN or Infinity": Case(values=NUMBERS, attributes={"offset": math.nan}),
         },
     }

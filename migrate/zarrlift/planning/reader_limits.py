@@ -1,17 +1,11 @@
-"""Limits of some readers, reported in the plan.
-
-Those of codecs and data types, and values that are misread, are in `zarrstack.core.chain.reader_table`. The
-others were observed with
-tensorstore 0.1.86 (a duplicate name in `dimension_names`; a lone surrogate in JSON) and zarrs 0.2.3 (the
-latter); `tests/end_to_end/readers` verifies both. zarr-python 3.1.6 and 3.4.2 read such documents.
-"""
+"""Limits of some readers, reported in the plan; `zarrstack.core.chain.reader_table` has the facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.chain.reader_table import MISREAD, head_features, table
+from zarrstack.core.chain.reader_table import HALF_A_PAIR, MISREAD, ONE_TWICE, head_features, table
 from zarrstack.core.chain.readers import Row, codecs, data_types, readers
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
@@ -73,7 +67,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
         yield Problem(
             kind="readers",
             severity="warning",
-            message="tensorstore cannot read the result: a dimension name is used twice",
+            message=f"{table().unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
             found=excerpt(twice),
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
@@ -84,7 +78,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
             yield Problem(
                 kind="readers",
                 severity="warning",
-                message="tensorstore and zarrs cannot read the result: "
+                message=f"{table().unable(HALF_A_PAIR)} cannot read the result: "
                 "an attribute has text with half of a surrogate pair",
                 found=place,
                 expected="text that UTF-8 can hold",

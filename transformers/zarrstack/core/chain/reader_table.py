@@ -27,6 +27,9 @@ Register: TypeAlias = Literal["core", "zarr-extensions"]
 FILE: Final = "readers.json"
 MISREAD: Final = "other values, without an error"
 """What is noted where a reader opens an array and shows other values."""
+NAN: Final = "attributes: bare NaN or Infinity"
+HALF_A_PAIR: Final = "attributes: half of a surrogate pair"
+ONE_TWICE: Final = "dimension names: one twice"
 _EXACT: Final = 2**53
 """Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
 
@@ -74,6 +77,14 @@ class Table:
         own = [reader for reader in self.readers if reader.built_on is None]
         tested = sum(len(reader.reads) + len(reader.refuses) for reader in own if reader.tested)
         return tested, rows * len(own)
+
+    def unable(self, feature: str) -> str:
+        """Names of the current readers of Zarr v3 that do not read a feature."""
+        return " and ".join(
+            reader.name
+            for reader in self.current
+            if reader.reads and not reader.built_on and reader.answer(feature) is False
+        )
 
     @property
     def current(self) -> tuple[Reader, ...]:
@@ -160,8 +171,7 @@ def node_features(path: str, attributes: JSON) -> tuple[str, ...]:
             found.append("name: with a space")
         if name.startswith("."):
             found.append("name: with a leading dot")
-    if _has_nan(attributes):
-        found.append("attributes: bare NaN or Infinity")
+    found.extend(_values(attributes))
     return tuple(dict.fromkeys(found))
 
 
@@ -181,7 +191,7 @@ def _head(document: JSONObject) -> Iterator[str]:
     else:
         yield "dimension names: all"
     if names and any(a == b for a, b in pairwise(sorted(name for name in names if name is not None))):
-        yield "dimension names: one twice"
+        yield ONE_TWICE
     if not document["shape"]:
         yield "shape: 0 dimensions"
     if 0 in document["shape"]:
@@ -223,9 +233,18 @@ def _fill(value: JSON) -> Iterator[str]:
             yield "fill value: beyond 2^53"
 
 
-def _has_nan(value: JSON) -> bool:
+def _values(value: JSON) -> Iterator[str]:
+    """Features of attributes."""
     if isinstance(value, float):
-        return not isfinite(value)
-    if isinstance(value, dict):
-        return any(map(_has_nan, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_nan, value))
+        if not isfinite(value):
+            yield NAN
+    elif isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            yield HALF_A_PAIR
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _values(name)
+            yield from _values(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _values(item)
