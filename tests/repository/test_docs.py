@@ -305,16 +305,12 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 def test_the_table_of_readers_is_that_of_the_code() -> None:
-    from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row
+    from tests.support.reader_evidence import END, START, page_tables
 
-    def answers(row: Row) -> tuple[str, ...]:
-        return tuple("yes" if reader in row.readers else "no" for reader in READERS)
-
-    rows = (*DATA_TYPES.values(), *CODECS.values())
     page = (ROOT / "docs" / "readers.md").read_text()
-    lines = re.findall(r"^\| (`.*) \|$", page, re.MULTILINE)
-    found = [tuple(cell.strip("`") for cell in line.split(" | ")) for line in lines]
-    assert found == [(row.name, row.register or "nowhere", *answers(row)) for row in rows]
+    assert page.partition(START)[2].partition(END)[0] == page_tables(), (
+        "python -m tests.support.reader_evidence"
+    )
 
 
 def test_every_tolerated_deviation_is_among_the_known_bad_writers() -> None:

@@ -1,4 +1,4 @@
-"""The commands that change nothing: inspect, plan, status, verify, digest, transformers."""
+"""The commands that change nothing: inspect, plan, status, verify, digest, transformers, readers."""
 
 from __future__ import annotations
 
@@ -268,3 +268,31 @@ def transformers(output: o.Json) -> int:
         )
 
     return output.session("transformers").run(work)
+
+
+def readers(
+    names: Annotated[
+        str | None, typer.Argument(help="Readers, such as gdal,xarray or 'gdal 3.10'; all by default.")
+    ] = None,
+    feature: Annotated[
+        str | None, option("--feature", help="Only features with this in their name.", metavar="TEXT")
+    ] = None,
+    *,
+    output: o.Json,
+) -> int:
+    """Show who can read what of a result: data types, codecs, shards, keys and names, by reader.
+
+    `plan` shows the same for an archive, and --for adapts a result to the readers that it names.
+    """
+
+    def work() -> Answer:
+        from ..report import readers as report_readers
+
+        which, features = report_readers.chosen(names, feature)
+        return Answer(
+            code=DONE,
+            text=lambda page: report_readers.lines(page, readers=which, features=features),
+            data=lambda: report_readers.data(which, features),
+        )
+
+    return output.session("readers").run(work)

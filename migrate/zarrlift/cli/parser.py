@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
     "batch": ("", "Migrate many archives as one job."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
+    "readers": ("inspect_commands", "Show who can read what of a result."),
     "transformers": ("inspect_commands", "List the available storage transformers."),
     "demo": ("demo_command", "Write small archives to play with."),
     "completion": ("completion_command", "Print the completion script of a shell."),

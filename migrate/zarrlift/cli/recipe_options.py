@@ -96,7 +96,10 @@ class RecipeOptions(Group):
         for name, known in ARRAY_OPTIONS.items():
             flag = known.type is bool
             words = option(
-                f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar, heading=cls.heading
+                known.flag or f"--{name.replace('_', '-')}",
+                help=known.help,
+                metavar=known.metavar,
+                heading=cls.heading,
             )
             kind: Any = bool if flag else known.type | None
             arrays[name] = (parameter(name, Annotated[kind, words], False if flag else None),)

@@ -119,6 +119,12 @@ class ArrayPlanner:
             document = {**self._head(destination), "attributes": attributes}
             contents = [legacy.content for legacy in node.documents]
             problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
+            if recipe.readers:
+                from .result_readers import reader_refusals
+
+                problems.extend(
+                    [problem.at(node=node.path) for problem in reader_refusals(document, node.path, recipe)]
+                )
         known = inventory.total_bytes
         raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
         bytes_in = known if known is not None else len(inventory.indexes) * raw // DENSE

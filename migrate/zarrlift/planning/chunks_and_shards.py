@@ -31,11 +31,6 @@ def placed(
     if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
         layout = replace(layout, chunk_shape=shape)
     frame = _frame(source, layout, recipe, inner_chunk_bytes, problems)
-    if isinstance(frame, Shards) and frame.index.location == "start":
-        # zarrita.js 0.7.5 always reads the index at the end, whatever the document states, and shows fill
-        # values.
-        message = "zarrita.js misreads shards whose index is at the start"
-        problems.append(Problem(kind="readers", severity="warning", message=message, found=str(frame)))
     keys = keys_for(source.keys, recipe, in_place=False)
     return replace(layout, keys=keys, frame=frame, root=None), problems
 

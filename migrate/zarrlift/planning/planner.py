@@ -88,7 +88,11 @@ def make_plan(
             continue
         if isinstance(node, GroupNode):
             files = () if in_place else applied.files.get(node.path, ())
-            groups.append(_group_plan(node, recipe.for_array(node.path), applied, planner, files))
+            group = _group_plan(node, recipe.for_array(node.path), applied, planner, files)
+            if any_refusal(group.problems):
+                refusals.append(Refusal(path=node.path, kind="group", problems=group.problems))
+            else:
+                groups.append(group)
             continue
         try:
             planned, inventory = planner.plan(
@@ -181,6 +185,10 @@ def _group_plan(
     document = group_document(attributes)
     readers = reader_problems(document, [legacy.content for legacy in node.documents])
     limits = [problem.at(node=node.path) for problem in readers]
+    if recipe.readers:
+        from .result_readers import reader_refusals
+
+        limits.extend(problem.at(node=node.path) for problem in reader_refusals(document, node.path, recipe))
     return GroupPlan(
         path=node.path,
         document=document,

@@ -12,7 +12,7 @@ from typing import Final
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import CODECS, limits_problem, within_limits
+from zarrstack.core.chain.readers import codecs, limits_problem, within_limits
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem, UnsupportedError
 
@@ -42,7 +42,7 @@ def portable_tail(
             raise UnsupportedError(
                 f"unknown codec {spec.name!r}",
                 found=str(spec),
-                expected="one of " + ", ".join(sorted(name for name in CODECS if "." in name)),
+                expected="one of " + ", ".join(sorted(name for name in codecs() if "." in name)),
             )
     if all(_fits(spec) for spec in named):
         return named, ()

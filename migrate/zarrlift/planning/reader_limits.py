@@ -1,48 +1,62 @@
-"""Limits of some readers, reported in the plan.
-
-`zarrstack.core.chain.readers` documents those of codecs and data types. The others were observed with
-tensorstore 0.1.86 (a duplicate name in `dimension_names`; a lone surrogate in JSON) and zarrs 0.2.3 (the
-latter); `tests/end_to_end/readers` verifies both. zarr-python 3.1.6 and 3.4.2 read such documents.
-"""
+"""Limits of some readers, reported in the plan; `zarrstack.core.chain.reader_table` has the facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row
+from zarrstack.core.chain.reader_table import HALF_A_PAIR, MISREAD, ONE_TWICE, head_features, table
+from zarrstack.core.chain.readers import Row, codecs, data_types, readers
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import Layout
+from .zarr_json import array_head
 
 _ESCAPE: Final = b"\\ud"
 """JSON escape of a surrogate; a document without it needs no further check."""
 
 
 def codec_problems(layout: Layout) -> list[Problem]:
-    """A warning with the readers that do not support a result's codecs or data type."""
+    """Warnings with the readers that do not support a result's codecs or data type, or misread it."""
     rows: list[tuple[str, Row]] = []
-    if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
+    if (row := data_types().get(layout.data_type.name)) is not None:
         rows.append((f"data type {row.name}", row))
     for spec in layout.chain.codecs:
-        if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
+        if (row := codecs().get(spec.name)) is not None and all(known is not row for _, known in rows):
             rows.append((f"codec {row.name}", row))
     reasons = [(what, row) for what, row in rows if row.strangers]
+    misread = list(_misread(layout))
     if not reasons:
-        return []
+        return misread
     strange = {reader for _, row in reasons for reader in row.strangers}
-    readers = [reader for reader in READERS if reader in strange]
-    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
+    unable = [reader for reader in readers() if reader in strange]
+    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in unable]
     return [
         Problem(
             kind="readers",
             severity="warning",
-            message=f"{' and '.join(readers)} cannot read the result",
+            message=f"{' and '.join(unable)} cannot read the result",
             found=", ".join(what for what, _ in reasons),
             expected=f"readable by {' and '.join(able)}",
-        )
+        ),
+        *misread,
     ]
+
+
+def _misread(layout: Layout) -> Iterator[Problem]:
+    """Warnings about readers that show other values, without an error."""
+    features = head_features(array_head(layout))
+    for reader in table().current:
+        wrong = [name for name in features if reader.refuses.get(name) == MISREAD]
+        if wrong and reader.built_on is None:
+            yield Problem(
+                kind="readers",
+                severity="warning",
+                message=f"{reader} shows other values, without an error",
+                found=", ".join(wrong),
+                advice=f"With --for {reader.name}, the result avoids this, or is refused.",
+            )
 
 
 def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator[Problem]:
@@ -53,7 +67,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
         yield Problem(
             kind="readers",
             severity="warning",
-            message="tensorstore cannot read the result: a dimension name is used twice",
+            message=f"{table().unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
             found=excerpt(twice),
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
@@ -64,7 +78,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
             yield Problem(
                 kind="readers",
                 severity="warning",
-                message="tensorstore and zarrs cannot read the result: "
+                message=f"{table().unable(HALF_A_PAIR)} cannot read the result: "
                 "an attribute has text with half of a surrogate pair",
                 found=place,
                 expected="text that UTF-8 can hold",

@@ -22,7 +22,7 @@ from typing import Final, Literal
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import CODECS, limits_problem
+from zarrstack.core.chain.readers import codecs, limits_problem
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 from zarrstack.core.similar_names import meant
@@ -149,13 +149,14 @@ def _parse_json(text: str) -> CodecRequest:
 
 
 def _check(spec: CodecSpec) -> None:
-    row = CODECS.get(spec.name)
+    known = codecs()
+    row = known.get(spec.name)
     if row is None or not row.readers:
         raise UsageError(
             f"unknown codec {spec.name!r}",
             found=canonical(spec.to_json()),
-            expected="one of " + ", ".join(name for name, known in CODECS.items() if known.readers),
-            advice=meant(spec.name, CODECS),
+            expected="one of " + ", ".join(name for name, other in known.items() if other.readers),
+            advice=meant(spec.name, known),
         )
     if spec.name == "sharding_indexed":
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from zarrstack.core.chain.readers import DATA_TYPES, ZARR_OLD
+from zarrstack.core.chain.readers import data_types, readers
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
@@ -16,18 +16,19 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
     if value is None or isinstance(value, DataType):
         return value
     text = value if isinstance(value, str) else canonical(value)
+    known = data_types()
     try:
         data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
     except (ZarrstackError, ValueError, KeyError) as error:
         raise UsageError(
             "unknown data type",
             found=text,
-            expected=", ".join(name for name, row in DATA_TYPES.items() if row.portable) + ", or v3 JSON",
-            advice=meant(text, DATA_TYPES),
+            expected=", ".join(name for name, row in known.items() if row.portable) + ", or v3 JSON",
+            advice=meant(text, known),
         ) from error
-    row = DATA_TYPES.get(data_type.name)
-    if row is None or ZARR_OLD not in row.readers:
-        raise UsageError("this data type cannot be written", found=text, expected=", ".join(DATA_TYPES))
+    row = known.get(data_type.name)
+    if row is None or readers()[0] not in row.readers:  # zarr-python, the older
+        raise UsageError("this data type cannot be written", found=text, expected=", ".join(known))
     return data_type
 
 

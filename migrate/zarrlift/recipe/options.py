@@ -37,6 +37,8 @@ class Option(NamedTuple):
     type: Any = str
     """bool, a Literal with the choices, or str for a value that `ArrayRecipe` parses."""
     metavar: str | None = None
+    flag: str | None = None
+    """Option of the command line, if it is not the field's name with hyphens."""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -78,5 +80,11 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
         Multiscale,
     ),
     "ome": Option("Version of OME-Zarr metadata that conventions write; 0.5 by default.", OmeVersion),
+    "readers": Option(
+        "Readers that must be able to read the result, such as gdal,xarray: what is free to choose is "
+        "adapted, the rest refused. `zarrlift readers` lists them.",
+        metavar="NAMES",
+        flag="--for",
+    ),
 }
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""

@@ -41,6 +41,7 @@ from .options import (
     Separator,
     ShardIndexCodec,
 )
+from .reader_names import parse_readers
 
 CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest
 
@@ -116,6 +117,8 @@ class ArrayRecipe:
     """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
     ome: OmeVersion = "0.5"
     """The version of OME-Zarr that conventions write."""
+    readers: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(parse_readers, (), list)
+    """Readers that must be able to read the result, such as "gdal,xarray" or "zarr-python 3.1"."""
 
     def __post_init__(self) -> None:
         for name, option in ARRAY_OPTIONS.items():

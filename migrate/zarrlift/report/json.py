@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..archive.nodes import Archive, Node
     from ..planning.plans import Plan
+    from ..planning.result_readers import Reading
 
 
 def archive_json(archive: Archive) -> JSONObject:
@@ -51,5 +52,20 @@ def _node(node: Node) -> JSONObject:
 
 
 def plan_json(plan: Plan) -> JSONObject:
-    """A plan, complete, with totals."""
-    return {**plan.to_json(), "totals": plan_totals(plan)}
+    """A plan, complete, with totals, and who can read each array."""
+    from ..planning.result_readers import readings
+
+    data = plan.to_json()
+    arrays = [
+        {**array, "readers": _reading(found)}
+        for array, (_, found) in zip(data["arrays"], readings(plan.arrays), strict=True)
+    ]
+    return {**data, "arrays": arrays, "totals": plan_totals(plan)}
+
+
+def _reading(found: Reading) -> JSONObject:
+    return {
+        "yes": [str(reader) for reader in found.able],
+        "no": {str(reader): list(features) for reader, features in found.unable.items()},
+        "unknown": {str(reader): list(features) for reader, features in found.unknown.items()},
+    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.chain.reader_table import Reader, table
 from zarrstack.core.grid.frames import Shards
 
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from ..planning.estimates import plan_totals
+from ..planning.result_readers import readings
 from . import problems as report_problems
 from .archive import convention_lines
 from .outcome import command
@@ -114,6 +117,7 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
             ("keys", _change(str(first.source.keys), str(first.destination.keys))),
             *_shards(first),
             *_cost(group),
+            *_readers(group),
         )
     )
     yield from page.table(_COLUMNS, _rows(group, page))
@@ -137,6 +141,28 @@ def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
         yield "reading", f"{each} {again:.3g} times on average, {total} in all"
     if needed:
         yield "memory", f"about {bytes_text(max(needed))} for each worker, in addition to the program's own"
+
+
+def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
+    """Who can read all of the arrays, and who cannot, and why; readers of no Zarr v3 are left out."""
+    readers = tuple(reader for reader in table().current if reader.reads and reader.built_on is None)
+    prevents: dict[Reader, dict[str, None]] = {}
+    lost: Counter[Reader] = Counter()
+    unknown: set[Reader] = set()
+    for _, found in readings(group, readers):
+        unknown.update(found.unknown)
+        lost.update(found.unable.keys())
+        for reader, features in found.unable.items():
+            prevents.setdefault(reader, {}).update(dict.fromkeys(features))
+    able = [reader.name for reader in readers if reader not in prevents and reader not in unknown]
+    yield "read by", ", ".join(able)
+    reasons: dict[str, list[str]] = {}
+    for reader, features_ in prevents.items():
+        why = ", ".join([*features_][:2]) + (", ..." if len(features_) > 2 else "")
+        if lost[reader] < len(group):
+            why += f", in {count_text(lost[reader])} of {count_text(len(group))} arrays"
+        reasons.setdefault(safe(why), []).append(reader.name)
+    yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
 def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from tests.end_to_end.readers.base import CannotRead, Seen
 from tests.support.environments import ENVIRONMENTS
 
-ENVIRONMENT = ENVIRONMENTS / "zarrita"
+VARIABLES: Final = {"zarrita": "ZARRLIFT_ZARRITA", "neuroglancer": "ZARRLIFT_NEUROGLANCER"}
+"""Reader -> the variable with the folder in which it is installed."""
 PATIENCE = 300
 """How long one archive may take, in seconds."""
 
@@ -26,8 +27,8 @@ PATIENCE = 300
 class _Node:
     """read.mjs in one node process, which answers one question a line."""
 
-    def __init__(self) -> None:
-        folder = Path(os.environ.get("ZARRLIFT_ZARRITA") or ENVIRONMENT)
+    def __init__(self, reader: str) -> None:
+        folder = Path(os.environ.get(VARIABLES[reader]) or ENVIRONMENTS / reader)
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
@@ -67,30 +68,31 @@ class _Node:
 
 
 @cache
-def _node() -> _Node:
+def _node(reader: str = "zarrita") -> _Node:
     """The process of this one, as long as it lives."""
-    node = _Node()
+    node = _Node(reader)
     atexit.register(node.close)
     return node
 
 
 @cache
-def _archive(root: Path) -> dict[str, Any]:
+def _archive(root: Path, reader: str) -> dict[str, Any]:
     """Every array of an archive, read once."""
-    return _node().ask(str(root))
+    return _node(reader).ask(str(root))
 
 
 def read_served(url: str, paths: Sequence[str]) -> dict[str, Seen]:
     """Arrays of a hierarchy that is served over HTTP, by path."""
     answers = _node().ask(url, *paths)
-    return {path: _seen(answers[path]) for path in paths}
+    return {path: seen(answers[path], "zarrita") for path in paths}
 
 
-def read(root: Path, path: str) -> Seen:
-    return _seen(_archive(root)[path])
+def read(root: Path, path: str, reader: str = "zarrita") -> Seen:
+    return seen(_archive(root, reader)[path], reader)
 
 
-def _seen(answer: dict[str, Any]) -> Seen:
+def seen(answer: dict[str, Any], reader: str) -> Seen:
+    """What a script in an environment of its own said about an array."""
     if "refused" in answer:
         raise CannotRead(answer["refused"])
     shape = tuple(answer["shape"])
@@ -103,7 +105,7 @@ def _seen(answer: dict[str, Any]) -> Seen:
         values = np.frombuffer(raw, np.dtype(answer["numpy"])).reshape(shape)
     names = answer["dimension_names"]
     return Seen(
-        reader="zarrita",
+        reader=reader,
         dtype=answer["dtype"],
         values=values,
         attributes=answer["attributes"],

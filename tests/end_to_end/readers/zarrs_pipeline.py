@@ -18,6 +18,7 @@ def read(root: Path, path: str) -> Seen:
     with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}), warnings.catch_warnings():
         warnings.filterwarnings("error", category=UserWarning)
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
+        warnings.filterwarnings("ignore", message="Numcodecs codecs are not in the Zarr version 3")
         try:
             array = zarr.open_array(root / path, mode="r", zarr_format=3)
             values = array[...]

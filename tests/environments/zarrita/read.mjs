@@ -33,11 +33,19 @@ class Folder {
   }
 }
 
+// A document that JavaScript cannot parse, such as one with a bare NaN, is the array's own refusal.
+function isArray(text) {
+  try {
+    return JSON.parse(text).node_type === "array";
+  } catch {
+    return /"node_type":\s*"array"/.test(text);
+  }
+}
+
 async function* arrays(root, path) {
   const entries = await readdir(join(root, path), { withFileTypes: true });
   if (entries.some((entry) => entry.name === "zarr.json")) {
-    const document = JSON.parse(await readFile(join(root, path, "zarr.json"), "utf8"));
-    if (document.node_type === "array") {
+    if (isArray(await readFile(join(root, path, "zarr.json"), "utf8"))) {
       yield path;
       return;
     }

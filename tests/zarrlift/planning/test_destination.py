@@ -15,7 +15,7 @@ from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import ArrayRecipe
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import CODECS, misread_nan
+from zarrstack.core.chain.readers import codecs, misread_nan
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -164,7 +164,7 @@ def test_other_codecs_become_registered_ones(source: ArrayNode, tail: Any, way: 
     layout = result(source)
     assert layout.chain.codecs[layout.chain.middle + 1 :] == tail
     assert route(source, layout) == way
-    assert all(CODECS[codec.name].register for codec in layout.chain.codecs)
+    assert all(codecs()[codec.name].register for codec in layout.chain.codecs)
     notes = destination_layout(source, ArrayRecipe(), in_place=False)[1]
     if source.layout is not None and source.layout.chain.codecs[-1] != numcodec("crc32c", location="end"):
         assert {"codec"} <= {problem.kind for problem in notes if problem.severity == "note"}

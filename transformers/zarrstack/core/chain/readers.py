@@ -1,107 +1,78 @@
-"""Support tables: the codecs and data types of v3 documents, by reader.
+"""Codecs and data types of v3 documents, and limits of their configurations that every copy respects.
 
-Each row states where a name is registered and which of three readers decode it: zarr-python 3.1.6,
-zarr-python 3.4.2 and tensorstore 0.1.86, each observed by writing a tiny array and reading it back
-(`tests/zarrstack/core/chain/test_readers.py` repeats this). Registers: the core specification,
+Every copy is made for the zarr-pythons and the tensorstore of the table in `reader_table`; `Row` states which
+of them support a name, and where it is registered. Registers: the core specification,
 https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
 https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from ..json_text import JSON
 from .codec_spec import CodecSpec
+from .reader_table import Register, table
 
-Register: TypeAlias = Literal["core", "zarr-extensions"]
-Reader: TypeAlias = Literal["zarr-python 3.1.6", "zarr-python 3.4.2", "tensorstore 0.1.86"]
-
-ZARR_OLD: Final[Reader] = "zarr-python 3.1.6"
-ZARR_NEW: Final[Reader] = "zarr-python 3.4.2"
-TENSORSTORE: Final[Reader] = "tensorstore 0.1.86"
-READERS: Final[tuple[Reader, ...]] = (ZARR_OLD, ZARR_NEW, TENSORSTORE)
-ZARRS: Final[tuple[Reader, ...]] = (ZARR_OLD, ZARR_NEW)
+_EVERY_COPY: Final = ("zarr-python", "tensorstore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A name, its register, and the readers that support it."""
+    """A name of a codec or data type, its register, and the readers that support it."""
 
     name: str
     register: Register | None
     """None: in use, but not registered."""
-    readers: tuple[Reader, ...]
+    readers: tuple[str, ...]
+    """Those of `readers()`."""
 
     @property
     def portable(self) -> bool:
-        """Whether it is registered and all readers support it."""
-        return self.register is not None and self.readers == READERS
+        """Whether it is registered and all of `readers()` support it."""
+        return self.register is not None and not self.strangers
 
     @property
-    def strangers(self) -> tuple[Reader, ...]:
-        """The readers that do not support it."""
-        return tuple(reader for reader in READERS if reader not in self.readers)
+    def strangers(self) -> tuple[str, ...]:
+        """The readers of `readers()` that do not support it."""
+        return tuple(reader for reader in readers() if reader not in self.readers)
 
 
-def _rows(register: Register | None, readers: tuple[Reader, ...], *names: str) -> dict[str, Row]:
-    return {name: Row(name=name, register=register, readers=readers) for name in names}
+@cache
+def readers() -> tuple[str, ...]:
+    """The readers for which every copy is made: the supported zarr-pythons, and tensorstore."""
+    return tuple(str(reader) for reader in table().readers if reader.name in _EVERY_COPY)
 
 
-CODECS: Final[Mapping[str, Row]] = MappingProxyType(
-    {
-        **_rows("core", READERS, "bytes", "transpose", "gzip", "blosc", "crc32c", "sharding_indexed"),
-        **_rows("zarr-extensions", READERS, "zstd"),
-        **_rows("zarr-extensions", ZARRS, "vlen-utf8", "vlen-bytes"),
-        **_rows(
-            None,
-            ZARRS,
-            *(f"numcodecs.{name}" for name in ("zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc")),
-            *(f"numcodecs.{name}" for name in ("shuffle", "crc32", "crc32c", "adler32", "fletcher32")),
-            "numcodecs.jenkins_lookup3",
-        ),
-        # Not with every data type: see `unchanged_bytes`.
-        **_rows(
-            None,
-            ZARRS,
-            *(f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "quantize", "bitround")),
-            *(f"numcodecs.{name}" for name in ("astype", "packbits")),
-        ),
-        # Zarr v2 only.
-        **_rows(
-            None,
-            (),
-            "numpy_bytes",
-            *(f"numcodecs.{name}" for name in ("json2", "msgpack2", "vlen-array", "pickle")),
-            *(f"numcodecs.{name}" for name in ("categorize", "object-categorize", "base64")),
-        ),
-        # zarr-python reads it if zarr-n5 is installed.
-        **_rows("zarr-extensions", (), "n5_default"),
-        # N5 only: LZ4 by lz4-java, and by z5.
-        **_rows(None, (), "lz4_block", "lz4_bare"),
-    }
-)
-"""Codec name -> row."""
+@cache
+def codecs() -> Mapping[str, Row]:
+    """Codec name -> row."""
+    return MappingProxyType({row.name: row for row in _rows("codec")})
 
-DATA_TYPES: Final[Mapping[str, Row]] = MappingProxyType(
-    {
-        **_rows("core", READERS, "bool", "int8", "int16", "int32", "int64"),
-        **_rows("core", READERS, "uint8", "uint16", "uint32", "uint64"),
-        **_rows("core", READERS, "float16", "float32", "float64", "complex64", "complex128"),
-        **_rows("zarr-extensions", ZARRS, "fixed_length_utf32", "numpy.datetime64", "numpy.timedelta64"),
-        **_rows("zarr-extensions", ZARRS, "string", "bytes"),
-        # Fields as [name, type] pairs; tensorstore opens one field at a time.
-        **_rows("zarr-extensions", ZARRS, "structured"),
-        **_rows("zarr-extensions", (ZARR_NEW,), "struct"),
-        **_rows(None, ZARRS, "null_terminated_bytes", "variable_length_bytes"),
-        # tensorstore returns single bytes along an additional axis.
-        **_rows(None, READERS, "raw_bytes"),
-    }
-)
-"""Data type name -> row."""
+
+@cache
+def data_types() -> Mapping[str, Row]:
+    """Data type name -> row."""
+    return MappingProxyType({row.name: row for row in _rows("data type")})
+
+
+def _rows(kind: str) -> Iterator[Row]:
+    """One row per name: variants, such as blosc's, count together."""
+    names: dict[str, list[str]] = {}
+    for feature in table().features[f"{kind}s"]:
+        names.setdefault(feature.removeprefix(f"{kind} ").partition(" ")[0], []).append(feature)
+    judges = [reader for reader in table().readers if reader.name in _EVERY_COPY]
+    for name, features in names.items():
+        yield Row(
+            name=name,
+            register=table().registered.get(f"{kind} {name}"),
+            readers=tuple(str(judge) for judge in judges if judge.reads.issuperset(features)),
+        )
+
 
 _LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
     "gzip": ("level", 0, 9),

@@ -16,7 +16,7 @@ from ..errors import Problem, ZarrstackError
 from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
 from .chain import Chain
 from .codec_spec import CodecSpec
-from .readers import CODECS, DATA_TYPES, limits_problem, within_limits
+from .readers import codecs, data_types, limits_problem, within_limits
 
 Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
 """The problem, and the codecs concerned."""
@@ -45,14 +45,14 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
     if middle.name not in ("bytes", "vlen-utf8", "vlen-bytes"):
         what = "fields that are not all little-endian" if middle.name == "numpy_bytes" else "objects"
         yield f"{what} have no v3 name as stored", (middle,)
-    elif data_type.name not in DATA_TYPES:
+    elif data_type.name not in data_types():
         yield f"data type {data_type} has no v3 name", (middle,)
     if data_type.name in ("structured", "struct") and middle.configuration.get("endian") == "big":
         # zarr-python 3.1.6 ignores the codec's `endian` and reads the fields as little-endian.
         yield "zarr-python 3.1.6 reads big-endian structs wrongly", (middle,)
     tail = chain.codecs[chain.middle + 1 :]
     for spec in tail:
-        row = CODECS.get(spec.name)
+        row = codecs().get(spec.name)
         problem = limits_problem(within_limits(spec))
         if row is None or not row.readers:
             yield f"no v3 reader supports codec {spec.name!r}", (spec,)
