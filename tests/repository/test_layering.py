@@ -39,6 +39,10 @@ IN_CORE_FORBIDDEN = {
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
 MADE_OF_ZARR = {
+    "zarrlift.storage.containers.database",
+    "zarrlift.storage.containers.dbm_files",
+    "zarrlift.storage.containers.lmdb_file",
+    "zarrlift.storage.containers.sqlite_file",
     "zarrlift.storage.local.layered_store",
     "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",
@@ -59,6 +63,10 @@ LAZY = {
     "xarray",
     "dask",
     "distributed",
+    "imagecodecs",
+    "lmdb",
+    "pcodec",
+    "zfpy",
 }
 
 

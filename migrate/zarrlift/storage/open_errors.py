@@ -36,12 +36,6 @@ _FILES: Final = (
     *(_Known(0, b"CDF" + version, "a netCDF file", _WRITTEN_BY) for version in (b"\1", b"\2", b"\5")),
     # TIFF 6.0, section 2, in either byte order; BigTIFF has 43 instead of 42.
     *(_Known(0, magic, "a TIFF file", _IMAGE) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
-    _Known(
-        0,
-        b"SQLite format 3",
-        "an SQLite database",
-        "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store.",
-    ),
     # APPNOTE.TXT 4.3.7: a local file header comes first, but the end record that defines a zip file comes
     # last.
     _Known(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it again."),
