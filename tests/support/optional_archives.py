@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import zarr
 from tests.support.unpacking import unpacked
@@ -61,6 +60,8 @@ def database_of(kind: str, folder: Path, place: Path) -> Path:
             database.executemany("INSERT INTO zarr VALUES (?, ?)", objects.items())
         database.close()
     elif kind == "lmdb":
+        import lmdb
+
         with lmdb.open(str(place), map_size=64 << 20) as environment, environment.begin(write=True) as txn:
             for key, data in objects.items():
                 txn.put(key.encode(), data)

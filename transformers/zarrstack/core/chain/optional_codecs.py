@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_IMAGES: Final = ("jpeg", "jpeg2k", "jpegls", "jpegxl", "jpegxr", "lerc", "png", "webp", "zfp")
+_IMAGES: Final = ("jpeg", "jpeg2k", "jpegls", "jpegxl", "lerc", "png", "webp", "zfp")
 _BYTES: Final = (
     *("blosc", "blosc2", "brotli", "bz2", "deflate", "delta", "lz4", "lz4f", "lzf", "lzfse", "lzma", "lzw"),
     *("packbits", "snappy", "zlib", "zlibng", "zopfli", "zstd"),
 )
 IMAGECODECS: Final = frozenset(f"imagecodecs_{name}" for name in (*_IMAGES, *_BYTES))
-"""Ids that imagecodecs registers with numcodecs (imagecodecs 2024.12.30), as far as they are decoded here."""
+"""Ids that imagecodecs registers with numcodecs (imagecodecs 2024.12.30), as far as they are decoded here.
+
+JPEG XR is not: its decoder ends the process on some damaged chunks (imagecodecs 2026.3.6 and 2026.10.10).
+"""
 
 PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -26,6 +29,6 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
 ARRAY_TO_BYTES_IN_V3: Final = frozenset({"numcodecs.pcodec", "numcodecs.zfpy"})
 """Those that zarr-python 3 reads, in place of `bytes`, if their package is installed.
 
-Observed with zarr-python 3.1.6 and 3.4.2, zfpy 1.0.1 and pcodec 1.1.0; no register lists them, and tensorstore
-0.1.86 does not know them.
+Observed with zarr-python 3.1.6 and 3.4.2, zfpy 1.0.1 and pcodec 1.1.0; no register lists them, and
+tensorstore 0.1.86 does not know them.
 """

@@ -1,7 +1,7 @@
 """Sizes of images by their headers, read before a decoder believes them.
 
 Formats: JPEG and JPEG-LS, ITU-T T.81 B.2.2 and T.87 C.2; JPEG 2000, T.800 A.5.1 and its boxes, I.4; JPEG XL,
-ISO/IEC 18181-1 D.2 and 18181-2; JPEG XR, T.832 A.7; PNG, https://www.w3.org/TR/png-3/ 11.2.1; WebP,
+ISO/IEC 18181-1 D.2 and 18181-2; PNG, https://www.w3.org/TR/png-3/ 11.2.1; WebP,
 https://developers.google.com/speed/webp/docs/riff_container; LERC, https://github.com/Esri/lerc, Lerc2.h.
 """
 
@@ -32,7 +32,7 @@ def _jpeg(data: bytes) -> int | None:
             continue
         if marker in _FRAMES:
             depth, height, width, components = struct.unpack_from(">BHHB", data, at + 4)
-            return width * height * components * (1 if depth <= 8 else 2)
+            return int(width * height * components * (1 if depth <= 8 else 2))
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return None
 
@@ -94,24 +94,6 @@ def _jpegxl(data: bytes) -> int | None:
     return width * height
 
 
-def _jpegxr(data: bytes) -> int | None:
-    if data[:3] != b"II\xbc":
-        return None
-    at = int.from_bytes(data[4:8], "little")
-    count = int.from_bytes(data[at : at + 2], "little")
-    found = {}
-    for entry in range(at + 2, at + 2 + 12 * count, 12):
-        if entry + 12 > len(data):
-            return None
-        tag, kind = struct.unpack_from("<HH", data, entry)
-        found[tag] = int.from_bytes(data[entry + 8 : entry + (10 if kind == 3 else 12)], "little")
-    start, length = found.get(0xBCC0, len(data)), found.get(0xBCC1, 1)
-    # The image is at ImageOffset, ImageByteCount long; 0xBC80 and 0xBC81 are its width and height.
-    if start + length > len(data) or not {0xBC80, 0xBC81} <= found.keys():
-        return None
-    return found[0xBC80] * found[0xBC81]
-
-
 def _png(data: bytes) -> int | None:
     if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or b"IEND" not in data[-64:]:
         return None
@@ -146,7 +128,7 @@ def _lerc(data: bytes) -> int | None:
     size = numbers[5 if version >= 4 else 4]
     if min(height, width, depth) < 0 or not 0 < size <= len(data):
         return None
-    return height * width * depth
+    return int(height * width * depth)
 
 
 LEAST_BYTES: Final[Mapping[str, Callable[[bytes], int | None]]] = {
@@ -154,7 +136,6 @@ LEAST_BYTES: Final[Mapping[str, Callable[[bytes], int | None]]] = {
     "jpeg2k": _jpeg2000,
     "jpegls": _jpeg,
     "jpegxl": _jpegxl,
-    "jpegxr": _jpegxr,
     "lerc": _lerc,
     "png": _png,
     "webp": _webp,

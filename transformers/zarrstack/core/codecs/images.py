@@ -1,8 +1,7 @@
 """`imagecodecs_*`: the codecs that `imagecodecs.numcodecs.register_codecs` gives zarr-python 2.
 
-Source: imagecodecs 2024.12.30 and 2026.3.6, `imagecodecs/numcodecs.py`. Their names are the same in v3 documents
-of the package imagecodecs-zarr, which no register lists. The configuration has settings of the encoder; those
-that its decoder uses are in the tables below.
+Source: imagecodecs 2024.12.30 and 2026.3.6, `imagecodecs/numcodecs.py`. The configuration has settings of the
+encoder; those that its decoder uses are in the tables below.
 
 Images are decoded only if their header states a size that the chunk can have. Other payloads are decoded into
 memory for one byte more than the chunk, so that neither an excess nor a lack goes unnoticed.
@@ -32,7 +31,6 @@ _IMAGES: Final[Mapping[str, Mapping[str, str]]] = {
     "jpeg2k": {"planar": "planar"},
     "jpegls": {},
     "jpegxl": {"keeporientation": "keeporientation"},
-    "jpegxr": {"fp2int": "fp2int"},
     "lerc": {},
     "png": {},
     "webp": {"hasalpha": "hasalpha"},
@@ -62,13 +60,13 @@ class ImageCodec(DecodedOnly):
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
         """Compile; UnsupportedError if imagecodecs is not installed, or was built without this format."""
+        require_package(spec, "imagecodecs")
         name = spec.name.removeprefix(_PREFIX)
         configuration = spec.configuration
         if name == "jpeg" and any(configuration.get(member) is not None for member in _UNUSED):
             raise UnsupportedError(
                 f"codec {spec.name!r} with separate tables is not supported", found=str(spec)
             )
-        require_package(spec, "imagecodecs")
         table = {**_IMAGES, **_BYTES}[name]
         given = {argument: configuration.get(member) for argument, member in table.items()}
         return cls(spec, name, {argument: value for argument, value in given.items() if value is not None})
@@ -95,7 +93,7 @@ class ImageCodec(DecodedOnly):
                 )
         except (ChunkError, MemoryError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each codec has its own
             found = f"{type(error).__name__}: {error}"[:200]
             raise ChunkError(f"{self.spec.name}: the payload does not decode", found=found) from None
         require_fit(self.spec.name, len(result), decoded)

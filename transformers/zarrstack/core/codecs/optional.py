@@ -1,4 +1,4 @@
-"""What the codecs of optional packages have in common: they decode only, and name the package that they need."""
+"""The base of codecs that other packages decode: they never encode, and name the package that they need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .base import Buffer
 
 _LARGEST: Final = 256
-"""Bytes of a payload for each byte of its chunk, in the worst case: zfp pads a block of one element to 4^4."""
+"""Bytes of a payload per byte of its chunk, in the worst case: zfp pads a block of one element to 4^4."""
 
 
 class DecodedOnly(BytesCodec):

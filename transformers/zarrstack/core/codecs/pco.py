@@ -52,7 +52,7 @@ class PCodec(DecodedOnly):
             progress = standalone.simple_decompress_into(bytes(memory(data)), result)
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
-        except BaseException as error:  # a panic of Rust is none of Exception
+        except BaseException as error:  # noqa: BLE001 - a panic of Rust is none of Exception
             raise ChunkError(
                 f"{self.spec.name}: the payload does not decode", found=str(error)[:200]
             ) from None

@@ -60,10 +60,10 @@ class Zfpy(DecodedOnly):
         for bits in (b"\0", b"\xff"):
             try:
                 values = decompress(payload + bits * more)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - each library has its own
                 raise ChunkError(f"{self.spec.name}: the payload does not decode", found=str(error)) from None
             results.append(items_as_octets(np.ascontiguousarray(values)))
-        if not np.array_equal(*results):
+        if not np.array_equal(results[0], results[1]):
             raise ChunkError(f"{self.spec.name}: the payload is cut short", found=f"{len(payload)} bytes")
         require_fit(self.spec.name, len(results[0]), decoded)
         return results[0]
@@ -124,8 +124,8 @@ class ImagecodecsZfp(Zfpy):
 
 def _longest(shape: tuple[int, ...], itemsize: int) -> int:
     """Bytes that a decoder can read at most: of each value a bit per bit plane, and tests of groups."""
-    blocks = prod(-(-length // 4) for length in shape)
+    blocks = prod((length + 3) // 4 for length in shape)
     # ZFP_MAX_BITS in zfp.h: every bit of the values of a block, one more for each, and its exponent. Fixed
     # rates reach 2048 bits, whatever the block.
-    bits = max(4 ** len(shape) * (8 * itemsize + 1) + 32, 2048)
+    bits: int = max(4 ** len(shape) * (8 * itemsize + 1) + 32, 2048)
     return blocks * (bits // 8 + 1) + 64

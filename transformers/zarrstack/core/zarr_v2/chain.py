@@ -16,7 +16,7 @@ import numpy as np
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
-from ..chain.optional_codecs import PACKAGES
+from ..chain.optional_codecs import IMAGECODECS, PACKAGES
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType
 from ..errors import MetadataError, UnsupportedError, ZarrstackError
@@ -213,6 +213,13 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
             f"the object codec {name!r} is applied to an array that has no objects",
             found=excerpt(codec),
             expected="an object codec first, in an array of objects",
+        )
+    if name.startswith("imagecodecs_"):
+        raise UnsupportedError(
+            f"codec {name!r} of imagecodecs is not supported",
+            found=excerpt(codec),
+            expected=", ".join(sorted(IMAGECODECS)),
+            advice="Write the array again with zarr-python 2 and another codec, or exclude it.",
         )
     raise UnsupportedError(f"unknown codec {name!r}", found=excerpt(codec))
 
