@@ -7,6 +7,7 @@ https://www.sqlite.org/fileformat2.html.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -21,6 +22,8 @@ from .table import ContainerPlace
 
 _TABLES: Final = {"zarr": ("k", "v"), "Dict": ("key", "value")}
 """Table -> its columns of keys and of values."""
+_SECONDS: Final = 5
+"""Wait for a lock."""
 _READ_VERSION: Final = 19
 _WAL: Final = 2
 """Offset and value in the header for a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
@@ -92,25 +95,22 @@ class SqliteFile(Database):
     def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of an answer."""
         try:
-            connection, before = self._connection()
-            rows = connection.execute(question, values).fetchall()
+            opened = self._connection()
+            rows = opened.connection.execute(question, values).fetchall()
         except (sqlite3.Error, OSError) as error:
             raise damaged(self.path, error) from error
-        if before is not None and before != self.state():
+        if opened.state is not None and opened.state != self.state():
             raise being_written(self.path)
         return rows
 
-    def _connection(self) -> tuple[sqlite3.Connection, str | None]:
-        """The connection of this thread; and the state that must not change, if SQLite takes no locks."""
-        opened: tuple[sqlite3.Connection, str | None] | None = getattr(self._local, "opened", None)
+    def _connection(self) -> _Connection:
+        """The connection of this thread."""
+        opened: _Connection | None = getattr(self._local, "opened", None)
         if opened is None:
-            before = self.state() if self._without_log() else None
+            state = self.state() if self._without_log() else None
             # Without a lock or a log no file is created beside the database.
-            options = "mode=ro" if before is None else "mode=ro&immutable=1"
-            connection = sqlite3.connect(f"file:{quote(str(self.path))}?{options}", uri=True, timeout=5)
-            for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
-                connection.execute(f"PRAGMA {setting}")
-            opened = self._local.opened = connection, before
+            options = "mode=ro" if state is None else "mode=ro&immutable=1"
+            opened = self._local.opened = _Connection(f"file:{quote(str(self.path))}?{options}", state)
         return opened
 
     def _without_log(self) -> bool:
@@ -119,3 +119,20 @@ class SqliteFile(Database):
             head = file.read(_READ_VERSION + 1)
         log = file_state(self._log)
         return head[_READ_VERSION:] == bytes([_WAL]) and (not log or log.startswith("0:"))
+
+
+class _Connection:
+    """A read-only connection, closed when it is used no more."""
+
+    def __init__(self, uri: str, state: str | None) -> None:
+        """`state` is that of the database if it must not change, because SQLite takes no locks; else None."""
+        self.state = state
+        self._process = os.getpid()
+        self.connection = sqlite3.connect(uri, uri=True, timeout=_SECONDS, check_same_thread=False)
+        for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+            self.connection.execute(f"PRAGMA {setting}")
+
+    def __del__(self) -> None:
+        # https://www.sqlite.org/howtocorrupt.html, 2.6: a fork must not even close its parent's connection.
+        if self._process == os.getpid() and hasattr(self, "connection"):
+            self.connection.close()
