@@ -41,8 +41,13 @@ IN_CORE_FORBIDDEN = {
 }  # fmt: skip
 MADE_OF_ZARR = {
     "zarrlift.storage.containers.member_store",
+    "zarrlift.storage.containers.database",
+    "zarrlift.storage.containers.dbm_files",
+    "zarrlift.storage.containers.lmdb_file",
+    "zarrlift.storage.containers.sqlite_file",
     "zarrlift.storage.local.layered_store",
-    "zarrlift.storage.icechunk.storage", "zarrlift.storage.remote.cross_loop_store",
+    "zarrlift.storage.icechunk.storage",
+    "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",
     "zarrlift.views.legacy",
     "zarrlift.views.reverse",
@@ -61,6 +66,10 @@ LAZY = {
     "xarray",
     "dask",
     "distributed",
+    "imagecodecs",
+    "lmdb",
+    "pcodec",
+    "zfpy",
 }
 
 

@@ -7,11 +7,11 @@ representation and the route results from their comparison. Everything here is f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from zarrstack.core.chain.chain import Chain
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.data_types.v3 import DataType, fill_to_json
 from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.frozen_json import frozen
 from zarrstack.core.grid.chunk_keys import ChunkKeys
@@ -20,7 +20,7 @@ from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
-from ..recipe.options import Format
+from ..recipe.options import Format, ZeroFill
 
 _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""
@@ -117,6 +117,11 @@ class ArrayNode:
     layout: Layout | None = None
     fill_is_null: bool = False
     """Whether the source's fill value is `null`, so that the values of missing chunks are undefined."""
+    fill_is_zero: bool = False
+    """Whether the source's fill value is the number 0, although the values are text of a fixed length.
+
+    zarr-python 2.18 shows the text '0', others show no text; `layout` has the second. See `layout_with`.
+    """
     documents: tuple[SourceDocument, ...] = ()
     extra: JSONObject = field(default_factory=dict)
     """Unknown members of the source's array document, preserved in the result."""
@@ -128,6 +133,14 @@ class ArrayNode:
     def refused(self) -> bool:
         """Whether a problem excludes this node."""
         return self.layout is None or any_refusal(self.problems)
+
+    def layout_with(self, zero_fill: ZeroFill | None) -> Layout | None:
+        """The layout with the chosen meaning of a fill value of 0 in text, if the node has such a one."""
+        if self.layout is None or not self.fill_is_zero or zero_fill != "text":
+            return self.layout
+        data_type = self.layout.data_type
+        zero = "0" if data_type.numpy.kind == "U" else b"0"
+        return replace(self.layout, fill_value=fill_to_json(zero, data_type))
 
 
 Node: TypeAlias = GroupNode | ArrayNode

@@ -36,7 +36,7 @@ from .tree.nodes import implicit_group
 from .tree.reader import NativeFormat, TreeReader, wrong_version
 from .tree.unlisted import root_alone
 from .tree.walk import walk
-from .zarr_v2.array import V2ArrayDescriber
+from .zarr_v2.array import V2Array, V2ArrayDescriber
 from .zarr_v2.fill_values import specified_fill
 
 ARRAY: Final = "meta"
@@ -193,25 +193,31 @@ class _Reader(TreeReader):
         problems = self.problems_at(place)
         attributes = self.parse(place, ATTRIBUTES, problems) or {}
         layout: Layout | None = None
-        fill_is_null, extra = False, None
+        facts = V2Array(extra={})
         if ARRAY not in place.documents:
             message = "an array of zarr 0.x: its metadata is a pickle, which is never read"
             key = join(place.path, _BEFORE)
             problems.append(Problem(kind="unsupported", message=message, key=key))
         document = self.parse(place, ARRAY, problems)
         if document is not None:
-            layout, fill_is_null, extra = self._describe(document, join(place.path, ARRAY), problems)
+            layout, facts = self._describe(document, join(place.path, ARRAY), problems)
         return self.array(
-            place, problems, attributes=attributes, layout=layout, fill_is_null=fill_is_null, extra=extra
+            place,
+            problems,
+            attributes=attributes,
+            layout=layout,
+            fill_is_null=facts.fill_is_null,
+            fill_is_zero=facts.fill_is_zero,
+            extra=facts.extra,
         )
 
     def _describe(
         self, document: JSONObject, key: str, problems: list[Problem]
-    ) -> tuple[Layout | None, bool, JSONObject]:
-        """Layout, whether the fill value is null, and unknown members."""
+    ) -> tuple[Layout | None, V2Array]:
+        """Layout, and the content of the document in v2 terms."""
         if (wrong := wrong_version(document, 1, key)) is not None:
             problems.append(wrong)
-            return None, False, {}
+            return None, V2Array(extra={})
         if missing := sorted({"fill_value", "order"} - document.keys()):
             # v2's describer would treat them as omissions of some v2 writers.
             problems.append(Problem(kind="metadata", message=f"{', '.join(missing)} is missing", key=key))
@@ -219,10 +225,10 @@ class _Reader(TreeReader):
             facts = self.describer.describe(in_v2_terms(document))
         except ZarrstackError as error:
             problems.append(error.problem.at(key=key))
-            return None, False, {}
+            return None, V2Array(extra={})
         problems.extend(problem.at(key=key) for problem in facts.problems)
         if facts.shape == ():
             # zarr 1.1.0 creates such an array, but cannot store its chunk under the key "".
             message = "Zarr v1 has no key for the chunk of a zero-dimensional array"
             problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
-        return facts.layout(KeyEncoding("v2", ".")), facts.fill_is_null, facts.extra
+        return facts.layout(KeyEncoding("v2", ".")), facts

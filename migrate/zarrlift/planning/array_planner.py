@@ -90,8 +90,8 @@ class ArrayPlanner:
         `children` are names below the array that belong to other nodes. Raises the error that excludes the
         array.
         """
-        assert node.layout is not None  # refused nodes are not planned
-        source = node.layout
+        source = node.layout_with(recipe.zero_fill)
+        assert source is not None  # refused nodes are not planned
         change = self.applied.change(node.path)
         problems = [*node.problems, *self.applied.problems_of(node.path)]
         inventory = self._inventory(node, source, children)
@@ -112,6 +112,8 @@ class ArrayPlanner:
                 advice="Migrate to a new destination, or omit the option.",
             )
         problems.extend(_inventory_problems(node, source, inventory))
+        if node.fill_is_zero and recipe.zero_fill is None:
+            problems.extend(_zero_fill_problems(node, source, inventory, key))
         problems.extend(self._chunk_problems(node, source, inventory, route, recipe, key))
         document: JSONObject = {}
         if not any_refusal(problems):
@@ -254,6 +256,28 @@ class ArrayPlanner:
             other = object_problem(node.path, self.storage, source, inventory)
             problems.extend([] if other is None else [other])
         return problems
+
+
+def _zero_fill_problems(
+    node: ArrayNode, source: Layout, inventory: Inventory, key: str | None
+) -> list[Problem]:
+    """A refusal if the values of missing chunks depend on what the fill value 0 of text means."""
+    missing = source.objects.total - len(inventory.indexes)
+    if not missing:
+        return []
+    return [
+        Problem(
+            kind="fill",
+            node=node.path,
+            key=key,
+            message=f"the fill value 0 of text is ambiguous, and is the value of {missing} missing chunks"
+            if inventory.certain
+            else "the fill value 0 of text is ambiguous, and missing chunks cannot be told from others here",
+            found="0: the text '0' (zarr-python 2.18), or no text (other readers)",
+            expected='"" or the text "0"; zarr-python 3 rejects 0',
+            advice="Decide with --zero-fill text or --zero-fill empty, for the whole archive or in a recipe.",
+        )
+    ]
 
 
 def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
 from zarrstack.core.chain.readers import misread_nan, within_limits
 from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal
@@ -109,11 +110,24 @@ def _inner_chunk_bytes(source: Layout) -> float:
 def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
     """Notes about stored bytes that are kept."""
     if not in_place or not isinstance(source.frame, N5Blocks):
-        return keep_problems(source.chain, source.data_type, _KEPT_ADVICE)
+        return (*keep_problems(source.chain, source.data_type, _KEPT_ADVICE), *_packages(source.chain))
     from .n5_in_place import in_place_problems, require_codec
 
     require_codec()
     return in_place_problems(source)
+
+
+def _packages(chain: Chain) -> Iterable[Problem]:
+    """A warning for each codec that zarr-python reads with another package only, and others do not read."""
+    for spec in chain.codecs:
+        if spec.name in ARRAY_TO_BYTES_IN_V3:
+            yield Problem(
+                kind="readers",
+                severity="warning",
+                message=f"only zarr-python reads the result, with the package {PACKAGES[spec.name]}",
+                found=f"codec {spec.name}",
+                advice=_KEPT_ADVICE,
+            )
 
 
 # ----- copies that may re-encode

@@ -12,6 +12,7 @@ from typing import Final
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.chain.optional_codecs import PACKAGES
 from zarrstack.core.chain.readers import codecs, limits_problem, within_limits
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem, UnsupportedError
@@ -21,7 +22,11 @@ CHECKSUMS: Final = frozenset(
 )
 FILTERS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 COMPRESSORS: Final = frozenset(
-    {*(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma", "base64")), "lz4_block", "lz4_bare"}
+    {
+        *(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma", "base64")),
+        *("lz4_block", "lz4_bare"),
+        *PACKAGES,
+    }
 )
 """Unregistered compressors of Zarr v2 and N5, and base64, which is removed in the same way."""
 _REGISTERED: Final = frozenset({"gzip", "zstd", "blosc", "crc32c"})

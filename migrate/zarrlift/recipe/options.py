@@ -25,6 +25,7 @@ Separator: TypeAlias = Literal[".", "/"]
 ShardIndexCodec: TypeAlias = Literal["bytes", "crc32c"]
 IndexLocation: TypeAlias = Literal["start", "end"]
 Objects: TypeAlias = Literal["refuse", "json"]
+ZeroFill: TypeAlias = Literal["text", "empty"]
 Attributes: TypeAlias = Literal["strict", "keep"]
 Multiscale: TypeAlias = Literal["ome"]
 OmeVersion: TypeAlias = Literal["0.5", "0.6"]
@@ -70,6 +71,10 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     "drop_empty": Option("Omit chunks that contain only the fill value.", bool),
     "objects": Option("json: store object values as JSON text.", Objects),
     "allow_pickle": Option("Unpickle objects. This runs code from the archive.", bool),
+    "zero_fill": Option(
+        "Fill value 0 of text of fixed length: text means '0', as in zarr-python 2.18; empty, no text.",
+        ZeroFill,
+    ),
     "attributes": Option("keep: write bare NaN and Infinity; strict: write them as strings.", Attributes),
     "conventions": Option(
         "auto, or names: the metadata of these conventions is converted; none: no attribute changes.",

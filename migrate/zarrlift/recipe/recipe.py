@@ -40,6 +40,7 @@ from .options import (
     Order,
     Separator,
     ShardIndexCodec,
+    ZeroFill,
 )
 from .reader_names import parse_readers
 
@@ -107,6 +108,8 @@ class ArrayRecipe:
     objects: Objects = "refuse"
     """Treatment of object values that are neither str nor bytes."""
     allow_pickle: bool = False
+    zero_fill: ZeroFill | None = None
+    """Meaning of the fill value 0 of text of a fixed length; None refuses an array whose values need it."""
     attributes: Attributes = "strict"
     """"strict" converts bare NaN and Infinity to strings."""
     conventions: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(

@@ -133,7 +133,7 @@ _FILES: Final = (
     *_starts("an Arrow or Feather file", _TABLE.format("pandas.read_feather"), b"ARROW1", b"FEA1"),
     *_starts(
         "an SQLite database",
-        "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store.",
+        "If this is an SQLiteStore of zarr-python 2, copy the file to a local disk and give that.",
         b"SQLite format 3",
     ),
     # APPNOTE.TXT 4.3.7: a local file header comes first, but the end record that defines a zip file comes

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from zarrstack.core.errors import UsageError
 
 from .base import Storage
-from .containers.table import ContainerPlace, open_container
+from .containers.table import ContainerPlace, index_of, open_container
 from .documents import METADATA
 from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
@@ -99,11 +99,15 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         return LocalStorage(path)
     if path.is_dir():
         return open_container(ContainerPlace(path)) or LocalStorage(path)
+    path = index_of(path)
     if not os.path.lexists(path):
         for above in path.parents:
             # `Storage.url` of an archive below a directory of a container.
+            inside = path.relative_to(above).as_posix()
             if above.is_file():
-                return _inside(above, path.relative_to(above).as_posix())
+                return _inside(above, inside)
+            if above.is_dir() and (opened := open_container(ContainerPlace(above, inside))) is not None:
+                return opened
         from .open_errors import missing
 
         raise missing(path, text)

@@ -47,10 +47,13 @@ class ArrayComparison:
         found: FoundNode,
         recipe: ArrayRecipe,
     ) -> None:
-        assert node.layout is not None
+        layout = node.layout_with(recipe.zero_fill)
+        assert layout is not None
         assert found.metadata is not None
         self.path = node.path
-        self.layout: Layout = node.layout
+        self.layout: Layout = layout
+        self.fill_is_open = node.fill_is_zero and recipe.zero_fill is None
+        """Whether the recipe leaves the meaning of the fill value open."""
         self.metadata = found.metadata
         self.node = node
         self.found = found
@@ -74,8 +77,10 @@ class ArrayComparison:
         if differs := type_difference(self.metadata, wanted):
             say("data type", *differs)
             return False
-        if wanted == self.layout.data_type and (
-            differs := fill_difference(self.metadata, wanted, self.layout.fill_value)
+        if (
+            wanted == self.layout.data_type
+            and not self.fill_is_open
+            and (differs := fill_difference(self.metadata, wanted, self.layout.fill_value))
         ):
             say("fill value", *differs)
         return True
@@ -117,7 +122,7 @@ class ArrayComparison:
                 casting=self.recipe.casting,
                 objects=self.recipe.objects,
                 allow_pickle=self.recipe.allow_pickle,
-                fill_is_null=self.node.fill_is_null,
+                fill_is_null=self.node.fill_is_null or self.fill_is_open,
             )
             wanted = self._wanted(values, full=full)
         except ZarrstackError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import sqlite3
 import threading
 import zipfile
 from pathlib import Path
@@ -66,14 +65,6 @@ def test_a_zip_file_is_an_archive_wherever_its_root_lies_in_it(tmp_path, prefix,
     assert paths(place) == paths(OCEAN)
     # What a plan calls the place opens the same place again.
     assert paths(open_storage(place).url) == paths(OCEAN)
-
-
-def test_an_sqlite_store_is_told_how_it_becomes_an_archive(tmp_path):
-    with sqlite3.connect(tmp_path / "a.sqldb") as store:
-        store.execute("CREATE TABLE zarr(k TEXT PRIMARY KEY, v BLOB)")
-    store.close()
-    with pytest.raises(UsageError, match=r"not an archive.*zarr\.copy_store"):
-        open_storage(tmp_path / "a.sqldb")
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ class TreeReader:
         attributes: Mapping[str, JSON],
         layout: Layout | None,
         fill_is_null: bool = False,
+        fill_is_zero: bool = False,
         extra: JSONObject | None = None,
     ) -> ArrayNode:
         """The array in a directory, without its layout after a refusal."""
@@ -113,6 +114,7 @@ class TreeReader:
             attributes=attributes,
             layout=None if any_refusal(told) else layout,
             fill_is_null=fill_is_null,
+            fill_is_zero=fill_is_zero,
             documents=self._sources(place),
             extra=extra or {},
             problems=told,

@@ -24,7 +24,7 @@ from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
 
 from ...archive.nodes import Layout
-from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
+from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
 from .fast_path import plainly_right
 from .netcdf_members import MEMBERS as NETCDF
 
@@ -51,6 +51,8 @@ class V2Array:
     data_type: DataType | None = None
     fill_value: JSON = None
     fill_is_null: bool = False
+    fill_is_zero: bool = False
+    """Whether the fill value of text is the number 0; see `ArrayNode`."""
     chain: Chain | None = None
     separator: Separator | None = None
     """Declared separator; None if absent."""
@@ -174,7 +176,10 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     problems.extend(strict)
     declared = document.get("dimension_separator")
     described = V2Array(
-        extra=extra, separator=declared if declared in (".", "/") else None, problems=tuple(problems)
+        extra=extra,
+        separator=declared if declared in (".", "/") else None,
+        fill_is_zero=any(row.name == ZERO_FOR_TEXT for row in more),
+        problems=tuple(problems),
     )
     if strict:
         return described

@@ -206,6 +206,8 @@ FORMAT_AS_TEXT: Final = Deviation(
     apply=_format_as_text,
 )
 
+ZERO_FOR_TEXT: Final = "zero-for-text"
+
 DEVIATIONS: Final = (
     FORMAT_AS_TEXT,
     Deviation(
@@ -236,10 +238,17 @@ DEVIATIONS: Final = (
     Deviation(
         name="zero-for-bytes",
         writer="early zarr-python 2",
-        looks='"dtype": "|S4", "fill_value": 0 (and U, V, structs)',
-        means="the type's zero: empty text, zero bytes (zarr-python 2.18 shows the text '0' for S and U)",
+        looks='"dtype": "|V4", "fill_value": 0 (and structs)',
+        means="the type's zero: zero bytes",
         severity="warning",
-        apply=read_as_value("USV", is_zero),
+        apply=read_as_value("V", is_zero),
+    ),
+    Deviation(
+        name=ZERO_FOR_TEXT,
+        writer="writers whose default fill value is 0; zarr-python 3.1.6 and 3.4.2 reject it",
+        looks='"dtype": "|S4", "fill_value": 0 (and U)',
+        means="empty text; the text '0' in zarr-python 2.18. --zero-fill decides if chunks are missing",
+        apply=read_as_value("US", is_zero),
     ),
     Deviation(
         name="zero-for-objects",

@@ -224,6 +224,7 @@ class _Reader(TreeReader):
             attributes=attributes,
             layout=self.layout(facts, keys),
             fill_is_null=facts.fill_is_null,
+            fill_is_zero=facts.fill_is_zero,
             extra=facts.extra,
         )
 

@@ -10,12 +10,9 @@ from typing import Final, NamedTuple
 
 from zarrstack.core.errors import UsageError
 
-from ..documents import METADATA
+from ..documents import archive_root
 from ..remote.store_listing import tree_of
 from .ranges import Ranges
-
-_PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
-"""Names that archivers add next to an archive."""
 
 
 class Member(NamedTuple):
@@ -72,18 +69,7 @@ class Members(ABC):
 
     def archive_root(self) -> str:
         """The directory that is the archive: the root, or a single directory in it."""
-        prefix: list[str] = []
-        while True:
-            here = self.tree.get("/".join(prefix), {})
-            here = {name: is_dir for name, is_dir in here.items() if name and name not in _PACKING}
-            if METADATA & here.keys():
-                return "/".join(prefix)
-            # A root without documents and with a single child is probably an archive packed with its
-            # directory;
-            # in either case, the child with everything in it is an archive.
-            if len(here) != 1 or not all(here.values()):
-                return ""
-            prefix.append(next(iter(here)))
+        return archive_root(lambda directory: self.tree.get(directory, {}))
 
 
 Loader = Callable[[Ranges], Members]

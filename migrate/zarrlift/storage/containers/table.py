@@ -5,11 +5,13 @@ A kind is recognized by content, never by its name alone. Its module is imported
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from zarrstack.core.errors import StorageError
 
@@ -88,8 +90,46 @@ def _is_tar(head: bytes) -> bool:
     return told == sum(head[:148]) + 8 * 32 + sum(head[156:_TAR_BLOCK]) and head[0] != 0
 
 
+def _is_lmdb(page: bytes) -> bool:
+    """Whether bytes start as a file of LMDB: a page's header of 16 bytes, then `MDB_MAGIC` (lmdb's mdb.c)."""
+    return page[16:20] in (b"\xde\xc0\xef\xbe", b"\xbe\xef\xc0\xde")
+
+
+_DUMB: Final = re.compile(rb"'[^'\n]+', \(\d+, \d+\)\n")
+"""First line of the index of a `dbm.dumb` database (CPython `dbm/dumb.py`), with a key of Zarr."""
+_GDBM: Final = frozenset({0x13579ACD, 0x13579ACE, 0x13579ACF})
+_BERKELEY: Final = 0x00061561
+"""Magic numbers of gdbm, at 0, and of Berkeley DB, with which ndbm is often built, at 12 (CPython
+`dbm.whichdb`).
+"""
+_ORDERS: Final[tuple[Literal["little", "big"], ...]] = ("little", "big")
+
+
+def dbm_module(head: bytes) -> str | None:
+    """The module of Python's dbm for a file that starts with these bytes; None if it is no such database."""
+    if _DUMB.match(head):
+        return "dbm.dumb"
+    for order in _ORDERS:
+        if int.from_bytes(head[:4], order) in _GDBM:
+            return "dbm.gnu"
+        if int.from_bytes(head[12:16], order) == _BERKELEY:
+            return "dbm.ndbm"
+    return None
+
+
+def index_of(path: Path) -> Path:
+    """The index of a `dbm.dumb` database that is given by its name, or by its data; other paths unchanged."""
+    index = path.with_suffix(".dir") if path.suffix == ".dat" else path.with_name(f"{path.name}.dir")
+    if (path.suffix == ".dat" or not os.path.lexists(path)) and index.is_file():
+        return index
+    return path
+
+
 _KINDS: Final = (
     _Kind("tar_file", file=_is_tar, stored=True, suffixes=(".tar",)),
+    _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
+    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: (path / "data.mdb").is_file()),
+    _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
     _Kind("zip_file", file=lambda head: True, stored=True, suffixes=(".zip", ".ozx")),  # noqa: ARG005

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from ..limits import PART
 from ..listed_versions import Version
@@ -94,6 +94,8 @@ class Backend(ABC):
     """As of `Storage`."""
     gives_ranges: bool = True
     """False after a server has ignored the range of a request."""
+    tells_versions: ClassVar[bool] = False
+    """Whether a read can be compared with the version given by a listing."""
 
     @abstractmethod
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:

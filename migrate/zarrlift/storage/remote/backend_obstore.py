@@ -36,6 +36,8 @@ _PAGES: Final = 10 * _PAGE
 class ObstoreBackend(Backend):
     """An obstore store."""
 
+    tells_versions = True
+
     def __init__(self, store: Any) -> None:
         """`store` is a `zarr.storage.ObjectStore`."""
         self.store = store

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .backend import HTTP, Backend
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zarr.abc.store import Store
 
 
@@ -26,7 +28,9 @@ def native(store: Store) -> Backend | None:
         from .backend_obstore import ObstoreBackend
 
         return ObstoreBackend(store)
-    return None
+    # A store of ours brings its own. Asked of its type: layers forward attributes of the store below.
+    bring: Callable[[Store], Backend] | None = getattr(type(store), "as_backend", None)
+    return None if bring is None else bring(store)
 
 
 def is_obstore(store: Any) -> bool:

@@ -23,7 +23,7 @@ from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, Backend, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
-from .backends import is_obstore, native
+from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, collect, run
 from .parallel_listing import UnorderedListingError
@@ -105,7 +105,7 @@ class StoreStorage(Storage):
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
-        self.tells_versions = is_obstore(self._store)
+        self.tells_versions = self.native is not None and self.native.tells_versions
         if self._store is not store:
             # Our own file system: its connections are not closed elsewhere.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))

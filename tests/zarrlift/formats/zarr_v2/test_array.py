@@ -228,7 +228,8 @@ DEVIANT = {
     "missing-compressor": (array(without="compressor"), array()),
     "missing-fill-value": (array(without="fill_value"), array(fill_value=None)),
     "zero-length-chunk": (array(shape=[0, 6], chunks=[0, 3]), array(shape=[0, 6], chunks=[1, 3])),
-    "zero-for-bytes": (array(dtype="|S4", fill_value=0), array(dtype="|S4", fill_value="")),
+    "zero-for-bytes": (array(dtype="|V4", fill_value=0), array(dtype="|V4", fill_value="AAAAAA==")),
+    "zero-for-text": (array(dtype="|S4", fill_value=0), array(dtype="|S4", fill_value="")),
     "zero-for-objects": (
         array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=0),
         array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=""),

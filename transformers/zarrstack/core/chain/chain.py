@@ -22,6 +22,7 @@ from ..errors import MetadataError, UnsupportedError
 from ..json_text import JSON, excerpt
 from .array_filters import ARRAY_FILTERS, Endian, endian_from_json, endian_to_json
 from .codec_spec import CodecSpec
+from .optional_codecs import ARRAY_TO_BYTES_IN_V3
 
 ARRAY_TO_BYTES: Final = frozenset(
     {
@@ -46,6 +47,8 @@ a struct whose fields are not all little-endian. `numcodecs.object-categorize` i
 object array, as the first v2 filter. `hdmf-zarr.objects` is another object codec with an interpretation of
 its objects.
 """
+
+_LITTLE: Final = CodecSpec("bytes", {"endian": "little"})
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,10 @@ class Chain:
         if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
             raise MetadataError("codecs must be a list", found=excerpt(data), expected="[...]")
         codecs = [CodecSpec.from_json(item) for item in data]
+        for place, codec in enumerate(codecs):
+            if codec.name in ARRAY_TO_BYTES_IN_V3:  # takes the place of `bytes`, and encodes native numbers
+                codecs.insert(place, _LITTLE)
+                break
         middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
         filters = [codec for codec in codecs[:middle] if codec.name in ARRAY_FILTERS]
         head = [codec for codec in codecs[:middle] if codec.name not in ARRAY_FILTERS]
@@ -114,7 +121,14 @@ class Chain:
                 "an array filter after a bytes-to-bytes codec has no form in v3", found=self._names()
             )
         packing = _turned(self.codecs[middle], tail[:count], endian_to_json)
-        order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])
+        filters, rest = tail[:count], tail[count:]
+        if any(codec.name in ARRAY_TO_BYTES_IN_V3 for codec in rest):
+            if rest[0].name not in ARRAY_TO_BYTES_IN_V3 or packing != _LITTLE:
+                raise UnsupportedError(
+                    "a codec of numbers behind a codec of bytes has no form in v3", found=self._names()
+                )
+            packing, rest = rest[0], rest[1:]
+        order = (*self.codecs[:middle], *filters, packing, *rest)
         return [codec.to_json() for codec in order]
 
     def common_prefix(self, other: Chain) -> int:

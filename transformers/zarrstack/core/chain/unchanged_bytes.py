@@ -16,6 +16,7 @@ from ..errors import Problem, ZarrstackError
 from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
 from .chain import Chain
 from .codec_spec import CodecSpec
+from .optional_codecs import ARRAY_TO_BYTES_IN_V3
 from .readers import codecs, data_types, limits_problem, within_limits
 
 Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
@@ -54,7 +55,10 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
     for spec in tail:
         row = codecs().get(spec.name)
         problem = limits_problem(within_limits(spec))
-        if row is None or not row.readers:
+        if spec.name in ARRAY_TO_BYTES_IN_V3:
+            if spec is not tail[0] or data_type.numpy.kind not in "iuf":
+                yield "zarr-python reads this codec only for arrays of numbers, without filters", (spec,)
+        elif row is None or not row.readers:
             yield f"no v3 reader supports codec {spec.name!r}", (spec,)
         elif problem is not None:
             yield f"{spec.name}: {problem[0]}", (spec,)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..chain.optional_codecs import IMAGECODECS
 from ..errors import UnsupportedError
 from ..json_text import canonical
 from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options
@@ -46,10 +47,14 @@ BYTES_CODECS: Final[Mapping[str, str]] = {
     "numcodecs.lz4": "lz4:Lz4",
     "numcodecs.lzma": "lzma:Lzma",
     "numcodecs.packbits": "packbits:PackBits",
+    "numcodecs.pcodec": "pco:PCodec",
     "numcodecs.quantize": "elementwise:Quantize",
     "numcodecs.shuffle": "shuffle:Shuffle",
+    "numcodecs.zfpy": "zfp:Zfpy",
     "numcodecs.zlib": "zlib:Zlib",
     "numcodecs.zstd": "zstd:Zstd",
+    **dict.fromkeys(sorted(IMAGECODECS), "images:ImageCodec"),
+    "imagecodecs_zfp": "zfp:ImagecodecsZfp",
 }
 """Name -> module and class of every bytes-to-bytes codec."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
+from ..chain.optional_codecs import IMAGECODECS, PACKAGES
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType
 from ..errors import MetadataError, UnsupportedError, ZarrstackError
@@ -41,6 +42,7 @@ FILTERS: Final = COMPRESSORS | frozenset(
     {
         *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
+        *(name.removeprefix("numcodecs.") for name in PACKAGES),
     }
 )
 """Buffer-to-buffer codecs, allowed at any position after the array."""
@@ -191,6 +193,12 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
     """The codec in our chain, and the type of its encoded items; `item` is that of its input."""
     name = codec["id"]
     configuration = {key: value for key, value in codec.items() if key != "id"}
+    if (registered := name if name in PACKAGES else f"numcodecs.{name}") in PACKAGES:
+        from ..codecs.registry import compile_bytes_codec
+
+        spec = CodecSpec(registered, configuration)
+        compile_bytes_codec(spec, item)  # its package may be missing
+        return spec, np.dtype(np.uint8)
     if name in FILTERS:
         translate = _TRANSLATIONS.get(name)
         if translate is not None:
@@ -205,6 +213,13 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
             f"the object codec {name!r} is applied to an array that has no objects",
             found=excerpt(codec),
             expected="an object codec first, in an array of objects",
+        )
+    if name.startswith("imagecodecs_"):
+        raise UnsupportedError(
+            f"codec {name!r} of imagecodecs is not supported",
+            found=excerpt(codec),
+            expected=", ".join(sorted(IMAGECODECS)),
+            advice="Write the array again with zarr-python 2 and another codec, or exclude it.",
         )
     raise UnsupportedError(f"unknown codec {name!r}", found=excerpt(codec))
 
