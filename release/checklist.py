@@ -1,8 +1,8 @@
 """Walk the checklist of a release: `make release-check`, or `python release/checklist.py STEP...`.
 
-Each step states what it found; one that fails makes the exit code 1. What a script cannot check is listed at the
-end. `python release/checklist.py write-urls` writes the repository's address, which it takes from `git remote
-get-url origin`, to every file that should state it.
+Each step states what it found; one that fails makes the exit code 1. What a script cannot check is listed at
+the end. `python release/checklist.py write-urls` writes the repository's address, which it takes from `git
+remote get-url origin`, to every file that should state it.
 
 Runs in the environment of tests/environments/release.
 """
