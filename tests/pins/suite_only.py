@@ -1,7 +1,7 @@
 """Print the pins of what only the suite needs: `python tests/pins/suite_only.py PINS`.
 
-`.ci/run lowest` installs what users install at the oldest versions that both pyproject.toml allow. The tools of
-the suite, and the readers that check results, stay at the versions that it is written for.
+`.ci/run lowest` installs what users install at the oldest versions that both pyproject.toml allow. The tools
+of the suite, and the readers that check results, stay at the versions that it is written for.
 """
 
 from __future__ import annotations
