@@ -262,5 +262,7 @@ def bar_type() -> type[tqdm[Any]]:
     class Plain(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0
         _lock = threading.RLock()
+        # "Never shown", for a bar whose first line fails: tqdm before 4.70 needs these and has not set them.
+        start_t, last_print_t = 0.0, -1.0
 
     return Plain

@@ -1,0 +1,289 @@
+"""The files that other services read say what pyproject.toml, .ci/run and the changelog say."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from trove_classifiers import classifiers as known_classifiers
+
+import zarrlift
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = {"zarrstack": ROOT / "transformers" / "pyproject.toml", "zarrlift": ROOT / "pyproject.toml"}
+WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
+NAMES_AT_CONDA = {"msgpack": "msgpack-python", "xxhash": "python-xxhash", "isal": "python-isal"}
+SCHEMAS = {
+    "CITATION.cff": "citation-file-format",
+    ".readthedocs.yaml": "readthedocs",
+    ".github/workflows/*.yml": "github-workflows",
+    ".github/ISSUE_TEMPLATE/*.yml": "github-issue-forms",
+}
+"""The schema of check-jsonschema for each file."""
+
+
+def project(name: str) -> dict:
+    return tomllib.loads(PROJECTS[name].read_text())["project"]
+
+
+def requirements(name: str) -> list[Requirement]:
+    """What a distribution requires without extras, apart from the other one."""
+    document = tomllib.loads(PROJECTS[name].read_text())
+    of_hook = document["tool"]["hatch"].get("metadata", {}).get("hooks", {}).get("custom", {})
+    return [
+        Requirement(text) for text in (document["project"].get("dependencies") or of_hook["dependencies"])
+    ]
+
+
+def steps() -> Iterator[tuple[str, dict]]:
+    """Every step of every workflow, with the name of its workflow."""
+    for name, path in WORKFLOWS.items():
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            for step in job["steps"]:
+                yield name, step
+
+
+def matrix() -> list[dict]:
+    """The systems, versions of Python and parts of .ci/run that the workflow of tests combines."""
+    return yaml.safe_load(WORKFLOWS["tests"].read_text())["jobs"]["parts"]["strategy"]["matrix"]["include"]
+
+
+def parts() -> list[str]:
+    """The parts that .ci/run has, in its own words."""
+    said = subprocess.run([ROOT / ".ci" / "run", "?"], capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    return said.stderr.partition("it has: ")[2].split()
+
+
+def test_the_changelog_keeps_the_form_that_it_names() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    released = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d", heading) for heading in headings[1:]]
+    assert headings[0] == "[Unreleased]"
+    assert all(released), headings
+    versions = [Version(found[1]) for found in released]
+    assert versions == sorted(versions, reverse=True)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert {*re.findall(r"^### (.+)$", text, re.MULTILINE)} <= kinds
+    current = Version(zarrlift.__version__)
+    assert versions[:1] == [current] or not versions or versions[0] < current
+
+
+def test_citation_and_recipe_have_the_version() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == zarrlift.__version__
+    recipe = yaml.safe_load((ROOT / "release" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == zarrlift.__version__
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_recipe_requires_what_pyproject_does(name: str) -> None:
+    recipe = yaml.safe_load((ROOT / "release" / "recipe.yaml").read_text())
+    (output,) = [one for one in recipe["outputs"] if one["package"]["name"] == name]
+    wanted = {NAMES_AT_CONDA.get(one.name, one.name): one.specifier for one in requirements(name)}
+    if name == "zarrlift":
+        wanted["zarrstack"] = SpecifierSet("==${{ version }}".replace("${{ version }}", zarrlift.__version__))
+    found = {}
+    for text in output["requirements"]["run"]:
+        package, _, bounds = text.replace("${{ version }}", zarrlift.__version__).partition(" ")
+        found[package] = bounds
+    assert f">={recipe['context']['python_min']}" == project(name)["requires-python"]
+    assert found.pop("python") == ">=${{ python_min }}"
+    assert {package: SpecifierSet(bounds) for package, bounds in found.items()} == wanted
+    scripts = project(name).get("scripts", {})
+    entries = output["build"].get("python", {}).get("entry_points", [])
+    assert entries == [f"{script} = {target}" for script, target in scripts.items()]
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_classifiers_exist_and_claim_what_ci_requires_to_pass(name: str) -> None:
+    claimed = project(name)["classifiers"]
+    assert {*claimed} <= known_classifiers
+    tested = [row for row in matrix() if not row["experimental"]]
+    pythons = [text.rpartition(" ")[2] for text in claimed if re.search(r"Python :: 3\.\d+$", text)]
+    assert pythons == sorted({row["python"] for row in tested}, key=Version)
+    systems = [text for text in claimed if text.startswith("Operating System")]
+    assert systems == ["Operating System :: POSIX :: Linux"]
+    assert {row["os"] for row in tested} == {"ubuntu-latest"}
+    assert f">={pythons[0]}" == project(name)["requires-python"]
+
+
+def test_both_distributions_and_other_files_state_the_same_address_or_none() -> None:
+    """It is written by `release/checklist.py write-urls`, which takes it from git."""
+    found = {project(name).get("urls", {}).get("Repository") for name in PROJECTS}
+    found.add(yaml.safe_load((ROOT / "CITATION.cff").read_text()).get("repository-code"))
+    found |= {*(re.findall(r"^repo_url: (.+)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE) or [None])}
+    assert len(found) == 1
+
+
+def test_the_workflows_run_every_part_of_ci_and_no_other_test() -> None:
+    run = {" ".join(step["run"].split()) for _, step in steps() if "run" in step}
+    assert {text for text in run if text.startswith((".ci/run", "make"))} == {
+        ".ci/run ${{ matrix.parts }}", ".ci/run newest", "make release-check",
+    }  # fmt: skip
+    assert {word for row in matrix() for word in row["parts"].split()} == {*parts()}
+    assert not [text for text in run if "pytest" in text]
+
+
+def test_actions_are_pinned_and_keep_no_credentials() -> None:
+    for name, step in steps():
+        used = step.get("uses", "@v1")
+        assert re.search(r"@(v\d+|release/v\d+)$", used), f"{name}: {used}"
+        if used.startswith("actions/checkout"):
+            assert step["with"]["persist-credentials"] is False, name
+    for name, path in WORKFLOWS.items():
+        document = yaml.safe_load(path.read_text())
+        assert document["permissions"] == {"contents": "read"}, name
+        assert all("timeout-minutes" in job for job in document["jobs"].values()), name
+
+
+def test_both_distributions_are_published_the_required_one_first() -> None:
+    publish = yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]["publish"]
+    assert publish["strategy"]["matrix"]["distribution"] == list(PROJECTS)
+    assert publish["strategy"]["max-parallel"] == 1
+    assert publish["permissions"] == {"id-token": "write"}
+
+
+def test_hooks_and_docs_use_the_pinned_tools() -> None:
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "tests" / "pins" / "oldest.txt").read_text().split()
+        if "==" in line
+    )
+    tools = (ROOT / "tests" / "environments" / "release" / "requirements.txt").read_text()
+    pins |= dict(re.findall(r"^([\w-]+)==(\S+)", tools, re.MULTILINE))
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    revisions = {
+        one["repo"].rpartition("/")[2].removesuffix("-pre-commit"): one.get("rev", "") for one in hooks
+    }
+    revisions.pop("local")
+    assert {name: revision.removeprefix("v") for name, revision in revisions.items()} == {
+        name: pins[name] for name in revisions
+    }
+    install = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text())["build"]["jobs"]["install"]
+    assert install == ["pip install --constraint tests/pins/oldest.txt ./transformers .[dev]"]
+
+
+@pytest.fixture
+def checklist(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """release/checklist.py."""
+    monkeypatch.syspath_prepend(ROOT / "release")
+    spec = importlib.util.spec_from_file_location("checklist", ROOT / "release" / "checklist.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.delitem(sys.modules, "build", raising=False)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("git@forge.example:group/zarrlift.git", "https://forge.example/group/zarrlift"),
+        ("ssh://git@forge.example/group/zarrlift.git", "https://forge.example/group/zarrlift"),
+        ("https://user:word@forge.example/group/zarrlift", "https://forge.example/group/zarrlift"),
+    ],
+)
+def test_the_address_is_that_of_the_remote_without_secrets(
+    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, remote: str, expected: str
+) -> None:
+    monkeypatch.setattr(checklist, "git", lambda *_: remote)
+    assert checklist.address() == expected
+
+
+def test_the_address_is_written_to_every_file_that_states_it(
+    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in checklist.stated():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    monkeypatch.setattr(checklist, "ROOT", tmp_path)
+    for address in ("https://forge.example/old", "https://forge.example/new"):
+        monkeypatch.setattr(checklist, "git", lambda *_, url=address: url)
+        with pytest.raises(checklist.StepError, match="write-urls"):
+            checklist.check_urls()
+        checklist.write_urls()
+        assert checklist.check_urls() == address
+        assert {*checklist.stated().values()} == {address}
+
+
+def test_the_checklist_holds_a_release_to_its_changelog_and_citation(
+    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checklist, "ROOT", tmp_path)
+    monkeypatch.setattr(checklist, "version", lambda: "1.2.3")
+    log, citation = tmp_path / "CHANGELOG.md", tmp_path / "CITATION.cff"
+    citation.write_text("version: 1.2.3\ndate-released: 2026-12-01\n")
+    for text, fault in (
+        ("## [Unreleased]\n\n- x\n", "has no"),
+        ("## [Unreleased]\n\n- x\n\n## [1.2.3] - 2026-12-01\n", "still has lines"),
+        ("## [Unreleased]\n\n## [1.2.3] - 2026-12-02\n", "date-released: 2026-12-02"),
+    ):
+        log.write_text(text)
+        with pytest.raises(checklist.StepError, match=fault):
+            checklist.check_changelog()
+    log.write_text("## [Unreleased]\n\n## [1.2.3] - 2026-12-01\n\n### Added\n")
+    assert checklist.check_changelog() == "2026-12-01"
+
+
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_second_build_gives_the_same_bytes(name: str, target: str, tmp_path: Path) -> None:
+    """From another place, with other times, modes and a clock of another zone."""
+    folder, files = PROJECTS[name].parent, []
+    for number in ("0", "1"):
+        copy, out = tmp_path / number / "tree", tmp_path / number / "out"
+        names = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for file in names.split("\0"):
+            if file.startswith(("migrate/", "transformers/")) or (file and "/" not in file):
+                (copy / file).parent.mkdir(parents=True, exist_ok=True)
+                (copy / file).write_bytes((ROOT / file).read_bytes())
+                os.utime(copy / file, (1_600_000_000 + 7 * int(number), 1_600_000_000 + 7 * int(number)))
+                (copy / file).chmod(0o600 if number == "1" else 0o644)
+        words = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(out)]
+        place = copy / folder.relative_to(ROOT)
+        environment = {**os.environ, "TZ": f"UTC-{number}", "PYTHONHASHSEED": number}
+        subprocess.run(words, cwd=place, env=environment, capture_output=True, check=True)
+        (file,) = out.iterdir()
+        files.append(file.read_bytes())
+    assert files[0] == files[1]
+
+
+@pytest.mark.needs_reader("release")
+def test_the_files_for_other_services_are_valid() -> None:
+    tools = Path(os.environ["ZARRLIFT_RELEASE"]) / "bin"
+    for pattern, schema in SCHEMAS.items():
+        files = sorted(ROOT.glob(pattern))
+        assert files, pattern
+        words = [tools / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run([tools / "actionlint"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.needs_reader("release")
+@pytest.mark.slow
+def test_a_release_is_built_with_its_licences_and_parts(tmp_path: Path) -> None:
+    python = Path(os.environ["ZARRLIFT_RELEASE"]) / "bin" / "python"
+    words = [python, ROOT / "release" / "build.py", tmp_path / "dist"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = {
+        line.partition(" ")[0].lower()
+        for line in (tmp_path / "dist" / "licences.txt").read_text().splitlines()
+    }
+    assert listed >= {one.name for name in PROJECTS for one in requirements(name)} | {*PROJECTS}
+    assert '"bomFormat": "CycloneDX"' in (tmp_path / "dist" / "sbom.cdx.json").read_text()
