@@ -6,9 +6,10 @@ A directory is accessed directly through the file system, everything else throug
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
@@ -19,6 +20,7 @@ from .documents import METADATA
 from .local.files import kind_of
 from .local.storage import LocalStorage
 from .redact import redact, redact_foreign, secrets_of
+from .reference_options import OF_REFERENCES
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
 Mode: TypeAlias = Literal["r", "w"]
+
+_DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")
+"""End of a URL of a document of references."""
+_DIRECTORY: Final = re.compile(r"\.(parq|parquet)/?$")
+"""End of a URL that may be that of references in Parquet; the content decides."""
 
 
 def open_storage(
@@ -38,9 +45,10 @@ def open_storage(
     """Open the storage at a place.
 
     `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`,
-    `zip::s3://...`), a path to a `.zip`, a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
-    `storage_options` are passed to fsspec; they, and user names, passwords and queries of a URL, never appear
-    in `Storage.url` or in an error.
+    `zip::s3://...`), a path to a `.zip` or to references of kerchunk, a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
+    `storage_options` are passed to fsspec, except for `allow_references` and `reference_options`, which
+    concern references to other places (`storage.references`); they, and user names, passwords and queries of
+    a URL, never appear in `Storage.url` or in an error.
 
     With mode "r" a local place must exist; with "w" it is created by the first `put`. Links are checked by
     the walk of the archive (its `follow_links`); the argument is accepted here so that callers can pass on
@@ -76,10 +84,15 @@ def place_below(place: str, path: str) -> str:
     return "::".join([f"{first}{'' if first.endswith('/') else '/'}{path}", *others])
 
 
+def open_below(place: str, options: Mapping[str, Any] | None) -> Storage:
+    """The storage of a place to which references lead."""
+    return open_storage(place, storage_options=options)
+
+
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if not text:
         raise UsageError("the path is empty", expected="a directory, a zip file or a URL")
-    if options:
+    if options and not options.keys() <= OF_REFERENCES:
         raise UsageError("storage options are for URLs", found=text)
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
@@ -94,12 +107,12 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
             raise UsageError("a file exists where a directory is to be written", found=str(path))
         return LocalStorage(path)
     if path.is_dir():
-        return open_container(ContainerPlace(path)) or LocalStorage(path)
+        return open_container(ContainerPlace(path, options=options or {})) or LocalStorage(path)
     if not os.path.lexists(path):
         for above in path.parents:
             # `Storage.url` of an archive below a directory of a container.
             if above.is_file():
-                return _inside(above, path.relative_to(above).as_posix())
+                return _inside(above, options, path.relative_to(above).as_posix())
         from .open_errors import missing
 
         raise missing(path, text)
@@ -112,39 +125,58 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     if not path.is_file():
         found = f"{kind_of(path.stat().st_mode)}, {path}"
         raise UsageError("not an archive", found=found, expected="a directory, a zip file or a URL")
-    return _inside(path)
+    return _inside(path, options)
 
 
-def _inside(path: Path, inside: str | None = None) -> Storage:
-    opened = open_container(ContainerPlace(path, inside))
+def _inside(path: Path, options: Mapping[str, Any] | None, inside: str | None = None) -> Storage:
+    opened = open_container(ContainerPlace(path, inside, options or {}))
     assert opened is not None  # a file is a container or an error
     return opened
 
 
-def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    options = {name: value for name, value in (given or {}).items() if name not in OF_REFERENCES}
     secrets = secrets_of(options)
     shown = redact(url, secrets)
     if not shown.endswith("://"):  # the root of a file system without names: reference://
         shown = shown.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
+    if protocol == "reference" and mode == "r":
+        return _of_references(url, given)
     if protocol == "local" and "::" not in url:
-        return _from_path(url.removeprefix("local://"), options, mode)
+        return _from_path(url.removeprefix("local://"), given, mode)
     if protocol == "file" and "::" not in url:
         parts = urlsplit(url)
         if parts.netloc not in ("", "localhost"):
             raise UsageError(
                 "a file URL must name a file on this machine", found=shown, expected="file:///..."
             )
-        return _from_path(unquote(parts.path), options, mode)
+        return _from_path(unquote(parts.path), given, mode)
 
+    if mode == "r" and "::" not in url and _DOCUMENT.search(url):
+        from .references.opening import open_document
+
+        return open_document(url, given, open_below)
+    opened = _from_store_url(url, options, shown, mode)
+    if mode == "r" and "::" not in url and _DIRECTORY.search(url):
+        from .references.opening import holds_references, open_directory
+
+        if holds_references(opened):
+            return open_directory(opened, url, given, open_below)
+    return opened
+
+
+def _from_store_url(url: str, options: dict[str, Any], shown: str, mode: Mode) -> Storage:
     from zarr.storage import FsspecStore
 
     from .remote.obstore_urls import obstore_store
     from .remote.zarr_store import StoreStorage
 
+    secrets = secrets_of(options)
+    protocol = url.split("::", 1)[0].split("://", 1)[0]
     if "::" not in url:
         try:
-            bucket = obstore_store(url, options or {}, read_only=mode == "r")
+            bucket = obstore_store(url, options, read_only=mode == "r")
         except Exception as error:
             found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
             raise StorageError("cannot open the location", found=found) from error
@@ -152,8 +184,8 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
             return StoreStorage(*bucket, url=shown, secrets=secrets)
     try:
         # Our own instance: a shared one may be bound to another event loop.
-        given = {"skip_instance_cache": True, **(options or {})}
-        store = FsspecStore.from_url(url, storage_options=given, read_only=mode == "r")
+        theirs = {"skip_instance_cache": True, **options}
+        store = FsspecStore.from_url(url, storage_options=theirs, read_only=mode == "r")
     except ImportError as error:
         from .open_errors import no_package
 
@@ -167,6 +199,18 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
         found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
         raise StorageError("cannot open the location", found=found) from error
     return StoreStorage(store, url=shown, secrets=secrets)
+
+
+def _of_references(url: str, options: Mapping[str, Any] | None) -> Storage:
+    """The archive of references at a URL of fsspec's `reference://`."""
+    from .references.opening import as_given_to_fsspec, open_directory, open_document
+
+    place, options = as_given_to_fsspec(url, options)
+    if not is_url(place):
+        return _from_path(place, options, "r")
+    if _DOCUMENT.search(place):
+        return open_document(place, options, open_below)
+    return open_directory(_from_url(place, options, "r"), place, options, open_below)
 
 
 def _from_store(place: Any, mode: Mode) -> Storage:

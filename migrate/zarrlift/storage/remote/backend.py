@@ -82,6 +82,8 @@ class Backend(ABC):
 
     store: Any
     """The zarr store."""
+    tells_versions: bool = False
+    """Whether reads compare the version of an object."""
 
     @abstractmethod
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
@@ -97,6 +99,10 @@ class Backend(ABC):
     @abstractmethod
     async def state(self, key: str) -> ObjectState | None:
         """The state of an object, None if missing."""
+
+    @abstractmethod
+    async def listed(self, key: str) -> tuple[int | None, str | None] | None:
+        """Size and version of an object as a listing provides them, None if missing."""
 
     async def read_start(
         self, key: str, length: int, version: Version | None = None

@@ -36,6 +36,8 @@ _PAGES: Final = 10 * _PAGE
 class ObstoreBackend(Backend):
     """An obstore store."""
 
+    tells_versions = True
+
     def __init__(self, store: Any) -> None:
         """`store` is a `zarr.storage.ObjectStore`."""
         self.store = store
@@ -79,6 +81,16 @@ class ObstoreBackend(Backend):
             return _state(await obstore.head_async(self._below, key))
         except FileNotFoundError:
             return None
+
+    async def listed(self, key: str) -> tuple[int | None, str | None] | None:
+        """The same."""
+        import obstore
+
+        try:
+            meta = await obstore.head_async(self._below, key)
+        except FileNotFoundError:
+            return None
+        return meta["size"], version_text(meta["e_tag"] or meta["last_modified"])
 
     async def read_start(
         self, key: str, length: int, version: Version | None = None

@@ -23,7 +23,7 @@ from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, bounded_bytes, stored_bytes, write_bytes
 from .backend_fsspec import own, protocols
-from .backends import is_obstore, native
+from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, collect, run
 from .parallel_listing import UnorderedListingError
@@ -97,7 +97,7 @@ class StoreStorage(Storage):
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
-        self.tells_versions = is_obstore(self._store)
+        self.tells_versions = self.native is not None and self.native.tells_versions
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
             # Our own file system: its connections are not closed elsewhere.
@@ -333,6 +333,8 @@ class StoreStorage(Storage):
             # zarr has no public method to open a store that was created closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
             return await self.pace(ask, size=size)
+        except UsageError:
+            raise  # of the request, whatever the key is
         except ZarrstackError as error:
             raise error.at(key=key) from None
         except Exception as error:
