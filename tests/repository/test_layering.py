@@ -40,6 +40,7 @@ IN_CORE_FORBIDDEN = {
 }  # fmt: skip
 MADE_OF_ZARR = {
     "zarrlift.storage.local.layered_store",
+    "zarrlift.storage.references.store",
     "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",
     "zarrlift.views.legacy",
@@ -55,6 +56,7 @@ LAZY = {
     "jinja2",
     "markupsafe",
     "tensorstore",
+    "arro3",
     "obstore",
     "xarray",
     "dask",

@@ -117,7 +117,7 @@ def run(
             or update
             or overwrite
             or recipe.given()
-            or (reading.given() | writing.given()) - named
+            or (reading.given() | writing.given()) - o.OF_PLACES
         ):
             raise values.usage(
                 "the batch has the places and the changes", expected="JOB and options to run it"

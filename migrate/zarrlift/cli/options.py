@@ -16,6 +16,8 @@ from .session import Session
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from zarrstack.core.json_text import JSONObject
+
 
 Source: TypeAlias = Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")]
 Destination: TypeAlias = Annotated[
@@ -75,7 +77,42 @@ HtmlFile: TypeAlias = Annotated[
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 
-class ReadingBoth(Group):
+OF_PLACES = frozenset({"storage_options", "dest_storage_options", "allow_references", "reference_options"})
+"""Options that say how places are opened, which a job does not store."""
+
+
+class References(Group):
+    """Which references to other places are followed, and how."""
+
+    allow_references: Annotated[
+        list[str] | None,
+        option(
+            "--allow-references",
+            help="References of kerchunk and VirtualiZarr may lead to places below this directory or URL "
+            "(repeatable).",
+            metavar="PREFIX",
+        ),
+    ] = None
+    reference_options: Annotated[
+        list[str] | None,
+        option(
+            "--reference-options",
+            help=f"{FSSPEC} For the places that references lead to.",
+            metavar="OPTIONS",
+        ),
+    ] = None
+
+    def source_options(self, given: list[str] | None) -> "JSONObject | None":
+        """The storage options of a source, with what concerns references."""
+        if not self.allow_references and not self.reference_options:
+            return storage_options(given)
+        from ..storage.reference_options import with_references
+
+        options = storage_options(self.reference_options, "--reference-options")
+        return with_references(storage_options(given), self.allow_references, options)
+
+
+class ReadingBoth(References):
     """How several archives are read."""
 
     follow_links: Annotated[
@@ -115,7 +152,7 @@ class ReadingBoth(Group):
             "axes": self.axes,
             "allow_fallback": self.allow_fallback,
             "max_document_size": size(self.max_document_size, "--max-document-size"),
-            "storage_options": storage_options(self.storage_options),
+            "storage_options": self.source_options(self.storage_options),
         }
 
 
@@ -146,14 +183,14 @@ class DestinationStorage(Group):
         return {"dest_storage_options": storage_options(self.dest_storage_options, name)}
 
 
-class JobStorage(DestinationStorage):
+class JobStorage(DestinationStorage, References):
     """How the places of a job are opened."""
 
     storage_options: StorageOptions = None
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the public functions that continue a job."""
-        return {"storage_options": storage_options(self.storage_options), **super().arguments()}
+        return {"storage_options": self.source_options(self.storage_options), **super().arguments()}
 
 
 class Writing(DestinationStorage):

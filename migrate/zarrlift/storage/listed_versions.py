@@ -126,7 +126,7 @@ class SameVersion(ListedVersions):
     def __init__(self, version: Version) -> None:
         self._version = version
 
-    def of_key(self, key: str) -> Version | None:  # noqa: ARG002
+    def of_key(self, key: str) -> Version | None:
         """The version."""
         return self._version
 

@@ -50,8 +50,6 @@ _FILES: Final = (
 )
 _BINARY: Final = frozenset({*range(32), 127} - set(b"\t\n\f\r\x1b"))
 """Bytes that do not occur in text."""
-_REFERENCES: Final = re.compile(rb'\s*\{.*"(refs|([^"]*/)?\.z(group|array|attrs|metadata))"\s*:', re.DOTALL)
-"""Start of a reference file (https://fsspec.github.io/kerchunk/spec.html), version 1 or 0."""
 _PACKAGES: Final = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -98,9 +96,6 @@ def known_file(path: Path) -> tuple[str, str | None]:
     """The kind of a file, by its first bytes, and advice if it is given as an archive; OSError."""
     with path.open("rb") as file:
         head = file.read(512)
-    if _REFERENCES.match(head):
-        advice = f"Give it as: reference:// --storage-options fo={path}"
-        return "a file of references, as kerchunk and VirtualiZarr write them", advice
     for known in _FILES:
         if head.startswith(known.signature, known.start):
             return known.name, known.advice

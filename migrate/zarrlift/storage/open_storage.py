@@ -31,6 +31,8 @@ Mode: TypeAlias = Literal["r", "w"]
 
 _DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")
 """End of a URL of a document of references."""
+_METADATA: Final = re.compile(f"/({'|'.join(map(re.escape, sorted(METADATA)))})$")
+"""End of a URL of an archive's own document."""
 _DIRECTORY: Final = re.compile(r"\.(parq|parquet)/?$")
 """End of a URL that may be that of references in Parquet; the content decides."""
 
@@ -45,10 +47,10 @@ def open_storage(
     """Open the storage at a place.
 
     `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`,
-    `zip::s3://...`), a path to a `.zip` or to references of kerchunk, a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
-    `storage_options` are passed to fsspec, except for `allow_references` and `reference_options`, which
-    concern references to other places (`storage.references`); they, and user names, passwords and queries of
-    a URL, never appear in `Storage.url` or in an error.
+    `zip::s3://...`), a path to a `.zip`, a path or URL of kerchunk's references, a zarr `Store` or
+    `StorePath`, or a `Storage`, which is returned. `storage_options` are passed to fsspec, except for
+    `allow_references` and `reference_options`, which concern references to other places; they, and user
+    names, passwords and queries of a URL, never appear in `Storage.url` or in an error.
 
     With mode "r" a local place must exist; with "w" it is created by the first `put`. Links are checked by
     the walk of the archive (its `follow_links`); the argument is accepted here so that callers can pass on
@@ -135,11 +137,6 @@ def _inside(path: Path, options: Mapping[str, Any] | None, inside: str | None = 
 
 
 def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
-    options = {name: value for name, value in (given or {}).items() if name not in OF_REFERENCES}
-    secrets = secrets_of(options)
-    shown = redact(url, secrets)
-    if not shown.endswith("://"):  # the root of a file system without names: reference://
-        shown = shown.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
     if protocol == "reference" and mode == "r":
         return _of_references(url, given)
@@ -149,15 +146,15 @@ def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
         parts = urlsplit(url)
         if parts.netloc not in ("", "localhost"):
             raise UsageError(
-                "a file URL must name a file on this machine", found=shown, expected="file:///..."
+                "a file URL must name a file on this machine", found=redact(url), expected="file:///..."
             )
         return _from_path(unquote(parts.path), given, mode)
 
-    if mode == "r" and "::" not in url and _DOCUMENT.search(url):
+    if mode == "r" and "::" not in url and _DOCUMENT.search(url) and not _METADATA.search(url):
         from .references.opening import open_document
 
         return open_document(url, given, open_below)
-    opened = _from_store_url(url, options, shown, mode)
+    opened = _from_store_url(url, given, mode)
     if mode == "r" and "::" not in url and _DIRECTORY.search(url):
         from .references.opening import holds_references, open_directory
 
@@ -166,13 +163,18 @@ def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
     return opened
 
 
-def _from_store_url(url: str, options: dict[str, Any], shown: str, mode: Mode) -> Storage:
+def _from_store_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    """The storage of a URL that names a directory of a store."""
     from zarr.storage import FsspecStore
 
     from .remote.obstore_urls import obstore_store
     from .remote.zarr_store import StoreStorage
 
+    options = {name: value for name, value in (given or {}).items() if name not in OF_REFERENCES}
     secrets = secrets_of(options)
+    shown = redact(url, secrets)
+    if not shown.endswith("://"):  # the root of a file system without names
+        shown = shown.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
     if "::" not in url:
         try:
@@ -210,7 +212,8 @@ def _of_references(url: str, options: Mapping[str, Any] | None) -> Storage:
         return _from_path(place, options, "r")
     if _DOCUMENT.search(place):
         return open_document(place, options, open_below)
-    return open_directory(_from_url(place, options, "r"), place, options, open_below)
+    folder = _from_store_url(place, options, "r")
+    return open_directory(folder, place, options, open_below)
 
 
 def _from_store(place: Any, mode: Mode) -> Storage:

@@ -45,3 +45,8 @@ def with_references(
     given = {ALLOWED: None if allowed is None else list(allowed), OPTIONS: reference_options}
     merged = {**(options or {}), **{name: value for name, value in given.items() if value}}
     return merged or None
+
+
+def of_references(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Those of `storage_options` that concern references, which local places may have too."""
+    return {name: value for name, value in (options or {}).items() if name in OF_REFERENCES} or None

@@ -76,17 +76,6 @@ def test_an_sqlite_store_is_told_how_it_becomes_an_archive(tmp_path):
         open_storage(tmp_path / "a.sqldb")
 
 
-@pytest.mark.parametrize(
-    "references",
-    [{"version": 1, "templates": {}, "refs": {}}, {".zgroup": "{}"}, {"a/.zarray": "{}"}],
-    ids=["version 1", "version 0", "without a root"],
-)
-def test_a_file_of_references_is_told_how_it_is_opened(tmp_path, references):
-    (tmp_path / "refs.json").write_text(json.dumps(references, indent=1))
-    with pytest.raises(UsageError, match=r"file of references.*reference:// --storage-options fo=.*refs"):
-        open_storage(tmp_path / "refs.json")
-
-
 def test_directories_in_a_zip_file_are_no_objects(tmp_path):
     """As `zip -r` writes them."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
@@ -98,14 +87,16 @@ def test_directories_in_a_zip_file_are_no_objects(tmp_path):
     assert not [key for key in stored.list_prefix("") if key.endswith("/")]
 
 
-def test_the_root_of_a_file_system_without_a_name_keeps_its_slashes(tmp_path):
+def test_references_under_the_name_of_fsspec_are_the_same_place(tmp_path):
     references = tmp_path / "references.json"
     references.write_text(json.dumps({"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}))
     options = {"fo": str(references)}
-    assert open_storage("reference://", storage_options=options).url == "reference://"
+    assert open_storage("reference://", storage_options=options).url == str(references)
     outcome = zarrlift.migrate("reference://", tmp_path / "out.zarr", storage_options=options)
     assert outcome.ok
-    assert zarrlift.resume(tmp_path / "out.zarr", storage_options=options).state == "nothing to do"
+    assert zarrlift.resume(tmp_path / "out.zarr").state == "nothing to do"
+    with pytest.raises(UsageError, match="template_overrides"):
+        open_storage("reference://", storage_options=options | {"template_overrides": {"u": "/etc"}})
 
 
 def test_chained_urls_reach_into_zip_files(tmp_path):

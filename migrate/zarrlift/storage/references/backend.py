@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
 
     from ..local.files import ReadLimit
-    from .store import ReferenceStore
 
 _NAMED: Final = 8
 """Number of keys that an error names."""
@@ -33,7 +32,6 @@ class ReferenceBackend(Backend):
     if the target's storage tells versions.
     """
 
-    store: ReferenceStore
     tells_versions = True
 
     def __init__(self, index: Index, targets: Targets) -> None:
@@ -46,7 +44,7 @@ class ReferenceBackend(Backend):
         found = await self._found(key)
         if isinstance(found, Reference) and found.offset == WHOLE:
             target, state = await self._target(found, version)
-            return _there(await self._targets.whole(target, bound, state and state.version), target)
+            return _there(await self._targets.whole(target, bound, _held(state)), target)
         if found is not None:
             bound.check(len(found) if isinstance(found, bytes) else found.length)
         return await self._span(found, slice(None), version)
@@ -71,7 +69,7 @@ class ReferenceBackend(Backend):
                 raise source_object_changed()
             return found[part]
         target, state = await self._target(found, version)
-        held = state and state.version
+        held = _held(state)
         if found.offset == WHOLE:
             start, length = part.start or 0, (part.stop or 0) - (part.start or 0)
             if start < 0:
@@ -93,9 +91,7 @@ class ReferenceBackend(Backend):
             )
         return data
 
-    async def _target(
-        self, found: Reference, version: Version | None
-    ) -> tuple[Target, TargetState | None]:
+    async def _target(self, found: Reference, version: Version | None) -> tuple[Target, TargetState | None]:
         """Where a reference leads, and the state of it that reads must find, if a version is required."""
         target = self._targets.resolve(found.url)
         if version is None:
@@ -157,7 +153,7 @@ class ReferenceBackend(Backend):
     async def pages(
         self,
         prefix: str,
-        keys: Callable[[], Sequence[str]] | None = None,  # noqa: ARG002 - these are known already
+        keys: Callable[[], Sequence[str]] | None = None,
     ) -> AsyncIterator[ListedPage]:
         """The keys below a prefix, each with the size and version of what it leads to.
 
@@ -260,6 +256,10 @@ def _version(found: Reference, state: TargetState) -> str | None:
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _held(state: TargetState | None) -> Version | None:
+    return None if state is None else state.version
 
 
 def _missing(target: Target) -> StorageError:

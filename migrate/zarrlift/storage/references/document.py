@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from json.decoder import JSONDecoder, scanstring
+from json.decoder import JSONDecoder
 from typing import Any, Final
 
 from zarrstack.core.errors import MetadataError, UsageError, short
@@ -50,7 +50,7 @@ def read_document(content: bytes) -> MemoryIndex:
     del content
     try:
         return _Reader(text).read()
-    except (ValueError, RecursionError, StopIteration) as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, MetadataError | UsageError):
             raise
         raise UsageError("not a document of references", found=f"invalid JSON ({error})") from None
@@ -87,15 +87,15 @@ class _Reader:
             raise UsageError("not a document of references", expected="a JSON object")
         head: dict[str, Any] = {}
         first, refs = MemoryIndex(), None
-        for name, at in self._members(at):
-            if name == "refs" and self._text[at : at + 1] == "{":
+        for name, start in self._members(at):
+            if name == "refs" and self._text[start : start + 1] == "{":
                 refs = MemoryIndex()
-                for key, place in self._members(at):
+                for key, place in self._members(start):
                     refs.add(key, self._entry(place))
             elif name in _HEAD:
-                head[name] = self._value(at)
+                head[name] = self._value(start)
             else:
-                first.add(name, self._entry(at))
+                first.add(name, self._entry(start))
         if self._skip(self._end) != len(self._text):
             raise ValueError("text after the end")
         version = head.get("version")
@@ -116,7 +116,7 @@ class _Reader:
         while text[at : at + 1] != "}":
             if text[at : at + 1] != '"':
                 raise ValueError(f"expected a name at character {at}")
-            name, at = scanstring(text, at + 1, False)  # noqa: FBT003 - as in C
+            name, at = _DECODER.raw_decode(text, at)
             at = self._skip(at)
             if text[at : at + 1] != ":":
                 raise ValueError(f"expected a colon at character {at}")
@@ -131,7 +131,7 @@ class _Reader:
         self._end = at + 1
 
     def _value(self, at: int) -> Any:
-        value, self._end = _DECODER.scan_once(self._text, at)
+        value, self._end = _DECODER.raw_decode(self._text, at)
         return value
 
     def _entry(self, at: int) -> Found:

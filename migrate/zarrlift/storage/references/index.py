@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -109,14 +110,32 @@ class MemoryIndex:
         """The target of every reference, each once."""
         return [url for number, url in enumerate(self._urls) if number not in self._bad_urls]
 
-    def refuse_outside(self) -> None:
-        """Raise MetadataError if a key would leave the archive."""
-        outside = [key for key in self._rows if ".." in key and ".." in key.split("/") or key[:1] == "/"]
-        if outside:
+    def check_keys(self) -> None:
+        """Raise MetadataError if a key would leave the archive, or names no object.
+
+        VirtualiZarr 2.5 and 2.8 write the chunk of a scalar `a` as `a/` instead of `a/0`: it is renamed.
+        """
+        nameless = [key for key in self._rows if key.endswith("/")]
+        for key in nameless:
+            if f"{key}0" not in self._rows and self._is_scalar(key):
+                self._rows[f"{key}0"] = self._rows.pop(key)
+        wrong = [key for key in nameless if key in self._rows]
+        wrong += [key for key in self._rows if ".." in key and ".." in key.split("/") or key[:1] == "/"]
+        if wrong:
             raise MetadataError(
-                "keys of references may not leave the archive's root",
-                found=f"{len(outside)}: {', '.join(short(key, 80) for key in outside[:8])}",
+                "keys of references name no object within the archive",
+                found=", ".join(short(key, 80) for key in wrong[:8])
+                + (f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""),
             )
+
+    def _is_scalar(self, directory: str) -> bool:
+        row = self._rows.get(f"{directory}.zarray")
+        document = None if row is None else self._at(row)
+        try:
+            data = json.loads(document) if isinstance(document, bytes) else None
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(data, dict) and data.get("shape") == []
 
     async def find(self, key: str) -> Found | None:
         """What is stored under a key."""

@@ -17,10 +17,11 @@ from .backend import ReferenceBackend
 from .document import MAX_DOCUMENT, read_document, too_large
 from .index import Index
 from .parquet import MAX_METADATA, METADATA, ParquetIndex, parsed
-from .store import ReferenceStore
 from .targets import Opener, Target, Targets, target_of
 
 _DOCUMENT: Final = ReadLimit(MAX_DOCUMENT, "document")
+
+
 def open_document(place: str, options: Mapping[str, Any] | None, opener: Opener) -> Storage:
     """The archive of a document of references at a URL or an absolute path.
 
@@ -47,7 +48,7 @@ def open_document(place: str, options: Mapping[str, Any] | None, opener: Opener)
             expected=problem.expected,
             advice=problem.advice,
         ) from None
-    index.refuse_outside()
+    index.check_keys()
     return _opened(index, targets, place, options)
 
 
@@ -109,6 +110,8 @@ def _targets(home: Target, options: Mapping[str, Any] | None, opener: Opener) ->
 
 
 def _opened(index: Index, targets: Targets, place: str, options: Mapping[str, Any] | None) -> Storage:
+    from .store import ReferenceStore
+
     secrets = secrets_of(options)
     store = ReferenceStore(ReferenceBackend(index, targets))
     return StoreStorage(store, url=redact(place.rstrip("/"), secrets), secrets=secrets)

@@ -58,11 +58,11 @@ class ReferenceStore(Store):
             raise FileNotFoundError(key)
         return size
 
-    async def set(self, key: str, value: Buffer) -> None:  # noqa: ARG002
+    async def set(self, key: str, value: Buffer) -> None:
         """UsageError: references are read-only."""
         raise read_only()
 
-    async def delete(self, key: str) -> None:  # noqa: ARG002
+    async def delete(self, key: str) -> None:
         """UsageError: references are read-only."""
         raise read_only()
 

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from zarrstack.core.errors import SourceChangedError, StorageError, UnsupportedError, UsageError, ZarrstackError, short
+from zarrstack.core.errors import (
+    SourceChangedError,
+    StorageError,
+    UnsupportedError,
+    UsageError,
+    ZarrstackError,
+    short,
+)
 
 from ..base import Storage
 from ..listed_versions import Version, reading_version, version_number
@@ -147,8 +154,8 @@ class Targets:
             facts = await asyncio.to_thread(_stat, target.key)
             if facts is None:
                 return None
-            text = f"{facts.st_size} {facts.st_mtime_ns}"
-            return TargetState(facts.st_size, text, (facts.st_size, facts.st_mtime_ns))
+            told = facts.st_size, facts.st_mtime_ns
+            return TargetState(facts.st_size, "{} {}".format(*told), told)
         from ..remote.zarr_store import StoreStorage
 
         storage = await self._storage(target)
@@ -167,7 +174,9 @@ class Targets:
         """A whole object; None if it does not exist. SourceChangedError if it has another version."""
         storage = await self._storage(target)
         if isinstance(storage, LocalStorage):
-            return await asyncio.to_thread(_held, storage, target, version, lambda key: storage.get(key, bound))
+            return await asyncio.to_thread(
+                _held, storage, target, version, lambda key: storage.get(key, bound)
+            )
         from ..remote.zarr_store import StoreStorage
 
         assert isinstance(storage, StoreStorage)
@@ -252,7 +261,7 @@ def not_allowed(targets: list[Target]) -> UsageError:
     """The error for references that lead to places without permission."""
     places = list(dict.fromkeys(target.above for target in targets))
     named = ", ".join(places[:_NAMED]) + (f" and {len(places) - _NAMED} more" if len(places) > _NAMED else "")
-    options = " ".join(f"--allow-references {place}" for place in common(places)[:_NAMED])
+    options = " ".join(f"--allow-references {place}" for place in _common(places)[:_NAMED])
     return UsageError(
         "references lead to places that they may not read without permission",
         found=named,
@@ -261,14 +270,18 @@ def not_allowed(targets: list[Target]) -> UsageError:
     )
 
 
-def common(places: list[str]) -> list[str]:
-    """For places on one host or disk, what they have in common, if that is a directory or bucket."""
-    shortest = sorted(places, key=len)
-    found: list[str] = []
-    for place in shortest:
-        if not any(place.startswith(other) for other in found):
-            found.append(place)
-    return found
+def _common(places: list[str]) -> list[str]:
+    """The directories that places on the same host or disk have in common, if these are specific."""
+    found: dict[str, list[str]] = {}
+    for place in places:
+        scheme, slashes, rest = place.rpartition("://")
+        root = f"{scheme}{slashes}{rest.partition('/')[0]}"
+        found.setdefault(root, []).append(place[len(root) :])
+    shared = []
+    for root, paths in found.items():
+        path = os.path.commonpath(paths)
+        shared += [f"{root}{path.rstrip('/')}/"] if root or path.count("/") > 1 else paths
+    return shared
 
 
 def _stat(path: str) -> os.stat_result | None:

@@ -23,7 +23,8 @@ _CALL: Final = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*('[^']*'|\"[^\"]*\"|-?\d+|[A-Za-z_]\w*)\s*(?:,|$)")
 _LONGEST: Final = 200
 """Maximum length in characters of an expression."""
-_LARGEST: Final = 1 << 63
+_LARGEST: Final = 1 << 62
+_BOUNDS: Final = (("start", 0), ("stop", None), ("step", 1))
 MAX_GENERATED: Final = 10_000_000
 """Maximum number of references that the generators of a document make."""
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
@@ -123,9 +124,7 @@ def generated(generators: Any, templates: Templates) -> Iterator[tuple[str, list
             dimensions = _dimensions(generator)
             room -= prod(map(len, dimensions.values()))
             if room < 0:
-                raise MetadataError(
-                    "generators make too many references", expected=f"at most {MAX_GENERATED}"
-                )
+                raise _too_many()
             yield from _one(generator, dimensions, templates)
         except MetadataError as error:
             raise error.at(key=f"gen[{number}]") from None
@@ -163,14 +162,21 @@ def _dimensions(generator: Any) -> dict[str, Sequence[int | str]]:
             found[name] = value
             continue
         bounds = value if isinstance(value, dict) else {}
-        start, stop, step = bounds.get("start", 0), bounds.get("stop"), bounds.get("step", 1)
-        if not all(type(bound) is int and abs(bound) < _LARGEST for bound in (start, stop, step)) or not step:
+        start, stop, step = (_bound(bounds.get(part, known)) for part, known in _BOUNDS)
+        if start is None or stop is None or not step:
             raise MetadataError(
                 f"the dimension {name!r} of a generator is invalid",
                 expected="a list, or start, stop and step",
             )
-        count = len(range(start, stop, step)) if abs(stop - start) < _LARGEST else _LARGEST
-        if count > MAX_GENERATED:
-            raise MetadataError("generators make too many references", expected=f"at most {MAX_GENERATED}")
         found[name] = range(start, stop, step)
+    if prod(map(len, found.values())) > MAX_GENERATED:
+        raise _too_many()
     return found
+
+
+def _bound(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) < _LARGEST else None
+
+
+def _too_many() -> MetadataError:
+    return MetadataError("generators make too many references", expected=f"at most {MAX_GENERATED}")

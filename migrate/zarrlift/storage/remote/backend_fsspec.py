@@ -35,8 +35,8 @@ _VERSIONS: Final = (
     *("ETag", "etag", "generation", "md5Hash", "content_hash", "sha", "CRC"),
     *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "created", "Last-Modified"),
 )
-"""Names of the version in file systems (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory, http), the most
-reliable first.
+"""Names of the version in file systems (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory; http), the
+most reliable first.
 """
 
 
