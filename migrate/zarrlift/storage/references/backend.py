@@ -163,7 +163,7 @@ class ReferenceBackend(Backend):
         if not self._checked:
             self._targets.check(self._index.urls())
             self._checked = True
-        bad: list[str] = []
+        bad: list[tuple[str, str]] = []
         states: dict[str, TargetState | ZarrstackError | None] = {}
         async for some in self._index.pages(prefix):
             urls = {found.url for _, found in some if isinstance(found, Reference)} - states.keys()
@@ -176,7 +176,8 @@ class ReferenceBackend(Backend):
             more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
             raise MetadataError(
                 f"{len(bad)} references are invalid" if len(bad) > 1 else "a reference is invalid",
-                found=", ".join(bad[:_NAMED]) + more,
+                key=bad[0][0],
+                found=", ".join(f"{short(key, 80)} ({short(why, 160)})" for key, why in bad[:_NAMED]) + more,
                 advice="Write the references again, or exclude the array with --exclude.",
             )
 
@@ -224,7 +225,7 @@ def read_only() -> UsageError:
 def _listed(
     some: Sequence[tuple[str, Found]],
     states: dict[str, TargetState | ZarrstackError | None],
-    bad: list[str],
+    bad: list[tuple[str, str]],
 ) -> Iterator[tuple[str, int | None, str | None]]:
     """Key, size and version of each; bad references are described in `bad`."""
     for key, found in some:
@@ -247,7 +248,7 @@ def _listed(
             reason = f"{state.problem.message}, {state.problem.found}"
         else:
             reason = f"no such object: {redact(found.url)}"
-        bad.append(f"{short(key, 80)} ({short(reason, 160)})")
+        bad.append((key, reason))
 
 
 def _version(found: Reference, state: TargetState) -> str | None:

@@ -57,8 +57,9 @@ def open_directory(folder: Storage, place: str, options: Mapping[str, Any] | Non
 
     UsageError if there are none, MetadataError.
     """
-    targets = _targets(_home(f"{place.rstrip('/')}/{METADATA}"), options, opener)
-    run(targets.state_now(targets.home))
+    place = place.rstrip("/")
+    targets = _targets(_home(place), options, opener, document=_home(f"{place}/{METADATA}"))
+    run(targets.state_now(targets.document))
     index = ParquetIndex(folder, folder.get(METADATA, MAX_METADATA) or b"")
     return _opened(index, targets, place, options)
 
@@ -104,9 +105,11 @@ def _home(place: str) -> Target:
     return target_of(place, Target("", "/"))
 
 
-def _targets(home: Target, options: Mapping[str, Any] | None, opener: Opener) -> Targets:
+def _targets(
+    home: Target, options: Mapping[str, Any] | None, opener: Opener, *, document: Target | None = None
+) -> Targets:
     own, asked = AskedReferences.split(options)
-    return Targets(home, own, asked, opener)
+    return Targets(home, own, asked, opener, document=document)
 
 
 def _opened(index: Index, targets: Targets, place: str, options: Mapping[str, Any] | None) -> Storage:

@@ -79,10 +79,17 @@ class Targets:
     """Reads the targets of one archive's references."""
 
     def __init__(
-        self, home: Target, options: Mapping[str, Any], asked: AskedReferences, open_place: Opener
+        self,
+        home: Target,
+        options: Mapping[str, Any],
+        asked: AskedReferences,
+        open_place: Opener,
+        *,
+        document: Target | None = None,
     ) -> None:
-        """`home` is where the references are stored, opened with `options`."""
+        """`home` is the place of the references, opened with `options`; `document` the object to read there."""
         self.home: Final = home
+        self.document: Final = document or home
         self._options = dict(options)
         self._asked = asked
         self._open = open_place
@@ -136,11 +143,11 @@ class Targets:
 
     async def require_same_home(self) -> None:
         """Raise SourceChangedError if the references were rewritten since they were read."""
-        before = self._states.get(self.home)
-        if before != await self._ask(self.home):
+        before = self._states.get(self.document)
+        if before != await self._ask(self.document):
             raise SourceChangedError(
                 "the references were rewritten after they were read",
-                found=self.home.shown,
+                found=self.document.shown,
                 advice="Stop all writers of the source, then resume.",
             )
 
