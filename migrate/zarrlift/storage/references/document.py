@@ -26,6 +26,12 @@ ZSTD: Final = b"\x28\xb5\x2f\xfd"
 """The first bytes of a Zstandard frame (RFC 8878, 3.1.1)."""
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+_USUAL: Final = re.compile(
+    r'[ \t\n\r]*"([^"\\]+)"[ \t\n\r]*:[ \t\n\r]*'
+    r'\[[ \t\n\r]*"([^"\\]+)",[ \t\n\r]*(\d{1,18}),[ \t\n\r]*(\d{1,18})[ \t\n\r]*\],[ \t\n\r]*(?=")',
+    re.ASCII,
+)
+"""A member `"key": ["url", offset, length],` without escapes, and another one behind it."""
 _DECODER: Final = JSONDecoder(strict=False)
 _BASE64: Final = "base64:"
 _HEAD: Final = frozenset({"version", "templates", "gen", "refs"})
@@ -90,7 +96,7 @@ class _Reader:
         for name, start in self._members(at):
             if name == "refs" and self._text[start : start + 1] == "{":
                 refs = MemoryIndex()
-                for key, place in self._members(start):
+                for key, place in self._members(start, refs):
                     refs.add(key, self._entry(place))
             elif name in _HEAD:
                 head[name] = self._value(start)
@@ -109,11 +115,18 @@ class _Reader:
             )
         return _substituted(refs, head)
 
-    def _members(self, at: int) -> Iterator[tuple[str, int]]:
-        """Name and start of the value of each member; `_end` must be set to the end of each value."""
+    def _members(self, at: int, usual: MemoryIndex | None = None) -> Iterator[tuple[str, int]]:
+        """Name and start of the value of each member; `_end` must be set to the end of each value.
+
+        References in the form that they usually have are added to `usual` instead.
+        """
         text, at = self._text, self._skip(at + 1)
         self._end = at
         while text[at : at + 1] != "}":
+            while usual is not None and (found := _USUAL.match(text, at)):
+                key, url, offset, length = found.groups()
+                usual.add_span(key, url, int(offset), int(length))
+                at = found.end()
             if text[at : at + 1] != '"':
                 raise ValueError(f"expected a name at character {at}")
             name, at = _DECODER.raw_decode(text, at)

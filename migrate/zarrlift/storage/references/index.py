@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from zarrstack.core.errors import MetadataError, short
 
@@ -21,8 +21,7 @@ _AFTER: Final = chr(ord("/") + 1)
 """Sorts after all that is below a directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):  # made in half the time of a frozen dataclass
     """A part of another object, or all of it."""
 
     url: str
@@ -79,22 +78,28 @@ class MemoryIndex:
 
     def add(self, key: str, found: Found) -> None:
         """Add what is stored under a key; of several with one key, the last counts, as in JSON."""
-        match found:
-            case Reference(url=url, offset=offset, length=length):
-                number = self._numbers.get(url)
-                if number is None:
-                    number = self._numbers[url] = len(self._urls)
-                    self._urls.append(url)
-                row = number, offset, length
-            case BadReference(reason=reason):
-                row = _BAD, len(self._reasons), 0
-                self._reasons.append(reason)
-            case _:
-                row = _INLINE, len(self._inline), len(found)
-                self._inline.append(found)
+        if isinstance(found, Reference):
+            self.add_span(key, *found)
+        elif isinstance(found, bytes):
+            self._add(key, _INLINE, len(self._inline), len(found))
+            self._inline.append(found)
+        else:
+            self._add(key, _BAD, len(self._reasons), 0)
+            self._reasons.append(found.reason)
+
+    def add_span(self, key: str, url: str, offset: int, length: int) -> None:
+        """Add a reference by its parts."""
+        number = self._numbers.get(url)
+        if number is None:
+            number = self._numbers[url] = len(self._urls)
+            self._urls.append(url)
+        self._add(key, number, offset, length)
+
+    def _add(self, key: str, number: int, offset: int, length: int) -> None:
         self._rows[key] = len(self._targets)
-        for column, value in zip((self._targets, self._offsets, self._lengths), row, strict=True):
-            column.append(value)
+        self._targets.append(number)
+        self._offsets.append(offset)
+        self._lengths.append(length)
 
     def rename_urls(self, substituted: dict[str, str | BadReference]) -> None:
         """Replace targets by others; references to one without a replacement become bad."""

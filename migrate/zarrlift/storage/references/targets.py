@@ -87,7 +87,7 @@ class Targets:
         *,
         document: Target | None = None,
     ) -> None:
-        """`home` is the place of the references, opened with `options`; `document` the object to read there."""
+        """`home` is the place of the references, opened with `options`; `document` what is read."""
         self.home: Final = home
         self.document: Final = document or home
         self._options = dict(options)
