@@ -21,6 +21,7 @@ from zarrstack.core.errors import MetadataError, StorageError, UsageError, short
 
 from ..base import Storage
 from ..local.files import ReadLimit
+from ..local.storage import LocalStorage
 from .index import BadReference, Found, Reference
 
 METADATA: Final = ".zmetadata"
@@ -77,18 +78,19 @@ class _Rows:
     paths: Sequence[str | None]
     offsets: Sequence[int | None]
     sizes: Sequence[int | None]
-    raws: Sequence[bytes | None]
+    raws: Sequence[bytes | str | None]
 
     def found(self, row: int) -> Found | None:
         """What is stored in a row."""
         path, raw = self.paths[row], self.raws[row]
         if raw is not None:
-            return raw if path is None else BadReference("both a path and bytes")
+            content = raw.encode() if isinstance(raw, str) else raw
+            return content if path is None else BadReference("both a path and bytes")
         if path is None:
             return None
         offset, size = self.offsets[row], self.sizes[row]
-        if offset is None or size is None or offset < 0 or size < 0 or not path:
-            return BadReference(f"path {short(path, 60)!r}, offset {offset}, size {size}")
+        if type(offset) is not int or type(size) is not int or offset < 0 or size < 0 or not path:
+            return BadReference(f"path {short(str(path), 60)!r}, offset {offset}, size {size}")
         return Reference(path) if offset == size == 0 else Reference(path, offset, size)
 
 
@@ -201,8 +203,7 @@ class ParquetIndex:
 
     async def _read(self, path: str, record: int) -> _Rows | None:
         key = f"{path}/refs.{record}.parq" if path else f"refs.{record}.parq"
-        # The storage waits for the loop in which this runs.
-        content = await asyncio.to_thread(self._storage.get, key, _MAX_FILE)
+        content = await _content_of(self._storage, key)
         if content is None:
             return None
         wanted = min(self._record_size, self._grids[path].total - record * self._record_size)
@@ -215,6 +216,16 @@ class ParquetIndex:
                 expected=f"{wanted} rows",
             )
         return rows
+
+
+async def _content_of(storage: Storage, key: str) -> bytes | None:
+    if isinstance(storage, LocalStorage):
+        return await asyncio.to_thread(storage.get, key, _MAX_FILE)
+    from ..remote.zarr_store import StoreStorage
+
+    # `get` waits for the loop in which this runs, and a thread for each file would be too many.
+    assert isinstance(storage, StoreStorage)
+    return await storage.fetch(key, _MAX_FILE)
 
 
 def parsed(metadata: bytes) -> dict[str, Any] | None:
