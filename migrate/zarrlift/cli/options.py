@@ -10,13 +10,12 @@ import typer
 from ..recipe.options import Axes, Format, Link, VerifyLevel
 from .option_groups import Group, option
 from .option_values import size, storage_options
+from .reference_options import FSSPEC, References
 from .run_display import watched
 from .session import Session
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-
-    from zarrstack.core.json_text import JSONObject
 
 
 Source: TypeAlias = Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")]
@@ -53,7 +52,6 @@ TakeOver: TypeAlias = Annotated[
         "process has certainly ended.",
     ),
 ]
-FSSPEC = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
 StorageOptions: TypeAlias = Annotated[
     list[str] | None,
     option(
@@ -90,41 +88,6 @@ HtmlFile: TypeAlias = Annotated[
     str | None, option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE")
 ]
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
-
-
-OF_PLACES = frozenset({"storage_options", "dest_storage_options", "allow_references", "reference_options"})
-"""Options that say how places are opened, which a job does not store."""
-
-
-class References(Group):
-    """Which references to other places are followed, and how."""
-
-    allow_references: Annotated[
-        list[str] | None,
-        option(
-            "--allow-references",
-            help="References of kerchunk and VirtualiZarr may lead to places below this directory or URL "
-            "(repeatable).",
-            metavar="PREFIX",
-        ),
-    ] = None
-    reference_options: Annotated[
-        list[str] | None,
-        option(
-            "--reference-options",
-            help=f"{FSSPEC} For the places that references lead to.",
-            metavar="OPTIONS",
-        ),
-    ] = None
-
-    def source_options(self, given: list[str] | None) -> "JSONObject | None":
-        """The storage options of a source, with what concerns references."""
-        if not self.allow_references and not self.reference_options:
-            return storage_options(given)
-        from ..storage.reference_options import with_references
-
-        options = storage_options(self.reference_options, "--reference-options")
-        return with_references(storage_options(given), self.allow_references, options)
 
 
 class ReadingBoth(References):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -41,8 +42,11 @@ def with_references(
     allowed: Sequence[str] | None,
     reference_options: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """`storage_options` that contain what concerns references as well."""
-    given = {ALLOWED: None if allowed is None else list(allowed), OPTIONS: reference_options}
+    """`storage_options` that contain what concerns references as well; directories are made absolute."""
+    places = [
+        place if "://" in place else os.path.abspath(os.path.expanduser(place)) for place in allowed or ()
+    ]
+    given = {ALLOWED: places, OPTIONS: reference_options}
     merged = {**(options or {}), **{name: value for name, value in given.items() if value}}
     return merged or None
 

@@ -129,7 +129,7 @@ class Targets:
     def _is_allowed(self, target: Target) -> bool:
         if target.root and target.root == self.home.root:
             return True
-        key = target.key if target.root else os.path.realpath(target.key)
+        key = target.key if target.root else Path(os.path.realpath(target.key)).as_posix()
         return any(
             root == target.root and (not prefix or key == prefix or key.startswith(prefix.rstrip("/") + "/"))
             for root, prefix in self._allowed
@@ -223,10 +223,10 @@ def target_of(url: str, home: Target) -> Target:
     if match is None or scheme in _LOCAL:
         path = url if match is None else _local_path(match[2])
         if os.path.isabs(path):
-            return Target("", os.path.abspath(path))
+            return Target("", Path(os.path.abspath(path)).as_posix())
         directory = home.key.rpartition("/")[0]
         if not home.root:
-            return Target("", os.path.abspath(os.path.join(directory, path)))
+            return Target("", Path(os.path.abspath(os.path.join(directory, path))).as_posix())
         joined = posixpath.normpath(posixpath.join(directory, path))
         if joined.startswith(("/", "..")):
             raise UnsupportedError("a reference leads out of its bucket", found=short(url))
@@ -243,7 +243,7 @@ def allowed_place(prefix: str) -> tuple[str, str]:
     match = _SCHEME.fullmatch(prefix)
     if match is None or match[1].lower() in _LOCAL:
         path = prefix if match is None else _local_path(match[2])
-        return "", os.path.realpath(os.path.expanduser(path))
+        return "", Path(os.path.realpath(os.path.expanduser(path))).as_posix()
     parts = urlsplit(prefix)
     if not parts.netloc or "::" in prefix:
         raise UsageError(

@@ -333,10 +333,8 @@ class StoreStorage(Storage):
             # zarr has no public method to open a store that was created closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
             return await self.pace(ask, size=size)
-        except UsageError:
-            raise  # of the request, whatever the key is
         except ZarrstackError as error:
-            raise error.at(key=key) from None
+            raise (error if isinstance(error, UsageError) else error.at(key=key)) from None
         except Exception as error:
             raise plainly(error, what, key, self.url, self._secrets) from error
 
