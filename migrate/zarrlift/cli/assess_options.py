@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from .option_groups import Group, option
-from .option_values import storage_options, usage
+from .option_values import usage
 from .options import Reading
 from .recipe_options import load_recipe
 
@@ -58,7 +58,7 @@ class Assessing(Group):
 
         if divided(source)[1] is not None:
             return True
-        options = storage_options(reading.storage_options)
+        options = reading.arguments()["storage_options"]
         try:
             return is_tree(source, open_storage(source, storage_options=options), storage_options=options)
         except ZarrstackError:

@@ -15,6 +15,7 @@ from .confirmation import confirm_finish
 from .job_options import First, Part, Watch
 from .option_groups import Command, expanded
 from .recipe_options import RecipeOptions
+from .reference_options import OF_PLACES
 from .session import DONE
 from .update_command import Atomic, Delete, Force
 
@@ -117,7 +118,7 @@ def run(
             or update
             or overwrite
             or recipe.given()
-            or (reading.given() | writing.given()) - named
+            or (reading.given() | writing.given()) - OF_PLACES
         ):
             raise values.usage(
                 "the batch has the places and the changes", expected="JOB and options to run it"

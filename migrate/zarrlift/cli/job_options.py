@@ -6,7 +6,7 @@ import typer
 
 from .option_groups import Group, option
 from .option_values import storage_options
-from .options import FSSPEC
+from .reference_options import FSSPEC
 
 OptionalSource: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")

@@ -11,6 +11,7 @@ from . import option_values as values
 from . import options as o
 from .job_options import JobFile, OptionalSource, Part
 from .recipe_options import RecipeOptions
+from .reference_options import OF_PLACES
 from .session import DONE, PARTLY, Answer
 
 
@@ -41,10 +42,9 @@ def migrate(
     """
     if part is not None:
         others = [source, destination, overwrite, take_over, digest, link != "auto", recipe.given()]
-        others.append((reading.given() | writing.given()) - {"storage_options", "dest_storage_options"})
-        storage = o.JobStorage(
-            storage_options=reading.storage_options, dest_storage_options=writing.dest_storage_options
-        )
+        others.append((reading.given() | writing.given()) - OF_PLACES)
+        given = {**vars(reading), **vars(writing)}
+        storage = o.JobStorage(**{name: given[name] for name in OF_PLACES})
         return _migrate_part(
             part, job, any(others), verify=verify, running=running, storage=storage, output=output
         )

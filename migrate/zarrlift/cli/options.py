@@ -10,6 +10,7 @@ import typer
 from ..recipe.options import Axes, Format, Link, VerifyLevel
 from .option_groups import Group, option
 from .option_values import size, storage_options
+from .reference_options import FSSPEC, References
 from .run_display import watched
 from .session import Session
 
@@ -51,7 +52,6 @@ TakeOver: TypeAlias = Annotated[
         "process has certainly ended.",
     ),
 ]
-FSSPEC = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
 StorageOptions: TypeAlias = Annotated[
     list[str] | None,
     option(
@@ -90,7 +90,7 @@ HtmlFile: TypeAlias = Annotated[
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 
-class ReadingBoth(Group):
+class ReadingBoth(References):
     """How several archives are read."""
 
     heading = "What to convert"
@@ -132,7 +132,7 @@ class ReadingBoth(Group):
             "axes": self.axes,
             "allow_fallback": self.allow_fallback,
             "max_document_size": size(self.max_document_size, "--max-document-size"),
-            "storage_options": storage_options(self.storage_options),
+            "storage_options": self.source_options(self.storage_options),
         }
 
 
@@ -165,14 +165,14 @@ class DestinationStorage(Group):
         return {"dest_storage_options": storage_options(self.dest_storage_options, name)}
 
 
-class JobStorage(DestinationStorage):
+class JobStorage(DestinationStorage, References):
     """How the places of a job are opened."""
 
     storage_options: StorageOptions = None
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the public functions that continue a job."""
-        return {"storage_options": storage_options(self.storage_options), **super().arguments()}
+        return {"storage_options": self.source_options(self.storage_options), **super().arguments()}
 
 
 class Writing(DestinationStorage):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from zarrstack.core.json_text import JSONObject
 
 from ..storage.redact import redact
+from ..storage.reference_options import ALLOWED, OPTIONS
 from .ledger.ledger import Job
 
 _NO_SECRETS: Final = frozenset({
@@ -44,6 +45,10 @@ def option_words(job: Job) -> tuple[str, ...]:
         given["--job-storage-options"] = _shown(job.path.options)
     words: list[str] = []
     for option, options in given.items():
+        for prefix in options.pop(ALLOWED, ()):
+            words += ("--allow-references", prefix)
+        if theirs := options.pop(OPTIONS, None):
+            words += ("--reference-options", json.dumps(theirs))
         if any(isinstance(value, (dict, list)) for value in options.values()):
             words += (option, json.dumps(options))
             continue
@@ -59,6 +64,8 @@ def _shown(options: Mapping[str, Any]) -> JSONObject:
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return _shown(value)
+    if name == ALLOWED:
+        return [redact(str(prefix)) for prefix in ((value,) if isinstance(value, str) else value)]
     if name not in _NO_SECRETS or not isinstance(value, (str, int, float, bool, type(None))):
         return f"<{name}>"
     return redact(value) if isinstance(value, str) else value

@@ -234,7 +234,7 @@ def not_a_container(shown: str, head: bytes) -> UsageError:
     name, advice = known_file(head, shown.rpartition("/")[2])
     if references_in(head):
         name = "a file of references, as kerchunk and VirtualiZarr write them"
-        advice = f"Give it as: reference:// --storage-options fo={shown}"
+        advice = "Give it a name that ends with .json."
     return UsageError(
         f"{shown} is {name}, not an archive", expected=None if advice else _WANTED, advice=advice
     )

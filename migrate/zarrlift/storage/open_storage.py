@@ -6,9 +6,10 @@ A directory is accessed directly through the file system, everything else throug
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import UsageError
@@ -20,6 +21,7 @@ from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
 from .local.storage import LocalStorage
 from .redact import redact
+from .reference_options import OF_REFERENCES
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
 Mode: TypeAlias = Literal["r", "w"]
+
+_DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")
+"""End of a URL of a document of references."""
+_METADATA: Final = re.compile(f"/({'|'.join(map(re.escape, sorted(METADATA)))})$")
+"""End of a URL of an archive's own document."""
+_DIRECTORY: Final = re.compile(r"\.(parq|parquet)/?$")
+"""End of a URL that may be that of references in Parquet; the content decides."""
 
 
 def open_storage(
@@ -40,9 +49,11 @@ def open_storage(
     """Open the storage at a place.
 
     `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`), a path or a
-    URL of a zip or tar file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside), a zarr `Store`
-    or `StorePath`, or a `Storage`, which is returned. `storage_options` are passed to fsspec; they, and user
-    names, passwords and queries of a URL, never appear in `Storage.url` or in an error.
+    URL of a zip or tar file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside) or of kerchunk's
+    references, a repository of Icechunk (`icechunk://`, or its object), a zarr `Store` or `StorePath`, or a
+    `Storage`, which is returned. `storage_options` are passed to fsspec, except for `allow_references` and
+    `reference_options`, which concern references to other places; they, and user names, passwords and queries
+    of a URL, never appear in `Storage.url` or in an error.
 
     With mode "r" a local place must exist; with "w" it is created by the first `put`. Links are checked by
     the walk of the archive (its `follow_links`); the argument is accepted here so that callers can pass on
@@ -80,10 +91,15 @@ def place_below(place: str, path: str) -> str:
     return "::".join([f"{first}{'' if first.endswith('/') else '/'}{path}", *others])
 
 
+def open_below(place: str, options: Mapping[str, Any] | None) -> Storage:
+    """The storage of a place to which references lead."""
+    return open_storage(place, storage_options=options)
+
+
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if not text:
         raise UsageError("the path is empty", expected="a directory, a zip or tar file, or a URL")
-    if options:
+    if options and not options.keys() <= OF_REFERENCES:
         raise UsageError("storage options are for URLs", found=text)
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
@@ -98,15 +114,18 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
             raise UsageError("a file exists where a directory is to be written", found=str(path))
         return LocalStorage(path)
     if path.is_dir():
-        return open_container(ContainerPlace(path)) or LocalStorage(path)
+        return open_container(ContainerPlace(path, options=options or {})) or LocalStorage(path)
     path = index_of(path)
     if not os.path.lexists(path):
         for above in path.parents:
             # `Storage.url` of an archive below a directory of a container.
             inside = path.relative_to(above).as_posix()
             if above.is_file():
-                return _inside(above, inside)
-            if above.is_dir() and (opened := open_container(ContainerPlace(above, inside))) is not None:
+                return _inside(above, options, inside)
+            if (
+                above.is_dir()
+                and (opened := open_container(ContainerPlace(above, inside, options or {}))) is not None
+            ):
                 return opened
         from .open_errors import missing
 
@@ -120,31 +139,57 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     if not path.is_file():
         found = f"{kind_of(path.stat().st_mode)}, {path}"
         raise UsageError("not an archive", found=found, expected="a directory, a zip or tar file, or a URL")
-    return _inside(path)
+    return _inside(path, options)
 
 
-def _inside(path: Path, inside: str | None = None) -> Storage:
-    opened = open_container(ContainerPlace(path, inside))
+def _inside(path: Path, options: Mapping[str, Any] | None, inside: str | None = None) -> Storage:
+    opened = open_container(ContainerPlace(path, inside, options or {}))
     assert opened is not None  # a file is a container or an error
     return opened
 
 
-def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    if mode == "r" and url.startswith(("reference://", "reference::")):
+        return _of_references(url, given)
     if not is_remote(url):
-        return _from_path(str(_path_of(url)), options, mode)
+        return _from_path(str(_path_of(url)), given, mode)
     from .remote.store_at import store_at
 
+    options = {name: value for name, value in (given or {}).items() if name not in OF_REFERENCES}
     if mode == "w":
         return store_at(url, options, read_only=False)
+    if "::" not in url and _DOCUMENT.search(url) and not _METADATA.search(url):
+        from .references.opening import open_document
+
+        return open_document(url, given, open_below)
 
     from .containers.remote import CHAINED, chained_container, container_at
 
     if (chained := CHAINED.fullmatch(url)) is not None and not is_remote(chained["url"]):
-        return _inside(_path_of(chained["url"]), chained["inside"] or None)
-    if (inside := chained_container(url, options or {})) is not None:
+        return _inside(_path_of(chained["url"]), None, chained["inside"] or None)
+    if (inside := chained_container(url, options)) is not None:
         return inside
     storage = store_at(url, options, read_only=True)
-    return container_at(url, options or {}, storage) or storage
+    if "::" not in url and _DIRECTORY.search(url):
+        from .references.opening import holds_references, open_directory
+
+        if holds_references(storage):
+            return open_directory(storage, url, given, open_below)
+    return container_at(url, options, storage) or storage
+
+
+def _of_references(url: str, options: Mapping[str, Any] | None) -> Storage:
+    """The archive of references at a URL of fsspec's `reference://`."""
+    from .references.opening import as_given_to_fsspec, open_directory, open_document
+    from .remote.store_at import store_at
+
+    place, options = as_given_to_fsspec(url, options)
+    if not is_remote(place):
+        return _from_path(str(_path_of(place)), options, "r")
+    if _DOCUMENT.search(place):
+        return open_document(place, options, open_below)
+    own = {name: value for name, value in options.items() if name not in OF_REFERENCES}
+    return open_directory(store_at(place, own, read_only=True), place, options, open_below)
 
 
 def is_remote(url: str) -> bool:
@@ -220,7 +265,7 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     if type(place) is LocalStore:
         return LocalStorage(Path(place.root) / path)
     if type(place) is ZipStore and place.read_only:
-        return _inside(Path(os.path.abspath(place.path)), path)
+        return _inside(Path(os.path.abspath(place.path)), None, path)
     if isinstance(place, Store):
         opened = StoreStorage(place, path)
         *layers, bottom = descend(place, through=StorageTransformer)

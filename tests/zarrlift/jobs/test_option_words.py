@@ -98,3 +98,15 @@ def test_an_interruption_names_them_too(
             source, f"memory://{uuid.uuid4()}/x", job=tmp_path / "j.db", dest_storage_options={"key": "AKIA"}
         )
     assert stopped.value.options == ("--dest-storage-options", "key=<key>")
+
+
+def test_what_concerns_references_has_options_of_its_own(job: Job) -> None:
+    given = {
+        "allow_references": ["/data", "s3://b/"],
+        "reference_options": {"token": "private", "anon": False},
+    }
+    assert words({**given, "anon": True}, {}, job) == (
+        *("--allow-references", "/data", "--allow-references", "s3://b/"),
+        *("--reference-options", '{"token": "<token>", "anon": false}'),
+        *("--storage-options", "anon=true"),
+    )

@@ -89,14 +89,16 @@ def test_directories_in_a_zip_file_are_no_objects(tmp_path):
     assert not [key for key in stored.list_prefix("") if key.endswith("/")]
 
 
-def test_the_root_of_a_file_system_without_a_name_keeps_its_slashes(tmp_path):
+def test_references_under_the_name_of_fsspec_are_the_same_place(tmp_path):
     references = tmp_path / "references.json"
     references.write_text(json.dumps({"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}))
     options = {"fo": str(references)}
-    assert open_storage("reference://", storage_options=options).url == "reference://"
+    assert open_storage("reference://", storage_options=options).url == str(references)
     outcome = zarrlift.migrate("reference://", tmp_path / "out.zarr", storage_options=options)
     assert outcome.ok
-    assert zarrlift.resume(tmp_path / "out.zarr", storage_options=options).state == "nothing to do"
+    assert zarrlift.resume(tmp_path / "out.zarr").state == "nothing to do"
+    with pytest.raises(UsageError, match="template_overrides"):
+        open_storage("reference://", storage_options=options | {"template_overrides": {"u": "/etc"}})
 
 
 def test_chained_urls_reach_into_zip_files(tmp_path):

@@ -98,7 +98,12 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         found = _unlisted(storage, listed)
     nodes = reader.nodes(found)
     if not nodes:
-        raise UsageError("no Zarr v2 archive found", found=storage.url, expected=f"{ARRAY} or {GROUP}")
+        advice = None
+        if content is not None and b'"record_size"' in content:
+            advice = f"If these are references in Parquet, name them reference://::{storage.url}"
+        raise UsageError(
+            "no Zarr v2 archive found", found=storage.url, expected=f"{ARRAY} or {GROUP}", advice=advice
+        )
     if listed is not None and storage.can_list:
         known = reader.documents
         problems.extend(consolidated.differences(listed, known.parsed, frozenset(known.unread)))

@@ -13,6 +13,7 @@ from ...archive.read_options import ReadOptions
 from ...recipe.options import Format, Link, VerifyLevel
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import is_url
+from ...storage.reference_options import of_references
 from ..archive_run import ArchiveRequest
 from ..endpoints import Options
 from .rows import BatchRow
@@ -76,6 +77,6 @@ class RowRequest:
             destination=None if self.in_place else row.destination,
             **{name: getattr(self, name) for name in _OF_ARCHIVE},
             inventory=None if self.inventory is None else Path(self.inventory),
-            storage_options=storage_options if is_url(row.source) else None,
+            storage_options=storage_options if is_url(row.source) else of_references(storage_options),
             dest_storage_options=dest_storage_options if is_url(row.destination) else None,
         )

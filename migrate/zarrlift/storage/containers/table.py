@@ -125,11 +125,28 @@ def index_of(path: Path) -> Path:
     return path
 
 
+def _is_object(head: bytes) -> bool:
+    """Whether a file may be JSON with an object, plain or in a Zstandard frame (RFC 8878, 3.1.1)."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"\x28\xb5\x2f\xfd"))
+
+
+def _has_records(path: Path) -> bool:
+    """Whether `.zmetadata` is that of references in Parquet; a directory of Zarr v2 has another one."""
+    place = path / ".zmetadata"
+    if (path / ".zgroup").exists() or (path / ".zarray").exists() or not place.is_file():
+        return False
+    try:
+        return b'"record_size"' in place.read_bytes()
+    except OSError as error:
+        raise StorageError("cannot read the file", found=f"{place}: {error.strerror}") from error
+
+
 _KINDS: Final = (
     _Kind("tar_file", file=_is_tar, stored=True, suffixes=(".tar",)),
     _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
     _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: (path / "data.mdb").is_file()),
     _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
+    _Kind("references", file=_is_object, directory=_has_records),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
     _Kind("zip_file", file=lambda head: True, stored=True, suffixes=(".zip", ".ozx")),  # noqa: ARG005

@@ -33,10 +33,10 @@ _RANGED: Final = frozenset(
 
 _VERSIONS: Final = (
     *("ETag", "etag", "generation", "md5Hash", "content_hash", "sha", "CRC"),
-    *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "created"),
+    *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "created", "Last-Modified"),
 )
-"""Names of the version in file systems (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory), the most
-reliable first.
+"""Names of the version in file systems (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory; http), the
+most reliable first.
 """
 
 
@@ -66,12 +66,17 @@ class FsspecBackend(Backend):
 
     async def state(self, key: str) -> ObjectState | None:
         """As the file system describes it, which must not be what it remembers of a listing."""
+        found = await self.listed(key)
+        return None if found is None else (found[0], str(found[1]))
+
+    async def listed(self, key: str) -> tuple[int | None, str | None] | None:
+        """The same."""
         self.fs.invalidate_cache()
         try:
             facts = await self.fs._info(self.path(key))  # noqa: SLF001
         except self.store.allowed_exceptions:
             return None
-        return facts.get("size"), str(_version(facts))
+        return facts.get("size"), _version(facts)
 
     async def children(self, prefix: str) -> dict[str, bool]:
         """One listing by the file system, which provides the types of entries."""

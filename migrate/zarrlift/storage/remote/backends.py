@@ -16,6 +16,9 @@ def native(store: Store) -> Backend | None:
     """The library below a store; None for a store that is not a plain wrapper, such as a stack of layers."""
     from zarr.storage import FsspecStore
 
+    own = getattr(store, "backend", None)
+    if isinstance(own, Backend):
+        return own
     if type(store) is FsspecStore:
         from .backend_fsspec import FsspecBackend, protocols
 

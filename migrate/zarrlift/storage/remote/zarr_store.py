@@ -333,7 +333,7 @@ class StoreStorage(Storage):
             await self._store._ensure_open()  # noqa: SLF001
             return await self.pace(ask, size=size)
         except ZarrstackError as error:
-            raise error.at(key=key) from None
+            raise (error if isinstance(error, UsageError) else error.at(key=key)) from None
         except Exception as error:
             raise plainly(error, what, key, self.url, self.secrets) from error
 

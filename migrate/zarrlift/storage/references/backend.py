@@ -1,0 +1,279 @@
+"""Objects made of references, as a store reads and lists them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.errors import MetadataError, StorageError, UsageError, ZarrstackError, short
+
+from ..listed_versions import Version, source_object_changed, version_number
+from ..listing import ListedPage
+from ..redact import redact
+from ..remote.backend import Backend, ObjectState
+from ..remote.event_loop import bounded
+from .index import WHOLE, BadReference, Found, Index, Reference
+from .targets import Target, Targets, TargetState
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+
+    from ..local.files import ReadLimit
+
+_NAMED: Final = 8
+"""Number of keys that an error names."""
+
+
+class ReferenceBackend(Backend):
+    """An index of references and the objects to which they lead; read-only.
+
+    The version of an object is that of its target and its place there, so that reads notice a changed target
+    if the target's storage tells versions.
+    """
+
+    tells_versions = True
+
+    def __init__(self, index: Index, targets: Targets) -> None:
+        self._index = index
+        self._targets = targets
+        self._checked = False
+
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
+        """One request to the target, or none for bytes in the references."""
+        found = await self._found(key)
+        if isinstance(found, Reference) and found.offset == WHOLE:
+            target, state = await self._target(found, version)
+            return _there(await self._targets.whole(target, bound, _held(state)), target)
+        if found is not None:
+            bound.check(len(found) if isinstance(found, bytes) else found.length)
+        return await self._span(found, slice(None), version)
+
+    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
+        """Bytes of what a reference contains; never bytes around it."""
+        return await self._span(await self._found(key), _slice(part), version)
+
+    async def _found(self, key: str) -> Reference | bytes | None:
+        found = await self._index.find(key)
+        if isinstance(found, BadReference):
+            raise StorageError("a reference is invalid", found=found.reason)
+        return found
+
+    async def _span(
+        self, found: Reference | bytes | None, part: slice, version: Version | None
+    ) -> bytes | None:
+        if found is None:
+            return None
+        if isinstance(found, bytes):
+            if version is not None and version_number(_digest(found)) != version[1]:
+                raise source_object_changed()
+            return found[part]
+        target, state = await self._target(found, version)
+        held = _held(state)
+        if found.offset == WHOLE:
+            start, length = part.start or 0, (part.stop or 0) - (part.start or 0)
+            if start < 0:
+                length = -start
+            elif part.stop is None:
+                size = (await self._state(target)).size
+                length = max((size or 0) - start, 0)
+            return _there(await self._targets.part(target, start, length, held), target)
+        start, stop, _ = part.indices(found.length)
+        length = max(stop - start, 0)
+        if not length:
+            return b""
+        data = _there(await self._targets.part(target, found.offset + start, length, held), target)
+        if len(data) != length:
+            raise StorageError(
+                "a reference leads beyond the end of an object",
+                found=f"{len(data)} bytes at {found.offset + start} of {target.shown}",
+                expected=f"{length} bytes",
+            )
+        return data
+
+    async def _target(self, found: Reference, version: Version | None) -> tuple[Target, TargetState | None]:
+        """Where a reference leads, and the state of it that reads must find, if a version is required."""
+        target = self._targets.resolve(found.url)
+        if version is None:
+            return target, None
+        state = await self._state(target)
+        text = _version(found, state)
+        if text is not None and version_number(text) != version[1]:
+            raise source_object_changed()
+        return target, state
+
+    async def _state(self, target: Target) -> TargetState:
+        state = await self._targets.state(target)
+        if state is None:
+            raise _missing(target)
+        return state
+
+    async def has(self, key: str) -> bool:
+        """Whether there is such a key."""
+        return await self._index.find(key) is not None
+
+    async def keys(self, prefix: str) -> AsyncIterator[str]:
+        """The keys that start with a prefix; no target is read."""
+        async for some in self._index.pages(prefix):
+            for key, _ in some:
+                yield key
+
+    async def size(self, key: str) -> int | None:
+        """Size of an object in bytes; None if there is no such key."""
+        found = await self._found(key)
+        if isinstance(found, bytes | None):
+            return None if found is None else len(found)
+        if found.offset != WHOLE:
+            return found.length
+        target = self._targets.resolve(found.url)
+        state = await self._targets.state_now(target)
+        if state is None:
+            raise _missing(target)
+        return state.size
+
+    async def state(self, key: str) -> ObjectState | None:
+        """Size and version of what a reference leads to."""
+        found = await self._found(key)
+        if found is None:
+            return None
+        if isinstance(found, bytes):
+            return len(found), _digest(found)
+        state = await self._state(self._targets.resolve(found.url))
+        size = state.size if found.offset == WHOLE else found.length
+        return size, str(_version(found, state))
+
+    async def children(self, prefix: str) -> dict[str, bool]:
+        """Names directly below a prefix."""
+        return await self._index.children(prefix)
+
+    async def pages(
+        self,
+        prefix: str,
+        keys: Callable[[], Sequence[str]] | None = None,
+    ) -> AsyncIterator[ListedPage]:
+        """The keys below a prefix, each with the size and version of what it leads to.
+
+        Raises MetadataError that names all bad references, StorageError that names all that lead to nothing.
+        """
+        await self._targets.require_same_home()
+        if not self._checked:
+            self._targets.check(self._index.urls())
+            self._checked = True
+        bad: list[tuple[str, str]] = []
+        states: dict[str, TargetState | ZarrstackError | None] = {}
+        async for some in self._index.pages(prefix):
+            urls = {found.url for _, found in some if isinstance(found, Reference)} - states.keys()
+            states.update(await self._states(sorted(urls)))
+            page = list(_listed(some, states, bad))
+            if not bad:
+                names, sizes, versions = zip(*page, strict=True) if page else ((), (), ())
+                yield ListedPage(names, sizes, versions)
+        if bad:
+            more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+            raise MetadataError(
+                f"{len(bad)} references are invalid" if len(bad) > 1 else "a reference is invalid",
+                key=bad[0][0],
+                found=", ".join(f"{short(key, 80)} ({short(why, 160)})" for key, why in bad[:_NAMED]) + more,
+                advice="Write the references again, or exclude the array with --exclude.",
+            )
+
+    async def _states(self, urls: Sequence[str]) -> Iterator[tuple[str, TargetState | ZarrstackError | None]]:
+        self._targets.check(urls)
+
+        async def state(url: str) -> TargetState | ZarrstackError | None:
+            try:
+                return await self._targets.state_now(self._targets.resolve(url))
+            except UsageError:
+                raise
+            except ZarrstackError as error:
+                return error
+
+        return zip(urls, await bounded([state(url) for url in urls]), strict=True)
+
+    async def put_file(self, key: str, name: str, size: int) -> None:
+        """References are read-only."""
+        raise read_only()
+
+    @property
+    def creates(self) -> bool:
+        """References are read-only."""
+        return False
+
+    async def create(self, key: str, data: bytes) -> None:
+        """References are read-only."""
+        raise read_only()
+
+    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
+        """References are read-only."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal to no other store."""
+        return (self,)
+
+
+def read_only() -> UsageError:
+    """The error for an attempt to write."""
+    return UsageError("references are read-only", expected="a destination of its own, to copy to")
+
+
+def _listed(
+    some: Sequence[tuple[str, Found]],
+    states: dict[str, TargetState | ZarrstackError | None],
+    bad: list[tuple[str, str]],
+) -> Iterator[tuple[str, int | None, str | None]]:
+    """Key, size and version of each; bad references are described in `bad`."""
+    for key, found in some:
+        if isinstance(found, bytes):
+            yield key, len(found), _digest(found)
+            continue
+        state = states[found.url] if isinstance(found, Reference) else None
+        if isinstance(found, Reference) and isinstance(state, TargetState):
+            end = found.offset + found.length
+            if found.offset == WHOLE:
+                yield key, state.size, _version(found, state)
+                continue
+            if state.size is None or end <= state.size:
+                yield key, found.length, _version(found, state)
+                continue
+            reason = f"bytes {found.offset} to {end} of an object of {state.size} bytes: {redact(found.url)}"
+        elif isinstance(found, BadReference):
+            reason = found.reason
+        elif isinstance(state, ZarrstackError):
+            reason = f"{state.problem.message}, {state.problem.found}"
+        else:
+            reason = f"no such object: {redact(found.url)}"
+        bad.append((key, reason))
+
+
+def _version(found: Reference, state: TargetState) -> str | None:
+    return None if state.text is None else f"{state.text} {found.offset} {found.length}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _held(state: TargetState | None) -> Version | None:
+    return None if state is None else state.version
+
+
+def _missing(target: Target) -> StorageError:
+    return StorageError("a reference leads to a missing object", found=target.shown)
+
+
+def _there(data: bytes | None, target: Target) -> bytes:
+    if data is None:
+        raise _missing(target)
+    return data
+
+
+def _slice(part: ByteRequest) -> slice:
+    from zarr.abc.store import OffsetByteRequest, RangeByteRequest
+
+    if isinstance(part, RangeByteRequest):
+        return slice(part.start, part.end)
+    if isinstance(part, OffsetByteRequest):
+        return slice(part.offset, None)
+    return slice(-part.suffix, None) if part.suffix else slice(0, 0)
