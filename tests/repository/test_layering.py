@@ -42,7 +42,8 @@ IN_CORE_FORBIDDEN = {
 MADE_OF_ZARR = {
     "zarrlift.storage.containers.member_store",
     "zarrlift.storage.local.layered_store",
-    "zarrlift.storage.icechunk.storage", "zarrlift.storage.remote.cross_loop_store",
+    "zarrlift.storage.icechunk.storage",
+    "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",
     "zarrlift.views.legacy",
     "zarrlift.views.reverse",

@@ -299,7 +299,7 @@ class IcechunkStorage(SessionStorage):
                     await self._session.commit_async(message, metadata, rebase_with=solver)
                 session = await self._repository.writable_session_async(self.work_branch)
             except Exception as error:
-                raise plainly(error, "cannot commit", self.work_branch, self.url, self._secrets) from error
+                raise plainly(error, "cannot commit", self.work_branch, self.url, self.secrets) from error
             self._session, self._layers.current, self.uncommitted = session, session.store, 0
         finally:
             closed, self._closed = self._closed, None
@@ -323,7 +323,7 @@ class IcechunkStorage(SessionStorage):
         try:
             yield
         except require_icechunk().IcechunkError as error:
-            raise plainly(error, what, key, self.url, self._secrets) from error
+            raise plainly(error, what, key, self.url, self.secrets) from error
 
 
 class _Current(WrapperStore[Any]):
