@@ -74,14 +74,14 @@ class Storage(ABC):
     """The default size limit for reading an object."""
     tells_versions: bool = False
     """Whether a read can be compared with the version given by a listing."""
+    absence: str = "missing"
+    """How an object is reported that is proven absent, in words."""
     on_branch: bool = False
     """Whether what is written is seen by readers only after `publish` (Icechunk)."""
     holds_consolidated: bool = True
     """Whether consolidated metadata is of use here; zarr-python asks the store the same."""
     uncommitted: int = 0
     """Number of objects written since the last `checkpoint`."""
-    absence: str = "missing"
-    """How an object is reported that is proven absent, in words."""
     beneath: Storage | None = None
     """The storage below layers that change neither keys nor bytes; else None."""
 
