@@ -76,6 +76,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     (r"names_hostile:\.\.\.$", "a node's name consists of periods only"),
     (r"/base64$", "unknown codec"),
     (r"/vlen_bytes_3_str$", "is ambiguous"),
+    (r"zarr-2.18/deviations:[SU]_fill_int$", "the fill value 0 of text is ambiguous"),
     (r":dtype_generic_time$", "cannot read this fill value"),
     (r":shape_float$", "shape is not a list of lengths"),
     (r"/F/(json2|msgpack2)$", "order F"),
