@@ -45,7 +45,7 @@ MADE_OF_ZARR = {
     "zarrlift.storage.containers.lmdb_file",
     "zarrlift.storage.containers.sqlite_file",
     "zarrlift.storage.local.layered_store",
-    "zarrlift.storage.remote.cross_loop_store",
+    "zarrlift.storage.icechunk.storage", "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",
     "zarrlift.views.legacy",
     "zarrlift.views.reverse",
