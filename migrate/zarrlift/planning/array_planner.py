@@ -94,7 +94,7 @@ class ArrayPlanner:
         assert source is not None  # refused nodes are not planned
         change = self.applied.change(node.path)
         problems = [*node.problems, *self.applied.problems_of(node.path)]
-        inventory = self._inventory(node, source, children)
+        inventory = self._inventory(node, source, children, recipe)
         destination, notes = self._destined(node, source, recipe, inventory)
         # A refusal concerns the content of the array's document, which is the first of its documents.
         key = node.documents[0].key if node.documents else None
@@ -190,8 +190,10 @@ class ArrayPlanner:
         strict, notes = self._strict(meant)
         return strict, tuple([note.at(node=node.path) for note in notes])
 
-    def _inventory(self, node: ArrayNode, source: Layout, children: frozenset[str]) -> Inventory:
-        if not self.listing:
+    def _inventory(
+        self, node: ArrayNode, source: Layout, children: frozenset[str], recipe: ArrayRecipe
+    ) -> Inventory:
+        if not self.listing and not (node.fill_is_zero and recipe.zero_fill is None):
             return NOT_LISTED
         if node.bare:
             self._countable(source)
