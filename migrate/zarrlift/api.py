@@ -204,7 +204,7 @@ def migrate(
         hard_links=link == "hard",
     )
     ends = asked.open()
-    path = job_path(ends.local_destination, ends.destination.url, job, job_storage_options)
+    path = job_path(ends.beside, ends.destination.url, job, job_storage_options)
     with ends.observed(progress, log=log, metrics=metrics) as run:
         return run.end(migrate_archive(asked, ends, path, options, run.progress, take_over=take_over))
 

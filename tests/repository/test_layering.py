@@ -41,7 +41,7 @@ IN_CORE_FORBIDDEN = {
 }  # fmt: skip
 MADE_OF_ZARR = {
     "zarrlift.storage.local.layered_store",
-    "zarrlift.storage.remote.cross_loop_store",
+    "zarrlift.storage.icechunk.storage", "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.views.base",
     "zarrlift.views.legacy",
     "zarrlift.views.reverse",

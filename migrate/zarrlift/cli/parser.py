@@ -53,6 +53,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "batch": ("", "Migrate many archives as one job."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
     "transformers": ("inspect_commands", "List the available storage transformers."),
+    "demo": ("demo_command", "Write small archives to play with."),
     "completion": ("completion_command", "Print the completion script of a shell."),
 }
 """Name -> the module with the command ("" is this one), and its line in `--help`."""

@@ -16,11 +16,12 @@ from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
 from .checks.checks_for import checks_for
 from .claim import claimed
-from .endpoints import Endpoints, Options, refuse_existing
+from .endpoints import Endpoints, Options
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .overwrite import set_aside
+from .places import refuse_existing
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
 from .run_job import refuse_unsuitable, run_job

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from zarrstack.core.errors import UsageError
 
@@ -19,6 +17,7 @@ from ..formats.describe import describe
 from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
+from ..planning.without_collecting import without_collecting
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
@@ -31,13 +30,12 @@ from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
 from .observed import FileName, Observed, observed
 from .option_words import remembered
+from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
 from .progress import Progress
 from .provenance import Provenance
 
 Options: TypeAlias = dict[str, Any] | None
-
-_APART: Final = "two separate locations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,11 @@ class Endpoints:
         else:
             second = open_storage(destination, storage_options=destination_options, mode="w")
             second.document_bound = WRITTEN
-            _refuse_nested(first, second)
+            refuse_nested(first, second)
+        if second.on_branch and destination_through:
+            raise UsageError(
+                "layers cannot be put over an Icechunk repository that is written", found=destination_through
+            )
         if in_place and (source_through or destination_through):
             raise UsageError("layers cannot be used in place", found=source_through or destination_through)
         return cls(
@@ -159,7 +161,7 @@ class Endpoints:
             raise UsageError("an inventory is for a source without layers", found=self.source_through)
         store_inventory = None if inventory is None else StoreInventory.open(inventory)
         inventories = Inventories() if inventories is None else inventories
-        with _without_collecting():
+        with without_collecting():
             return self._plan(recipe, format, inventories, store_inventory, elsewhere=elsewhere), inventories
 
     def _plan(
@@ -203,6 +205,10 @@ class Endpoints:
             inventories=inventories,
             store_inventory=store_inventory,
         )
+        if self.destination.on_branch:
+            from .branch import fitted
+
+            made = fitted(made)
         if recipe.model is not None:
             from ..models.requirement import unmet
 
@@ -210,6 +216,13 @@ class Endpoints:
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
         return made if self.provenance is None else self.provenance.described(made)
+
+    @property
+    def beside(self) -> Path | None:
+        """The local directory that the job file lies next to; None for a destination elsewhere."""
+        if self.place.on_branch:
+            return getattr(self.place, "beside", None)
+        return self.local_destination
 
     @property
     def layers(self) -> dict[str, str]:
@@ -231,7 +244,11 @@ class Endpoints:
         return self.source.url if place is None or is_url(place) else place
 
     def check_reach(self, options: RunOptions) -> None:
-        """Raise JobError if worker processes are requested but cannot reach both ends."""
+        """Raise JobError or UsageError if worker processes are requested but cannot reach both ends."""
+        if self.destination.on_branch:
+            from .branch import refuse_executor
+
+            refuse_executor(options, self.destination)
         if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
 
@@ -265,21 +282,6 @@ class Endpoints:
         )
 
 
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Make many objects that live on without looking for cycles among them.
-
-    Collections of older generations took a fifth of the plan of 100,000 arrays.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:
     """Open the source, which must exist and, for in-place work, be writable."""
     if not in_place or _is_path(place):
@@ -307,41 +309,3 @@ def _text(place: Place) -> str | None:
         return None
     text = os.fspath(place)
     return text if isinstance(place, str) and is_url(text) else os.path.abspath(os.path.expanduser(text))
-
-
-def _refuse_nested(source: Storage, destination: Storage) -> None:
-    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
-        if source.url == destination.url:
-            raise UsageError("source and destination are the same place", found=source.url)
-        return
-    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
-    if first == second:
-        raise UsageError(
-            "source and destination are the same place",
-            found=str(first),
-            advice="Use --in-place to migrate in place.",
-        )
-    if first in second.parents:
-        raise UsageError(
-            "the destination is inside the source", found=f"{second} in {first}", expected=_APART
-        )
-    if second in first.parents:
-        raise UsageError(
-            "the source is inside the destination", found=f"{first} in {second}", expected=_APART
-        )
-
-
-def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
-    """Raise UsageError unless the destination is absent, an empty directory, or may be set aside."""
-    local = isinstance(destination, LocalStorage)
-    if (overwrite and local) or next(iter(destination.list_dir("")), None) is None:
-        return
-    if overwrite:
-        raise UsageError(
-            f"an object store cannot be overwritten: {destination.url}",
-            advice="Delete what is there, or choose another place.",
-        )
-    raise UsageError(
-        f"the destination exists: {destination.url}",
-        advice=f"Choose another place{', or use --overwrite' if local else ', or delete what is there'}.",
-    )

@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import numpy as np
-
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 
 from ..errors import Interrupted
@@ -31,6 +29,7 @@ from ..transfer.tasks import Task, sources_moved, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
+from .branch import branch_of
 from .checks.checks import Checked, Checks, Found
 from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
@@ -44,16 +43,13 @@ from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .route_rates import RouteRates
-from .run_arrays import PendingChecks, RunArray, RunTasks, Share, retire
+from .run_arrays import NOTHING, PendingChecks, RunArray, RunTasks, Share, retire
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
-_COMMIT_SECONDS: Final = 0.5
-"""Maximum duration of work that a killed process must repeat."""
-_BATCH: Final = 250
-"""Number of arrays without tasks that are verified together."""
+_BATCH: Final = 250  # arrays without tasks that are verified together
 
 
 class Run:
@@ -93,8 +89,8 @@ class Run:
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
-        self._committed = time.monotonic()
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
+        self._branch = branch_of(job, plan, destination)
 
     def __call__(self) -> Outcome:
         """Run to the end; raises Interrupted. All other errors are in the outcome."""
@@ -103,10 +99,12 @@ class Run:
         self.writer.close(alone=self._share.alone)
         stopped: Problem | None = None
         try:
+            self._branch.begin()
             self._arrays()
             if self._share.publishes and not self._share.left:
                 self._look_for_new_nodes()
                 self._publisher.groups()
+                self._branch.publish()
         except (DestinationError, JobError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
@@ -126,7 +124,10 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        return outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
+        ended = outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
+        if ended.state == "done":
+            self._branch.end()
+        return ended
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
@@ -134,7 +135,7 @@ class Run:
                 self._syncs.sometimes()
             self._throughput.note(self._moved, last=True)
             self.job.commit()
-        except JobError as error:  # unrecorded work is repeated
+        except (JobError, DestinationError) as error:  # unrecorded work is repeated
             return error.problem
         return None
 
@@ -149,8 +150,7 @@ class Run:
         note_moving(self.job, totals, self.options.verify)
         rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
         self._work = WorkTotal(self.progress, [(plan, totals.get(row.id)) for row, plan in pending], rates)
-        none = np.empty(0, dtype=np.int64)
-        still = [RunArray(*pair, none, all_submitted=True) for pair in pending if not pair[1].tasks]
+        still = [RunArray(*pair, NOTHING, all_submitted=True) for pair in pending if not pair[1].tasks]
         for start in range(0, len(still), _BATCH):
             self._finish(still[start : start + _BATCH])
             self._conclude(all_but=1)  # verified while these are published
@@ -257,13 +257,12 @@ class Run:
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
-        now = time.monotonic()
-        if now - self._committed > _COMMIT_SECONDS:
+        if self._branch.due():
             self._syncs.sometimes()
             self._throughput.note(self._moved)
             self._work.note(self.job)
             self.job.commit()
-            self._committed = now
+            self._branch.committed()
 
     def _finish(self, arrays: list[RunArray]) -> None:
         """Start to verify arrays whose chunks are all written; `_conclude` publishes them."""
@@ -274,6 +273,8 @@ class Run:
             else:
                 here.append(array)
         if here:
+            if self.options.elsewhere:
+                self._branch.refresh()
             whole = [array for array in here if not array.failures]
             retire(whole, self._tasks, self.destination)
             still = self._source_check.begin([array.plan for array in whole])

@@ -24,7 +24,7 @@ from .source_check import source_changed
 
 _MAX_PROBLEMS: Final = 1000
 """Maximum number of problems stored per array; the message contains the full count."""
-_NOTHING: Final = np.empty(0, dtype=np.int64)
+NOTHING: Final = np.empty(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class RunTasks:
             if not self._share.moves:
                 recorded = self._job.recorded(row.id)
                 if left := [number for number in planned if number not in recorded]:
-                    ended.append(RunArray(row, plan, _NOTHING, left=left, all_submitted=True))
+                    ended.append(RunArray(row, plan, NOTHING, left=left, all_submitted=True))
                     continue  # nothing is listed for an array that others are still working on
             inventory = self.inventory(plan, keep=first_pass)
             array = RunArray(row, plan, inventory.indexes)

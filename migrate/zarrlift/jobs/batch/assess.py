@@ -10,7 +10,7 @@ from zarrstack.core.errors import JobError, ZarrstackError
 
 from ...planning.regrid.blocks import memory_budget
 from ...transfer.unexpected_errors import unexpected_error
-from ..endpoints import refuse_existing
+from ..places import refuse_existing
 from ..run_job import refuse_unsuitable
 from .requests import RowRequest
 from .rows import BatchRow

@@ -16,9 +16,10 @@ from ...recipe.options import Axes, Format, Link
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import Place
 from ..claim import claimed
-from ..endpoints import Endpoints, Options, refuse_existing
+from ..endpoints import Endpoints, Options
 from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
+from ..places import refuse_existing
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
 from ..stored_inventories import keep_inventory, new_inventories

@@ -26,10 +26,11 @@ from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import Place, is_url
 from ...storage.redact import redact
-from ..endpoints import Endpoints, Options, refuse_existing
+from ..endpoints import Endpoints, Options
 from ..ledger.find_job import is_stored, names_of, places_of
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
+from ..places import refuse_existing
 from ..publisher import is_root_document
 from .lost_tasks import lost_tasks
 from .replan import unchanged

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -26,6 +26,10 @@ MAIN: Final = "main"
 """The branch that every repository has."""
 _URL: Final = re.compile(r"icechunk(\+[a-z0-9]+)?://")
 _SCHEMES: Final = {"": "file", "file": "file", "s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
+_OF_ICECHUNK: Final = frozenset(
+    {"chunks", "config.yaml", "manifests", "refs", "repo", "snapshots", "transactions"}
+)
+"""Names in a repository (https://icechunk.io/en/latest/reference/spec/)."""
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 _S3: Final = {
     "access_key_id": "access_key_id",
@@ -61,6 +65,10 @@ class IcechunkPlace:
     tag: str | None = None
     snapshot: str | None = None
     """At most one of the three is given; without, it is the branch `main`."""
+    message: str | None = None
+    """Of commits."""
+    spec_version: int | None = None
+    """The format of a repository that is created, 1 or 2; by default that of the package."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -68,7 +76,8 @@ class IcechunkPlace:
         """A URL such as `icechunk:///data/repo` or `icechunk+s3://bucket/repo?branch=dev`; UsageError.
 
         A path after `icechunk://` without a third slash is relative to the working directory. A version is
-        `?branch=`, `?tag=` or `?snapshot=`.
+        `?branch=`, `?tag=` or `?snapshot=`, or one of these options; `message` and `spec_version` are options
+        too.
         """
         found = _URL.match(text)
         scheme = None if found is None else _SCHEMES.get((found[1] or "").removeprefix("+"))
@@ -78,10 +87,20 @@ class IcechunkPlace:
         head = found[0]
         rest, _, query = text[len(head) :].partition("?")
         versions = dict(parse_qsl(query, keep_blank_values=True))
+        options = dict(storage_options or {})
+        versions |= {name: str(options.pop(name)) for name in _VERSIONS if options.get(name) is not None}
         if not versions.keys() <= set(_VERSIONS) or len(versions) > 1 or not all(versions.values()):
             expected = " or ".join(f"?{name}=NAME" for name in _VERSIONS)
-            raise UsageError("one version of the repository is wanted", found=f"?{query}", expected=expected)
-        options = dict(storage_options or {})
+            raise UsageError(
+                "one version of the repository is wanted",
+                found=", ".join(f"{name}={value}" for name, value in versions.items()),
+                expected=expected,
+            )
+        message, spec_version = options.pop("message", None), options.pop("spec_version", None)
+        if str(spec_version) not in ("None", "1", "2"):
+            raise UsageError(
+                "no such format of Icechunk", found=f"spec_version={spec_version}", expected="1 or 2"
+            )
         if scheme == "file":
             if options:
                 raise UsageError("storage options are for repositories in stores", found=redact(text))
@@ -97,7 +116,8 @@ class IcechunkPlace:
             prefix = parts.path.strip("/")
             url = f"{head}{parts.netloc}/{prefix}"
             made = cls(url=url, scheme=scheme, bucket=parts.netloc, prefix=prefix, options=options)
-        return replace(made, **versions)  # type: ignore[arg-type]
+        number = None if spec_version is None else int(spec_version)
+        return replace(made, message=message, spec_version=number, **versions)  # type: ignore[arg-type]
 
     @property
     def version(self) -> str:
@@ -114,6 +134,22 @@ class IcechunkPlace:
             if (value := getattr(self, name)) is not None:
                 return f"{self.url}?{name}={value}"
         return self.url
+
+    @property
+    def beside(self) -> Path | None:
+        """A path next to a local repository, of this branch alone; None for one in a store."""
+        if self.scheme != "file":
+            return None
+        path = Path(self.prefix)
+        if self.branch in (None, MAIN):
+            return path
+        return path.with_name(f"{path.name}.{quote(self.branch or '', safe='')}")
+
+    @property
+    def parent(self) -> str:
+        """The directory or prefix that the repository is in, as a place of its own."""
+        above = self.prefix.rpartition("/")[0]
+        return above or "/" if self.scheme == "file" else f"{self.scheme}://{self.bucket}/{above}".rstrip("/")
 
     def storage(self) -> Any:
         """An `icechunk.Storage`; UsageError for options that it does not have, or without the package."""
@@ -149,6 +185,8 @@ class IcechunkPlace:
     def exists(self) -> bool:
         """Whether there is a repository; StorageError if that cannot be read."""
         icechunk = require_icechunk()
+        if self.scheme == "file" and not os.path.isdir(self.prefix):
+            return False  # Icechunk would make it
         with _told(self.url):
             return bool(icechunk.Repository.exists(self.storage()))
 
@@ -187,8 +225,11 @@ class IcechunkPlace:
                 return icechunk.Repository.open(self.storage(), **given)
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
-        if self.scheme == "file" and os.path.isdir(self.prefix) and os.listdir(self.prefix):
+        there = os.listdir(self.prefix) if self.scheme == "file" and os.path.isdir(self.prefix) else []
+        if not _OF_ICECHUNK.issuperset(there):
             raise UsageError("the directory of a new repository is not empty", found=self.prefix)
+        if major() > 1:
+            given["check_clean_root"] = not there  # else another process was killed while it made this one
         if spec_version is not None:
             if major() > 1:
                 given["spec_version"] = spec_version

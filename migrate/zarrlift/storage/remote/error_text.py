@@ -39,8 +39,9 @@ _MOST: Final = 500
 
 def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[str] = ()) -> ZarrstackError:
     """The error to raise for a store's `error` in the operation `what` on `key` of the place `url`."""
-    # obstore's messages continue with pages of debug output.
-    text = redact_foreign(redact(str(error).partition("\n\nDebug source")[0], secrets))
+    # Messages of obstore continue with pages of debug output, those of Icechunk with a trace.
+    text = str(error).partition("\n\nDebug source")[0].partition("\n  |")[0].strip()
+    text = redact_foreign(redact(text, secrets))
     place = key or None
     if names_no_bucket(error):
         return UsageError(

@@ -66,7 +66,12 @@ def main() -> int:
 
 def run(place: Playground, asked: argparse.Namespace) -> int:
     """Scenario after scenario, until there were enough kills or runs."""
-    chosen = [scenario for scenario in SCENARIOS if asked.only in scenario.id]
+    # The clock of our own server stands still, which Icechunk does not accept.
+    chosen = [
+        scenario
+        for scenario in SCENARIOS
+        if asked.only in scenario.id and (asked.server or not scenario.remote >= {"icechunk", "dst"})
+    ]
     print(f"seed {asked.seed}, {len(chosen)} scenarios", flush=True)
     started = time.monotonic()
     count = Counter[str]()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+import re
 import shutil
 import time
 from collections import Counter
@@ -65,6 +67,7 @@ class Playground:
         self.folder = folder
         self.faults = faults
         self._hasty = False
+        self._repository: str | None = None
         self.bucket = bucket
         self.home = folder / "home"
         environment = {
@@ -97,6 +100,7 @@ class Playground:
         shutil.copytree(pristine, self.home)
         (self.home / "tmp").mkdir()
         self.bucket.server.clear()
+        self._repository = self._place(scenario, "dst", "out.zarr") if "icechunk" in scenario.remote else None
         if "src" in scenario.remote:
             files = tree(self.home / "source.zarr")
             self.bucket.put("source.zarr", {name: data for name, data in files.items() if data is not None})
@@ -128,8 +132,13 @@ class Playground:
         return ended
 
     def _place(self, scenario: Scenario, end: Any, name: str) -> str:
+        scheme = ""
+        if end == "dst" and "icechunk" in scenario.remote:
+            scheme = "icechunk+" if "dst" in scenario.remote else "icechunk://"
         if end in scenario.remote:
-            return f"s3://bucket/{name}"
+            return f"{scheme}s3://bucket/{name}"
+        if scheme:
+            return f"{scheme}{self.home / name}"
         return f"{'file://' if 'file' in scenario.remote else ''}{self.home / name}"
 
     def _calmly(self, scenario: Scenario, words: Words) -> None:
@@ -140,8 +149,21 @@ class Playground:
     def tree(self) -> dict[str, bytes | None]:
         """Everything in the folder and in the bucket, and uploads that nobody ended."""
         server = self.bucket.server
+        if self._repository is not None:
+            return self._tree_of_main(self._repository)
         objects = {f"s3/{key}": b"" if is_opaque(key) else data for key, data in server.objects().items()}
         return tree(self.home) | objects | {f"{UPLOADS}{name}": b"" for name in server.uploads()}
+
+    def _tree_of_main(self, place: str) -> dict[str, bytes | None]:
+        """The same, with what readers of a repository see in place of its files."""
+        files = tree(self.home)
+        objects = {
+            f"s3/{key}": b"" if is_opaque(key) else data for key, data in self.bucket.server.objects().items()
+        }
+        for found in (files, objects):
+            for name in [name for name in found if re.match(r"(s3/)?out\.zarr(/|$)", name)]:
+                del found[name]
+        return files | objects | seen_in_main(place, self.bucket.endpoint)
 
     def calm(self, scenario: Scenario) -> Calm:
         """The undisturbed run, done once."""
@@ -282,3 +304,37 @@ def _failure(calm: Calm, rng: random.Random) -> str:
     if kind < 0.65:
         return f"{order}full_from={rng.randint(1, calm.calls)}"
     return f"{order}share={int(rng.choice(_SHARES) * (1 << 32))}"
+
+
+def seen_in_main(place: str, endpoint: str) -> dict[str, bytes | None]:
+    """What Icechunk gives to readers of the branch `main`, and the names of the branches of jobs."""
+    import icechunk
+    from zarr.core.buffer import default_buffer_prototype
+
+    icechunk.set_logs_filter("error")
+    if place.startswith("icechunk+s3://bucket/"):
+        prefix = place.removeprefix("icechunk+s3://bucket/")
+        address = {
+            "endpoint_url": endpoint,
+            "allow_http": True,
+            "force_path_style": True,
+            "region": "us-east-1",
+        }
+        keys = {"access_key_id": KEY, "secret_access_key": SECRET}
+        storage = icechunk.s3_storage(bucket="bucket", prefix=prefix, **address, **keys)
+    else:
+        storage = icechunk.local_filesystem_storage(place.removeprefix("icechunk://"))
+    if not icechunk.Repository.exists(storage):
+        return {}
+    repository = icechunk.Repository.open(storage)
+    store = repository.readonly_session("main").store
+
+    async def content() -> dict[str, bytes | None]:
+        found: dict[str, bytes | None] = {}
+        async for key in store.list():
+            value = await store.get(key, default_buffer_prototype())
+            assert value is not None, key
+            found[f"out.zarr/{key}"] = value.to_bytes()
+        return found
+
+    return asyncio.run(content())

@@ -48,8 +48,10 @@ class Scenario:
     in_place: bool = False
     kept: Literal["source", "either"] = "source"
     """What is always there: the source, or either that or all of what was made of it, as `finish` does."""
-    remote: frozenset[Literal["src", "dst", "file"]] = frozenset()
-    """The ends that are in a bucket; "file": both are local, by URL."""
+    remote: frozenset[Literal["src", "dst", "file", "icechunk"]] = frozenset()
+    """The ends that are in a bucket; "file": both are local, by URL; "icechunk": the destination is a
+    repository, of which the branch `main` is looked at.
+    """
     tight: bool = False
     """So little memory that chunks change their shape in two passes."""
 
@@ -67,6 +69,8 @@ def _in_place(id: str, *options: str, **fields: Any) -> Scenario:
 
 _DST = frozenset({"dst"})
 _BOTH = frozenset({"src", "dst"})
+_ICECHUNK = frozenset({"icechunk"})
+_ICECHUNK_S3 = frozenset({"icechunk", "dst"})
 _FINISHED = (IN_PLACE, VERIFY, FINISH)
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
 _JOB = "{home}/job.db"
@@ -228,6 +232,16 @@ SCENARIOS = (
     _copy("to S3, regrid in two passes", *_COLUMNS, source="rows", tight=True, remote=_DST),
     _copy("to S3, a shard in parts", "--shards", "12", source="megabytes", remote=_DST),
     Scenario(id="to S3, taken back", words=MIGRATE, again=(UNDO,), remote=_DST),
+    _copy("to Icechunk", remote=_ICECHUNK),
+    _copy("to Icechunk, checked in full", "--verify", "full", source="boxes", remote=_ICECHUNK),
+    _copy("to Icechunk, shards", "--shards", "4,4", source="boxes", remote=_ICECHUNK),
+    _copy("to Icechunk, regrid", "--chunks", "9,11", source="boxes", remote=_ICECHUNK),
+    _copy("to Icechunk, N5", source="n5", remote=_ICECHUNK),
+    Scenario(id="to Icechunk, taken back", words=MIGRATE, again=(UNDO,), remote=_ICECHUNK),
+    _copy("to Icechunk on S3", source="boxes", remote=_ICECHUNK_S3),
+    _copy(
+        "to Icechunk on S3, processes", "--processes", "--workers", "2", source="boxes", remote=_ICECHUNK_S3
+    ),
     Scenario(id="undo on S3", before=(MIGRATE,), words=UNDO, again=(UNDO,), whole="before", remote=_DST),
 )
 

@@ -1,0 +1,61 @@
+"""`zarrlift demo`: small archives to play with, and what to try with them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from . import options as o
+from .session import DONE, Answer
+
+if TYPE_CHECKING:
+    from ..report.page import Page
+
+Folder: TypeAlias = Annotated[
+    str, typer.Argument(help="Where to write them; must not exist yet.", metavar="[DIR]")
+]
+
+
+def demo(folder: Folder = "zarrlift-demo", *, output: o.Json) -> int:
+    """Write a small Zarr v2 archive and a small N5 container, and say what to try with them."""
+
+    def answer() -> Answer:
+        from pathlib import Path
+
+        from zarrstack.core.errors import UsageError
+
+        from .demo_data import write_cells, write_ocean
+
+        root = Path(folder).expanduser()
+        if root.exists():
+            raise UsageError(f"it exists already: {root}", advice="Give another name: zarrlift demo DIR")
+        ocean, cells = root / "ocean.zarr", root / "cells.n5"
+        write_ocean(ocean)
+        write_cells(cells)
+        written = {"zarr2": str(ocean), "n5": str(cells)}
+        return Answer(code=DONE, text=lambda page: _lines(root, page), data=lambda: {"written": written})
+
+    return output.session("demo").run(answer)
+
+
+def _lines(root: object, page: "Page") -> Iterator[str]:
+    from ..jobs.units import safe
+    from ..report.outcome import command
+
+    place = safe(str(root))
+    yield page.paint(f"{place}/ocean.zarr  a year of sea surface temperatures, Zarr v2", "title")
+    yield page.paint(f"{place}/cells.n5    an image in two resolutions, N5", "title")
+    yield ""
+    yield "Try:"
+    ocean, cells = f"{root}/ocean.zarr", f"{root}/cells.n5"
+    result, image = f"{root}/ocean-v3.zarr", f"{root}/cells.zarr"
+    for words in (
+        ("inspect", ocean),
+        ("plan", ocean, result),
+        ("migrate", ocean, result),
+        ("verify", ocean, result, "--full"),
+        ("migrate", cells, image, "--multiscale", "ome", "--codecs", "zstd:3"),
+        ("migrate", ocean, "--in-place"),
+        ("undo", ocean),
+    ):
+        yield f"  {command(*words)}"

@@ -1,0 +1,105 @@
+"""Two small archives to play with: a Zarr v2 dataset as of xarray, and an N5 image as of Fiji."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import warnings
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+_MISSING: Final = -32768
+"""Fill value of the temperatures, on land."""
+_Array = np.ndarray[Any, Any]
+
+
+def write_ocean(path: Path) -> None:
+    """A year of sea temperatures as a Zarr v2 group, with named dimensions; some chunks are missing."""
+    import zarr
+    from numcodecs import Blosc, Zlib
+
+    lat, lon, month = np.linspace(-89, 89, 90), np.linspace(0, 358, 180), np.arange(12)
+    warmth = 28 * np.cos(np.radians(lat))[None, :, None] - 2
+    season = 6 * np.sin(np.radians(30.0 * month))[:, None, None] * np.sin(np.radians(lat))[None, :, None]
+    current = np.cos(np.radians(3 * lon))[None, None, :] * np.sin(np.radians(4 * lat))[None, :, None]
+    values = np.round((warmth - season + current) * 100).astype("<i2")
+    values[:, :45, :90] = _MISSING  # a continent, which fills whole chunks
+    arrays: dict[str, tuple[_Array, tuple[int, ...], Any, list[str], dict[str, Any]]] = {
+        "lat": (lat, (90,), Blosc(), ["lat"], {"units": "degrees_north", "standard_name": "latitude"}),
+        "lon": (lon, (180,), Blosc(), ["lon"], {"units": "degrees_east", "standard_name": "longitude"}),
+        "time": (30 * month, (12,), None, ["time"], {"units": "days since 2020-01-15"}),
+        "sst": (
+            values,
+            (4, 45, 90),
+            Zlib(5),
+            ["time", "lat", "lon"],
+            {
+                "long_name": "sea surface temperature",
+                "units": "degC",
+                "scale_factor": 0.01,
+                "add_offset": 0.0,
+            },
+        ),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # consolidated metadata is no part of Zarr v3, this is v2
+        group = zarr.create_group(path, zarr_format=2, attributes={"title": "A year of the sea, made up"})
+        for name, (data, chunks, compressor, dimensions, attributes) in arrays.items():
+            array = group.create_array(
+                name,
+                shape=data.shape,
+                chunks=chunks,
+                dtype=data.dtype,
+                compressors=compressor,
+                fill_value=_MISSING if name == "sst" else None,
+                attributes={"_ARRAY_DIMENSIONS": dimensions, **attributes},
+            )
+            array[...] = data
+        zarr.consolidate_metadata(path, zarr_format=2)
+
+
+def write_cells(path: Path) -> None:
+    """A microscope's image in two resolutions as an N5 container, with the attributes of n5-viewer."""
+    z, y, x = np.ogrid[:32, :192, :256]
+    image = np.zeros((32, 192, 256))
+    for number in range(40):
+        at_z, at_y, at_x = (7 * number) % 32, (53 * number) % 192, (97 * number) % 256
+        distance = ((z - at_z) * 3) ** 2 + (y - at_y) ** 2 + (x - at_x) ** 2
+        image += (800 + 40 * number) * np.exp(-distance / (2 * (5.0 + number % 7) ** 2))
+    levels = [image, image.reshape(16, 2, 96, 2, 128, 2).mean(axis=(1, 3, 5))]
+    scales = [[1, 1, 1], [2, 2, 2]]
+    _describe(path, {"n5": "2.5.1"})
+    voxel = {"unit": "um", "dimensions": [0.5, 0.5, 1.5]}
+    _describe(path / "cells" / "c0", {"scales": scales, "pixelResolution": voxel})
+    for level, (data, factors) in enumerate(zip(levels, scales, strict=True)):
+        _write_dataset(
+            path / "cells" / "c0" / f"s{level}", data.astype(">u2"), {"downsamplingFactors": factors}
+        )
+
+
+def _write_dataset(path: Path, data: _Array, attributes: dict[str, Any], block: int = 64) -> None:
+    """An N5 dataset of big-endian uint16 with gzip, its axes reversed on disk; blocks at an edge are cut.
+
+    https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification
+    """
+    members = {
+        "dimensions": list(data.shape[::-1]),
+        "blockSize": [block] * data.ndim,
+        "dataType": "uint16",
+        "compression": {"type": "gzip", "level": -1, "useZlib": False},
+    }
+    _describe(path, {**members, **attributes})
+    for position in np.ndindex(*(-(-length // block) for length in data.shape)):
+        part = data[tuple(slice(block * at, block * (at + 1)) for at in position)]
+        header = struct.pack(f">HH{data.ndim}I", 0, data.ndim, *part.shape[::-1])
+        file = path.joinpath(*map(str, position[::-1]))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(header + gzip.compress(part.tobytes(), mtime=0))
+
+
+def _describe(path: Path, attributes: dict[str, Any]) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "attributes.json").write_text(json.dumps(attributes))

@@ -1,0 +1,268 @@
+"""Icechunk repositories: a job works on a branch of its own, and readers see whole arrays only.
+
+What a kill leaves is tested in `faults`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import icechunk
+import numpy as np
+import pytest
+import xarray
+import zarr
+from tests.support.fixtures_index import archive
+from tests.support.job_archives import other_archive, write_archive
+from tests.support.s3_servers import KEY, SECRET
+
+import zarrlift
+from zarrlift import ArrayRecipe, Recipe
+from zarrlift.cli import main
+from zarrlift.errors import JobError, UsageError
+from zarrlift.storage.icechunk.place import IcechunkPlace
+from zarrlift.storage.icechunk.storage import IcechunkStorage
+
+icechunk.set_logs_filter("error")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_archive(tmp_path / "source.zarr")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"icechunk://{tmp_path}/repo"
+
+
+def repository(url: str) -> icechunk.Repository:
+    return icechunk.Repository.open(icechunk.local_filesystem_storage(url.removeprefix("icechunk://")))
+
+
+def arrays(store: object, **options: object) -> dict[str, np.ndarray]:
+    group = zarr.open_group(store, mode="r", **options)
+    return {name: item[...] for name, item in group.members(max_depth=None) if isinstance(item, zarr.Array)}
+
+
+def assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name])
+
+
+SOURCES = {
+    "v1": lambda path: other_archive("zarr_v1", path),
+    "v2": write_archive,
+    "N5": lambda path: shutil.copytree(archive("n5/java-3.5.1/tree").path, path),
+    "draft": lambda path: other_archive("zarr_v3_draft", path),
+}
+RECIPES = {
+    "copy": Recipe(),
+    "shards": Recipe(base=ArrayRecipe(shards="2x")),
+    "other codecs": Recipe(base=ArrayRecipe(codecs="zstd:1")),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_a_repository_has_the_values_of_a_copy(kind, recipe, url, tmp_path):
+    source = SOURCES[kind](tmp_path / "of-kind")
+    copied = zarrlift.migrate(source, tmp_path / "copy.zarr", recipe=recipe)
+    outcome = zarrlift.migrate(source, url, recipe=recipe, verify="full")
+    assert (outcome.ok, outcome.arrays_done) == (copied.ok, copied.arrays_done)
+    if not copied.ok:
+        return
+    assert_equal(arrays(repository(url).readonly_session("main").store), arrays(tmp_path / "copy.zarr"))
+    assert zarrlift.verify(source, url, full=True, recipe=recipe).ok
+
+
+def test_xarray_reads_it(url, tmp_path):
+    source = archive("zarr_v2/zarr-2.18/people/ocean").path
+    assert zarrlift.migrate(source, url).ok
+    with (
+        xarray.open_zarr(source, consolidated=True) as before,
+        xarray.open_zarr(repository(url).readonly_session("main").store, consolidated=False) as after,
+    ):
+        xarray.testing.assert_identical(before.load(), after.load())
+
+
+def test_a_repository_is_a_source(source, url, tmp_path):
+    assert zarrlift.migrate(source, url).ok
+    assert zarrlift.inspect(url).format == "zarr3"
+    assert zarrlift.migrate(url, tmp_path / "back.zarr").ok
+    zarrlift.migrate(source, tmp_path / "copy.zarr")
+    assert_equal(arrays(tmp_path / "back.zarr"), arrays(tmp_path / "copy.zarr"))
+    assert zarrlift.inspect(repository(url)).format == "zarr3"
+    session = repository(url).readonly_session("main")
+    assert len(zarrlift.inspect(session).nodes) == len(zarrlift.inspect(session.store).nodes)
+
+
+def test_versions_of_a_repository_are_sources(source, url):
+    assert zarrlift.migrate(source, url).ok
+    tip = repository(url).lookup_branch("main")
+    repository(url).create_tag("first", tip)
+    nodes = len(zarrlift.inspect(url).nodes)
+    for version in ("branch=main", "tag=first", f"snapshot={tip}"):
+        assert len(zarrlift.inspect(f"{url}?{version}").nodes) == nodes
+    with pytest.raises(UsageError, match="has no branch other; expected branches main"):
+        zarrlift.inspect(f"{url}?branch=other")
+    with pytest.raises(UsageError, match="only a branch can be written to"):
+        zarrlift.migrate(source, f"{url}?tag=first")
+
+
+def test_main_is_as_before_until_everything_is_there(source, url, monkeypatch):
+    """An array fails: the others stay on the job's branch until it is repaired."""
+    chunk = next(path for path in sorted(source.rglob("*")) if path.name[0].isdigit())
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"\0")
+    outcome = zarrlift.migrate(source, url)
+    assert outcome.state == "incomplete"
+    there = repository(url)
+    (work,) = there.list_branches() - {"main"}
+    assert work.startswith("zarrlift-")
+    assert [info.parent_id for info in there.ancestry(branch="main")] == [None]
+    assert arrays(there.readonly_session(work).store)
+    chunk.write_bytes(good)
+    assert zarrlift.resume(url).ok
+    assert repository(url).list_branches() == {"main"}
+    assert zarrlift.verify(source, url, full=True).ok
+    info = next(iter(repository(url).ancestry(branch="main")))
+    assert info.metadata["zarrlift_job"] == work.removeprefix("zarrlift-")
+
+
+def test_a_branch_that_others_moved_is_not_overwritten(source, url, monkeypatch):
+    publish = IcechunkStorage.publish
+
+    def too_late(self, known):
+        session = repository(url).writable_session("main")
+        zarr.create_group(session.store, attributes={"by": "another"})
+        session.commit("another")
+        publish(self, known)
+
+    monkeypatch.setattr(IcechunkStorage, "publish", too_late)
+    outcome = zarrlift.migrate(source, url)
+    assert outcome.state == "incomplete"
+    (problem,) = outcome.problems
+    assert problem.message == "the branch main was changed by others while the job ran"
+    assert "Everything that was migrated is on the branch zarrlift-" in problem.advice
+    assert zarr.open_group(repository(url).readonly_session("main").store, mode="r").attrs["by"] == "another"
+
+
+def test_a_branch_of_its_own_begins_empty(source, url):
+    assert zarrlift.migrate(source, url).ok
+    options = {"branch": "again", "message": "once more"}
+    assert zarrlift.migrate(source, url, dest_storage_options=options).ok
+    there = repository(url)
+    assert there.list_branches() == {"main", "again"}
+    assert next(iter(there.ancestry(branch="again"))).message == "once more"
+    with pytest.raises(JobError, match=r"different job|destination"):
+        zarrlift.migrate(write_archive(source.with_name("other.zarr")), url)
+
+
+@pytest.mark.parametrize("branch", ["main", "of-mine"])
+def test_undo_takes_back_what_nobody_built_on(source, url, branch):
+    target = f"{url}?branch={branch}"
+    assert zarrlift.migrate(source, target).ok
+    assert zarrlift.undo(target).state == "undone"
+    there = repository(url)
+    assert there.list_branches() == {"main"}
+    assert [info.parent_id for info in there.ancestry(branch="main")] == [None]
+
+
+def test_undo_leaves_what_others_built_on(source, url):
+    assert zarrlift.migrate(source, url).ok
+    session = repository(url).writable_session("main")
+    zarr.create_group(session.store, path="more")
+    session.commit("more")
+    outcome = zarrlift.undo(url)
+    assert [problem.message for problem in outcome.problems] == [
+        "the branch was changed after the job, so it stays as it is"
+    ]
+    assert "more" in zarr.open_group(repository(url).readonly_session("main").store, mode="r")
+
+
+def test_a_repository_object_is_a_destination(source, tmp_path):
+    there = icechunk.Repository.create(icechunk.in_memory_storage())
+    assert zarrlift.migrate(source, there, job=tmp_path / "job.db").ok
+    zarrlift.migrate(source, tmp_path / "copy.zarr")
+    assert_equal(arrays(there.readonly_session("main").store), arrays(tmp_path / "copy.zarr"))
+    with pytest.raises(UsageError, match="a job writes to a branch of its own"):
+        zarrlift.migrate(source, there.writable_session("main").store, job=tmp_path / "other.db")
+
+
+REFUSED = {
+    "keys": ({"key_encoding": "v2"}, "Icechunk has one encoding of chunk keys"),
+    "separator": ({"separator": "."}, "Icechunk has one encoding of chunk keys"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_icechunk_cannot_hold_is_refused(source, url, change, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        zarrlift.migrate(source, url, recipe=Recipe(base=ArrayRecipe(**change)))
+    assert not (tmp_path / "repo").exists()
+
+
+def test_a_plan_makes_no_repository(source, url, tmp_path, capsys):
+    assert main(["plan", str(source), url]) == 0
+    assert not (tmp_path / "repo").exists()
+
+
+def test_processes_do_not_commit_to_a_local_repository(source, url):
+    with pytest.raises(UsageError, match="several processes cannot commit"):
+        zarrlift.migrate(source, url, executor="processes", workers=2)
+
+
+@pytest.mark.parametrize(
+    "server", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in ("moto", "versitygw")]
+)
+@pytest.mark.parametrize("executor", ["threads", "processes", "dask"])
+def test_a_repository_on_s3(server, executor, source, tmp_path, request):
+    from tests.support.bucket import serving
+    from tests.support.s3_servers import server as other
+
+    with other(server) as installed, serving(installed) as bucket:
+        options = {"endpoint_url": bucket.endpoint, "key": KEY, "secret": SECRET}
+        zarrlift.migrate(source, tmp_path / "copy.zarr")
+        outcome = zarrlift.migrate(
+            source,
+            "icechunk+s3://bucket/of/repo",
+            dest_storage_options=options,
+            job=tmp_path / "job.db",
+            executor=executor,
+            workers=2,
+        )
+        assert outcome.ok, outcome.problems
+        place = IcechunkPlace.parse("icechunk+s3://bucket/of/repo", options)
+        store = place.open_repository().readonly_session("main").store
+        assert_equal(arrays(store), arrays(tmp_path / "copy.zarr"))
+        assert not [key for key in bucket.server.objects() if "claim" in key]
+    assert SECRET.encode() not in (tmp_path / "job.db").read_bytes()
+
+
+BAD = {
+    "icechunk+ftp://a/b": "not the URL of an Icechunk repository",
+    "icechunk+s3://bucket": "a repository needs a bucket and a path",
+    "icechunk:///repo?revision=1": "one version of the repository is wanted",
+    "icechunk:///repo?branch=a&tag=b": "one version of the repository is wanted",
+    "icechunk:///no/such/repo": "there is no Icechunk repository",
+}
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD.items(), ids=BAD)
+def test_a_bad_url_says_what_is_wrong(bad, message):
+    with pytest.raises(UsageError, match=message):
+        zarrlift.inspect(bad)
+
+
+def test_options_that_icechunk_does_not_have_are_refused():
+    with pytest.raises(UsageError, match="these options cannot be given to Icechunk; found config_kwargs"):
+        IcechunkPlace.parse("icechunk+s3://b/r", {"config_kwargs": {}}).storage()
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch, url):
+    monkeypatch.setitem(__import__("sys").modules, "icechunk", None)
+    with pytest.raises(UsageError, match="needs a package that is not installed; expected icechunk"):
+        zarrlift.inspect(url)
