@@ -19,6 +19,7 @@ def migrate(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
+    virtual: o.Virtual = False,
     job: JobFile,
     overwrite: o.Overwrite = False,
     take_over: o.TakeOver = False,
@@ -36,7 +37,7 @@ def migrate(
     With --job and --part, do one part of a job.
     """
     if part is not None:
-        others = [source, destination, overwrite, take_over, digest, link != "auto", recipe.given()]
+        others = [source, destination, virtual, overwrite, take_over, digest, link != "auto", recipe.given()]
         others.append((reading.given() | writing.given()) - {"storage_options", "dest_storage_options"})
         storage = o.JobStorage(
             storage_options=reading.storage_options, dest_storage_options=writing.dest_storage_options
@@ -56,6 +57,7 @@ def migrate(
             destination,
             recipe=recipe.recipe(),
             verify=verify,
+            virtual=virtual,
             digest=digest,
             link=link,
             overwrite=overwrite,

@@ -146,6 +146,9 @@ def _moved(outcome: Outcome) -> str:
         return ""
     dropped = f", {count_text(outcome.dropped)} omitted as empty" if outcome.dropped else ""
     dropped += f", {count_text(outcome.filled)} filled up" if outcome.filled else ""
+    if outcome.plan is not None and outcome.plan.virtual:
+        referred, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
+        return f"; {count_text(outcome.chunks, 'object')}, {referred} referred to{dropped}; {written} written"
     read, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
     return f"; {count_text(outcome.chunks, 'chunk')}{dropped}; {read} read, {written} written"
 
