@@ -19,7 +19,8 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "git_pointers", "identity_cache", "json_text", "frozen_json", "shapes",
+        "errors", "paths", "sizes", "git_pointers", "similar_names", "identity_cache", "json_text",
+        "frozen_json", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
     "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),

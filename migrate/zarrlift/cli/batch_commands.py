@@ -13,7 +13,7 @@ from .batch_answers import answered, reported
 from .batch_options import Add, BatchJob, BatchTarget, Lists, Parts, ReportFile, To, Yes
 from .confirmation import confirm_finish
 from .job_options import First, Part, Watch
-from .option_groups import expanded
+from .option_groups import Command, expanded
 from .recipe_options import RecipeOptions
 from .session import DONE
 from .update_command import Atomic, Delete, Force
@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 
 
-@app.command(short_help="Plan every archive, and create the job file; nothing is migrated.")
+@app.command(cls=Command, short_help="Plan every archive, and create the job file; nothing is migrated.")
 @expanded
 def plan(
     lists: Lists = None,
@@ -79,7 +79,7 @@ def plan(
     return answered("plan", output, work)
 
 
-@app.command(short_help="Migrate every archive; again: resume, or do nothing.")
+@app.command(cls=Command, short_help="Migrate every archive; again: resume, or do nothing.")
 @expanded
 def run(
     lists: Lists = None,
@@ -130,14 +130,14 @@ def run(
     return answered("run", output, reported(work, report, {**reading.arguments(), **writing.arguments()}))
 
 
-@app.command(short_help="Collect what the parts have done.")
+@app.command(cls=Command, short_help="Collect what the parts have done.")
 @expanded
 def gather(target: BatchTarget, *, output: o.QuietOutput) -> int:
     """Collect what the parts have done. May be run at any time and again."""
     return answered("gather", output, lambda _progress: _open(target).gather())
 
 
-@app.command(short_help="Continue a batch that was interrupted or had failures.")
+@app.command(cls=Command, short_help="Continue a batch that was interrupted or had failures.")
 @expanded
 def resume(
     target: BatchTarget,
@@ -158,7 +158,7 @@ def resume(
     return answered("resume", output, reported(work, report, storage.arguments()))
 
 
-@app.command(short_help="Show the state of each archive.")
+@app.command(cls=Command, short_help="Show the state of each archive.")
 @expanded
 def status(target: BatchTarget, *, watch: Watch = False, output: o.Output) -> int:
     """Show the state of each archive; a running batch is not affected.
@@ -178,7 +178,7 @@ def status(target: BatchTarget, *, watch: Watch = False, output: o.Output) -> in
     return answered("status", output, work)
 
 
-@app.command(short_help="Compare the results with their sources.")
+@app.command(cls=Command, short_help="Compare the results with their sources.")
 @expanded
 def verify(
     target: BatchTarget,
@@ -197,7 +197,7 @@ def verify(
     return answered("verify", output, work)
 
 
-@app.command(short_help="Bring the results up to date with sources that have changed since.")
+@app.command(cls=Command, short_help="Bring the results up to date with sources that have changed since.")
 @expanded
 def update(
     target: BatchTarget,
@@ -224,7 +224,7 @@ def update(
     return answered("update", output, reported(work, report, storage.arguments()))
 
 
-@app.command(short_help="In place: delete the legacy metadata of all verified archives.")
+@app.command(cls=Command, short_help="In place: delete the legacy metadata of all verified archives.")
 @expanded
 def finish(
     target: BatchTarget,
@@ -246,7 +246,7 @@ def finish(
     return answered("finish", output, work)
 
 
-@app.command(short_help="Undo the whole batch.")
+@app.command(cls=Command, short_help="Undo the whole batch.")
 @expanded
 def undo(
     target: BatchTarget,

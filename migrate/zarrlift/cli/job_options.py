@@ -31,6 +31,7 @@ Part: TypeAlias = Annotated[
     str | None,
     option(
         "--part",
+        heading="Running",
         help="With --job: do one part of a job that `plan` has divided. Its index, or auto, which takes it "
         "from the environment of a job array (Slurm, LSF, Kubernetes, AWS Batch).",
         metavar="INDEX",
@@ -44,6 +45,8 @@ Watch: TypeAlias = Annotated[
 
 class JobFile(Group):
     """Where the job file is."""
+
+    heading = "Running"
 
     job: Annotated[
         str | None,

@@ -32,9 +32,13 @@ def migrate(
     part: Part = None,
     output: o.ObservedOutput,
 ) -> int:
-    """Migrate an archive to DST, or --in-place, which only adds files to the source.
+    r"""Migrate an archive to DST, or --in-place, which only adds files to the source.
 
     With --job and --part, do one part of a job.
+
+    \b
+    zarrlift migrate old.zarr new.zarr
+    zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """
     if part is not None:
         others = [source, destination, virtual, overwrite, take_over, digest, link != "auto", recipe.given()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from . import options as o
-from .option_groups import expanded
+from .option_groups import Command, expanded
 from .option_values import usage
 from .recipe_options import ViewRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, Session, say
@@ -63,7 +63,7 @@ Open: TypeAlias = Annotated[
 ]
 
 
-@app.command(short_help="Print the structure of a hierarchy as JSON.")
+@app.command(cls=Command, short_help="Print the structure of a hierarchy as JSON.")
 @expanded
 def show(
     source: Place,
@@ -114,7 +114,7 @@ def show(
     return output.session("model show").run(work)
 
 
-@app.command(short_help="Write the JSON Schema of a format or of one hierarchy.")
+@app.command(cls=Command, short_help="Write the JSON Schema of a format or of one hierarchy.")
 @expanded
 def schema(
     source: Annotated[
@@ -150,7 +150,7 @@ def schema(
     return Session(command="model schema").run(work)
 
 
-@app.command(short_help="Check archives against a model.")
+@app.command(cls=Command, short_help="Check archives against a model.")
 @expanded
 def validate(
     places: Annotated[
@@ -195,7 +195,7 @@ def validate(
     return output.session("model validate").run(work)
 
 
-@app.command(short_help="Show where two hierarchies differ in structure.")
+@app.command(cls=Command, short_help="Show where two hierarchies differ in structure.")
 @expanded
 def diff(
     first: Annotated[
@@ -228,7 +228,7 @@ def diff(
     return output.session("model diff").run(work)
 
 
-@app.command(short_help="Create the hierarchy of a model, without chunks.")
+@app.command(cls=Command, short_help="Create the hierarchy of a model, without chunks.")
 @expanded
 def create(
     source: Annotated[

@@ -1,18 +1,46 @@
-"""Groups of options: a command takes a group as one parameter, typer sees each option of it."""
+"""Groups of options: a command takes a group as one parameter, typer sees each option of it.
+
+`--help` of a command with many options shows them under headings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, update_wrapper
 from inspect import Parameter, Signature, get_annotations, signature
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 import typer
+from typer.core import TyperCommand
+
+Heading: TypeAlias = Literal["What to convert", "How", "Where", "Result", "Running", "Output"]
+_HEADINGS: Final = ("What to convert", "How", "Where", "Result", "Running", "Output", "Options")
+_MANY: Final = 16
+"""Options from which on they are shown under headings."""
 
 
-def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """The description of an option, for its annotation."""
-    return typer.Option(*names, help=help, metavar=metavar, **more)
+def option(
+    *names: str, help: str, metavar: str | None = None, heading: Heading | None = None, **more: Any
+) -> Any:
+    """The description of an option, for its annotation; `heading` is where `--help` shows it."""
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=heading, **more)
+
+
+class Command(TyperCommand):
+    """A command whose `--help` shows many options under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _HEADINGS}}
+        shown = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx))]
+        many = len(shown) >= _MANY
+        for item, record in shown:
+            name = (many and getattr(item, "rich_help_panel", None)) or "Options"
+            sections["Arguments" if item.param_type_name == "argument" else name].append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
 
 
 class Group:
@@ -20,6 +48,9 @@ class Group:
 
     A command that names a subclass as the type of a parameter receives an instance with the given values.
     """
+
+    heading: Heading | None = None
+    """Where `--help` shows those options that name no heading."""
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
@@ -35,7 +66,11 @@ class Group:
         found: dict[str, Parameter] = {}
         for level in cls.__mro__:
             for name, annotation in get_annotations(level, eval_str=True).items():
-                found.setdefault(name, parameter(name, annotation, getattr(cls, name)))
+                if level is Group or name in found:
+                    continue
+                found[name] = parameter(name, annotation, getattr(cls, name))
+                words = annotation.__metadata__[0]
+                words.rich_help_panel = words.rich_help_panel or getattr(level, "heading", None)
         return tuple(found.values())
 
 

@@ -3,7 +3,7 @@
 Annotations are not postponed here and in `recipe_options`: compiling them from text takes 10 ms of `--help`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -28,7 +28,12 @@ Target: TypeAlias = Annotated[
     ),
 ]
 Overwrite: TypeAlias = Annotated[
-    bool, option("--overwrite", help="Replace DST; the old content is deleted after the new is complete.")
+    bool,
+    option(
+        "--overwrite",
+        heading="Where",
+        help="Replace DST; the old content is deleted after the new is complete.",
+    ),
 ]
 MovedSource: TypeAlias = Annotated[
     str | None, option("--source", help="The current place of the source, if it was moved.", metavar="SRC")
@@ -41,22 +46,32 @@ TakeOver: TypeAlias = Annotated[
     bool,
     option(
         "--take-over",
+        heading="Running",
         help="Continue although a process on another host has claimed the destination. Use it only if that "
         "process has certainly ended.",
     ),
 ]
 FSSPEC = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
 StorageOptions: TypeAlias = Annotated[
-    list[str] | None, option("--storage-options", help=f"{FSSPEC} For the source.", metavar="OPTIONS")
+    list[str] | None,
+    option(
+        "--storage-options", heading="What to convert", help=f"{FSSPEC} For the source.", metavar="OPTIONS"
+    ),
 ]
 Verify: TypeAlias = Annotated[
-    VerifyLevel, option("--verify", help="How much is compared before an array is published.")
+    VerifyLevel,
+    option("--verify", heading="Result", help="How much is compared before an array is published."),
 ]
 VerifyAgain: TypeAlias = Annotated[
     VerifyLevel | None, option("--verify", help="How much is compared; by default as the job states.")
 ]
 LinkOption: TypeAlias = Annotated[
-    Link, option("--link", help="hard: hard links for unchanged chunks, which then share bytes with SRC.")
+    Link,
+    option(
+        "--link",
+        heading="Where",
+        help="hard: hard links for unchanged chunks, which then share bytes with SRC.",
+    ),
 ]
 Virtual: TypeAlias = Annotated[
     bool,
@@ -67,7 +82,7 @@ Virtual: TypeAlias = Annotated[
     ),
 ]
 Digest: TypeAlias = Annotated[
-    bool, option("--digest", help="Store a digest of the values of each array in the job.")
+    bool, option("--digest", heading="Result", help="Store a digest of the values of each array in the job.")
 ]
 DigestFile: TypeAlias = Annotated[
     str | None,
@@ -85,6 +100,8 @@ Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, no
 
 class ReadingBoth(Group):
     """How several archives are read."""
+
+    heading = "What to convert"
 
     follow_links: Annotated[
         bool, option("--follow-links", help="Follow symbolic links to targets outside the archive.")
@@ -143,6 +160,8 @@ class Reading(ReadingBoth):
 class DestinationStorage(Group):
     """How the destination is opened."""
 
+    heading = "Where"
+
     dest_storage_options: Annotated[
         list[str] | None,
         option("--dest-storage-options", help=f"{FSSPEC} For the destination.", metavar="OPTIONS"),
@@ -174,6 +193,7 @@ class Writing(DestinationStorage):
         str | None,
         option(
             "--inventory",
+            heading="What to convert",
             help="An S3 Inventory of the source (CSV or its manifest.json), used instead of listing.",
             metavar="FILE",
         ),
@@ -182,6 +202,7 @@ class Writing(DestinationStorage):
         str | None,
         option(
             "--source-through",
+            heading="What to convert",
             help="Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",
             metavar="LAYERS",
         ),
@@ -193,10 +214,17 @@ class Writing(DestinationStorage):
 
     provenance: Annotated[
         bool,
-        option("--provenance", help="Write where the result comes from into an attribute of its root."),
+        option(
+            "--provenance",
+            heading="Result",
+            help="Write where the result comes from into an attribute of its root.",
+        ),
     ] = False
     ro_crate: Annotated[
-        bool, option("--ro-crate", help="Write ro-crate-metadata.json beside the root's zarr.json.")
+        bool,
+        option(
+            "--ro-crate", heading="Result", help="Write ro-crate-metadata.json beside the root's zarr.json."
+        ),
     ] = False
 
     def arguments(self) -> dict[str, Any]:
@@ -214,6 +242,8 @@ class Writing(DestinationStorage):
 
 class Executing(Group):
     """What runs the work."""
+
+    heading = "Running"
 
     executor: Annotated[
         str | None,
@@ -263,6 +293,8 @@ class Running(Executing):
 class Json(Group):
     """Output as JSON."""
 
+    heading = "Output"
+
     as_json: Annotated[bool, option("--json", help="Print one JSON document on standard output.")] = False
 
     def session(self, command: str) -> Session:
@@ -272,6 +304,7 @@ class Json(Group):
             json=self.as_json,
             quiet=getattr(self, "quiet", False),
             everything=getattr(self, "show_all", False),
+            color=getattr(self, "color", "auto"),
         )
 
 
@@ -281,6 +314,10 @@ class Output(Json):
     show_all: Annotated[
         bool, option("--all", help="Show every row and every location, not only the first few.")
     ] = False
+    color: Annotated[
+        Literal["auto", "always", "never"],
+        option("--color", help="Colours; by default on a terminal, unless NO_COLOR is set."),
+    ] = "auto"
 
 
 class QuietOutput(Output):

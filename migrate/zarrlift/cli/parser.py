@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -9,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from .option_groups import expanded
-from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
+from .option_groups import Command, expanded
+from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
 
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 
@@ -52,6 +53,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "batch": ("", "Migrate many archives as one job."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
     "transformers": ("inspect_commands", "List the available storage transformers."),
+    "completion": ("completion_command", "Print the completion script of a shell."),
 }
 """Name -> the module with the command ("" is this one), and its line in `--help`."""
 
@@ -65,6 +67,10 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names of nodes may contain any character
     words = sys.argv[1:] if arguments is None else arguments
+    if arguments is None and COMPLETE in os.environ:
+        from .completion_command import complete
+
+        return complete(typer.main.get_command(app(*COMMANDS, nested=True)))
     command = typer.main.get_command(app(*_meant(words)))
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
@@ -98,11 +104,12 @@ def _print_version(context: typer.Context, wanted: bool) -> None:
 
 def _top(
     version: Annotated[  # noqa: ARG001 - its callback prints and ends
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
+        bool, typer.Option("--version", "-V", help="Print the version.", callback=_print_version)
     ] = False,
     # Eager, so that it is set before --version is processed, in any order.
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --version: the library of each codec.", is_eager=True)
+        bool,
+        typer.Option("--verbose", "-v", help="With --version: the library of each codec.", is_eager=True),
     ] = False,
 ) -> None:
     if verbose:
@@ -123,8 +130,11 @@ def _batch(context: typer.Context) -> int:
     return batch_commands.run_command(list(context.args))
 
 
-def app(*names: str) -> typer.Typer:
-    """The command line with the named commands; without names, only `--help` and `--version`."""
+def app(*names: str, nested: bool = False) -> typer.Typer:
+    """The command line with the named commands; without names, only `--help` and `--version`.
+
+    `nested`: with the commands of `batch` and `model`, which else parse their own arguments.
+    """
     made = typer.Typer(
         help=_HELP,
         rich_markup_mode=None,
@@ -138,7 +148,9 @@ def app(*names: str) -> typer.Typer:
         module, summary = COMMANDS[name]
         if module:
             command = getattr(import_module(f".{module}", __package__), name)
-            made.command(short_help=summary)(expanded(command))
+            made.command(short_help=summary, cls=Command)(expanded(command))
+        elif nested:
+            made.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
         else:
             # It parses its own arguments, with commands that are not needed elsewhere.
             free = {
@@ -155,4 +167,4 @@ def _meant(words: list[str]) -> tuple[str, ...]:
     """The commands that a command line may need, since a parser for all of them takes long to build."""
     if words and words[0] in COMMANDS:
         return (words[0],)
-    return () if words == ["--version"] else tuple(COMMANDS)
+    return () if words in (["--version"], ["-V"]) else tuple(COMMANDS)

@@ -25,6 +25,8 @@ VerifyRecipe: TypeAlias = Annotated[
 class RecipeOptions(Group):
     """The requested changes: a recipe file, the options of `ArrayRecipe`, and those of a whole archive."""
 
+    heading = "How"
+
     recipe_file: Annotated[
         str | None,
         option(
@@ -42,6 +44,7 @@ class RecipeOptions(Group):
         str | None,
         option(
             "--memory",
+            heading="Running",
             help="With --chunks: memory limit of the process, such as 2GB; by default a quarter of the "
             "machine's memory.",
             metavar="SIZE",
@@ -49,16 +52,27 @@ class RecipeOptions(Group):
     ] = None
     include: Annotated[
         list[str] | None,
-        option("--include", help="Only nodes whose path matches; repeatable.", metavar="GLOB"),
+        option(
+            "--include",
+            heading="What to convert",
+            help="Only nodes whose path matches; repeatable.",
+            metavar="GLOB",
+        ),
     ] = None
     exclude: Annotated[
         list[str] | None,
-        option("--exclude", help="Omit nodes whose path matches; repeatable.", metavar="GLOB"),
+        option(
+            "--exclude",
+            heading="What to convert",
+            help="Omit nodes whose path matches; repeatable.",
+            metavar="GLOB",
+        ),
     ] = None
     consolidate: Annotated[
         bool | None,
         option(
             "--consolidate/--no-consolidate",
+            heading="Result",
             help="Whether to write consolidated metadata; by default as in the source.",
         ),
     ] = None
@@ -66,6 +80,7 @@ class RecipeOptions(Group):
         str | None,
         option(
             "--model",
+            heading="Result",
             help="Required structure of the result: a ZOM or JSON Schema in a file, or module:Name. "
             "Checked during planning.",
             metavar="MODEL",
@@ -80,7 +95,9 @@ class RecipeOptions(Group):
         arrays: dict[str, tuple[Parameter, ...]] = {}
         for name, known in ARRAY_OPTIONS.items():
             flag = known.type is bool
-            words = option(f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar)
+            words = option(
+                f"--{name.replace('_', '-')}", help=known.help, metavar=known.metavar, heading=cls.heading
+            )
             kind: Any = bool if flag else known.type | None
             arrays[name] = (parameter(name, Annotated[kind, words], False if flag else None),)
         arrays["casting"] = (clamp, round_)

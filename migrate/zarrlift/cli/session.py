@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
-    from ..report.page import Page
+    from ..report.page import Color, Page
 
 DONE: Final = 0
 PARTLY: Final = 1
@@ -26,6 +26,8 @@ INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
 DEBUG: Final = "ZARRLIFT_DEBUG"
+COMPLETE: Final = "_ZARRLIFT_COMPLETE"
+"""Set by the scripts of `zarrlift completion`: the command line is to be completed, not run."""
 _PIECES: Final = 10_000
 """Pieces of a JSON document that are written together."""
 
@@ -59,6 +61,7 @@ class Session:
     json: bool = False
     quiet: bool = False
     everything: bool = False
+    color: Color = "auto"
     interrupted: bool = False
     how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
     """Advice in one line after an interruption, given the job's path and options if known."""
@@ -152,7 +155,7 @@ class Session:
     def _print(self, lines: Callable[[Page], Iterable[str]], stream: Any) -> None:
         from ..report.page import Page
 
-        page = Page.of(stream, everything=self.everything)
+        page = Page.of(stream, everything=self.everything, color=self.color)
         text = "".join(line + "\n" for line in lines(page))
         if text:
             write(text, stream)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
+from zarrstack.core.similar_names import meant
 
 from .engine import Engine, is_local_pool
 
@@ -121,7 +122,9 @@ def _entry(name: str) -> EntryPoint:
     found = [point for point in points if point.name == name]
     if not found:
         known = sorted({*BUILT_IN, *(point.name for point in points)})
-        raise UsageError(f"there is no executor {name!r}", expected=", ".join(known))
+        raise UsageError(
+            f"there is no executor {name!r}", expected=", ".join(known), advice=meant(name, known)
+        )
     if len(found) > 1:
         raise UsageError(
             f"more than one executor is called {name!r}",

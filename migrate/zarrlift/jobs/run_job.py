@@ -67,8 +67,13 @@ def refuse_unsuitable(made: Plan) -> None:
     """Raise UsageError if a plan has no nodes, or not those that its model requires."""
     refuse_unmet(made)
     if not made.arrays and not made.groups and not made.refusals:
+        # A pattern that matches nothing, if there is one, has its own advice.
+        cause = next((item for item in made.problems if item.kind == "recipe"), None)
         raise UsageError(
-            "there is nothing to migrate", key=made.source, advice="Check --include and --exclude."
+            "there is nothing to migrate",
+            key=made.source,
+            found=None if cause is None else cause.message,
+            advice="Check --include and --exclude." if cause is None else cause.advice,
         )
 
 

@@ -16,6 +16,7 @@ from zarrstack.core.errors import (
 )
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import names_below, parents
+from zarrstack.core.similar_names import meant
 
 from ..archive.nodes import Archive, GroupNode
 from ..archive.read_options import ReadOptions
@@ -195,12 +196,13 @@ def _unnoticed(inventories: Inventories) -> list[Problem]:
 
 def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:
     """A warning for each glob of the recipe that matches no node."""
+    paths = [node.path for node in archive.nodes]
     return [
         Problem(
             kind="recipe",
             severity="warning",
             message=f"the pattern {pattern!r} matches no node",
-            advice="Patterns are matched against whole paths; '**' crosses groups.",
+            advice=meant(pattern, paths) or "Patterns are matched against whole paths; '**' crosses groups.",
         )
-        for pattern in recipe.unmatched(node.path for node in archive.nodes)
+        for pattern in recipe.unmatched(paths)
     ]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Final, Literal
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
@@ -26,6 +25,7 @@ from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, limits_problem
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.core.similar_names import meant
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
 _KNOWN: Final = (
@@ -79,12 +79,11 @@ def _parse_text(text: str) -> CodecRequest:
 def _short(part: str, text: str) -> CodecSpec:
     name, *options = part.split(":")
     if name == "none" or name not in SHORT_NAMES:
-        near = get_close_matches(name, (*SHORT_NAMES, "portable", "keep"), 1)
         raise UsageError(
             f"unknown codec {name!r}" if name != "none" else "'none' cannot be combined with others",
             found=text,
             expected=_KNOWN,
-            advice=f"Did you mean {near[0]!r}?" if near and near[0] != name else None,
+            advice=meant(name, (*SHORT_NAMES, "portable", "keep")),
         )
     most = {"crc32c": 0, "zstd": 1, "gzip": 1, "blosc": 3}[name]
     if len(options) > most:
@@ -152,12 +151,11 @@ def _parse_json(text: str) -> CodecRequest:
 def _check(spec: CodecSpec) -> None:
     row = CODECS.get(spec.name)
     if row is None or not row.readers:
-        near = get_close_matches(spec.name, CODECS, 1)
         raise UsageError(
             f"unknown codec {spec.name!r}",
             found=canonical(spec.to_json()),
             expected="one of " + ", ".join(name for name, known in CODECS.items() if known.readers),
-            advice=f"Did you mean {near[0]!r}?" if near and near[0] != spec.name else None,
+            advice=meant(spec.name, CODECS),
         )
     if spec.name == "sharding_indexed":
         raise UsageError(

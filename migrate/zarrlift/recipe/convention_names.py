@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
+from zarrstack.core.similar_names import meant
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -65,12 +66,9 @@ def require_known(names: Iterable[str]) -> None:
     for name in names:
         if name in BUILT_IN or name == AUTO or name in (known := known_names()):
             continue
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, known, 1)
         raise UsageError(
             "'none' cannot be combined with others" if name == NONE else f"unknown convention {name!r}",
             found=",".join(names),
             expected="auto, none, or names: " + ", ".join(known),
-            advice=f"Did you mean {near[0]!r}?" if near else "Install the package that provides it.",
+            advice=meant(name, known) or "Install the package that provides it.",
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 
 from zarrstack.core.chain.readers import DATA_TYPES, ZARR_OLD
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
+from zarrstack.core.similar_names import meant
 
 
 def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | None:
@@ -19,12 +19,11 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
     try:
         data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
     except (ZarrstackError, ValueError, KeyError) as error:
-        near = get_close_matches(text, DATA_TYPES, 1)
         raise UsageError(
             "unknown data type",
             found=text,
             expected=", ".join(name for name, row in DATA_TYPES.items() if row.portable) + ", or v3 JSON",
-            advice=f"Did you mean {near[0]!r}?" if near and near[0] != text else None,
+            advice=meant(text, DATA_TYPES),
         ) from error
     row = DATA_TYPES.get(data_type.name)
     if row is None or ZARR_OLD not in row.readers:

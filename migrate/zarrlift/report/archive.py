@@ -26,10 +26,10 @@ _COLUMNS: Final = (
     Column(title="shape"),
     Column(title="chunk"),
     Column(title="data type", wraps=True),
-    Column(title="fill"),
-    Column(title="codecs", wraps=True),
-    Column(title="keys"),
-    Column(title="attributes", right=True),
+    Column(title="fill", spare=2),
+    Column(title="codecs", wraps=True, spare=1),
+    Column(title="keys", spare=3),
+    Column(title="attributes", right=True, spare=4),
 )
 
 
@@ -89,11 +89,10 @@ def _shards(layout: Layout) -> str:
 
 
 def _kind(node: Node) -> str:
+    """What a row does not show otherwise; an array has a shape, a group has none."""
     if node.refused:
         return "REFUSED"
-    if hasattr(node, "layout"):
-        return "array"
-    return "implicit group" if getattr(node, "implicit", False) else "group"
+    return "implicit group" if getattr(node, "implicit", False) else ""
 
 
 def _fill(node: ArrayNode) -> str:

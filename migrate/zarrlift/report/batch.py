@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import bytes_text, count_text, duration_text, safe
 from .outcome import command
+from .problems import failures
 from .table import Column
 
 if TYPE_CHECKING:
@@ -20,13 +21,12 @@ _URGENCY: Final = {"failed": 0, "refused": 1, "incomplete": 2, "pending": 3}
 _COLUMNS: Final = (
     Column(title="row", right=True),
     Column(title="archive", wraps=True),
-    Column(title="format"),
+    Column(title="format", spare=2),
     Column(title="state"),
-    Column(title="arrays", right=True),
-    Column(title="objects", right=True),
-    Column(title="read", right=True),
-    Column(title="written", right=True),
-    Column(title="problem", wraps=True),
+    Column(title="arrays", right=True, spare=4),
+    Column(title="objects", right=True, spare=5),
+    Column(title="read", right=True, spare=3),
+    Column(title="written", right=True, spare=1),
 )
 
 
@@ -53,6 +53,9 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
     if len(shown) < len(rows):
         yield f"  and {count_text(len(rows) - len(shown), 'more archive')} (--all shows them)"
     yield ""
+    if told := [(row.state, safe(row.relative), text) for row in shown if (text := _problem(row))]:
+        yield from failures(told, page)
+        yield ""
     for source in outcome.added[: None if page.everything else _SHOWN]:
         yield f"not in the batch: {safe(source)}"
     yield from _advice(outcome, page)
@@ -86,12 +89,16 @@ def _verified(rows: Sequence[BatchRow]) -> str:
     return ", ".join(text for text in texts if text)
 
 
-def _row(row: BatchRow) -> list[str]:
+def _problem(row: BatchRow) -> str:
+    """The first refusal or failure of an archive and the number of others; "" if there is none."""
     problems = [problem for problem in row.problems if problem.severity == "refusal"]
-    told = ""
-    if problems:
-        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
-        told = safe(str(problems[0])) + more
+    if not problems:
+        return ""
+    more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+    return safe(str(problems[0])) + more
+
+
+def _row(row: BatchRow) -> list[str]:
     return [
         str(row.number),
         safe(row.relative),
@@ -101,7 +108,6 @@ def _row(row: BatchRow) -> list[str]:
         f"{row.objects:,}",
         bytes_text(row.bytes_in),
         bytes_text(row.bytes_out),
-        told,
     ]
 
 

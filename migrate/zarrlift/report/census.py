@@ -28,8 +28,8 @@ _TALLIES: Final = (
 _ROUTES: Final = (
     Column(title="route"),
     Column(title="archives", right=True),
-    Column(title="arrays", right=True),
-    Column(title="chunks", right=True),
+    Column(title="arrays", right=True, spare=1),
+    Column(title="chunks", right=True, spare=2),
     Column(title="in", right=True),
     Column(title="out", right=True),
     Column(title="codecs", wraps=True),

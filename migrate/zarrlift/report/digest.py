@@ -17,8 +17,8 @@ _ARRAYS: Final = 200
 """Maximum number of rows; further arrays are only counted."""
 _COLUMNS: Final = (
     Column(title="array"),
-    Column(title="shape"),
-    Column(title="data type", wraps=True),
+    Column(title="shape", spare=2),
+    Column(title="data type", wraps=True, spare=1),
     Column(title="digest"),
 )
 

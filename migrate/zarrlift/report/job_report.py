@@ -18,8 +18,8 @@ _ARRAYS: Final = 20
 _COLUMNS: Final = (
     Column(title="array"),
     Column(title="state"),
-    Column(title="route"),
-    Column(title="objects", right=True),
+    Column(title="route", spare=2),
+    Column(title="objects", right=True, spare=1),
     Column(title="before", right=True),
     Column(title="after", right=True),
 )

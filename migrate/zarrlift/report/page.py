@@ -12,6 +12,7 @@ from ..jobs.units import columns
 from .table import Column, table, wrap
 
 Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
+Color: TypeAlias = Literal["auto", "always", "never"]
 _CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
 _PIPED_WIDTH: Final = 120
 """Columns, if the width of the reader's window is unknown."""
@@ -28,10 +29,10 @@ class Page:
     """Show every row and location, instead of groups and the first few."""
 
     @classmethod
-    def of(cls, stream: TextIO, *, everything: bool = False) -> Page:
-        """The page for a stream: coloured only on a terminal if NO_COLOR is unset or empty.
+    def of(cls, stream: TextIO, *, everything: bool = False, color: Color = "auto") -> Page:
+        """The page for a stream, as wide as the terminal or COLUMNS.
 
-        NO_COLOR: https://no-color.org. The width is that of the terminal, or COLUMNS.
+        By default it is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
         """
         try:
             terminal = stream.isatty()
@@ -40,6 +41,7 @@ class Page:
         size = shutil.get_terminal_size((80 if terminal else _PIPED_WIDTH, 24))
         width = size.columns if terminal or os.environ.get("COLUMNS") else _PIPED_WIDTH
         colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        colour = colour if color == "auto" else color == "always"
         return cls(width=max(width, 40), colour=colour, everything=everything)
 
     def paint(self, text: str, tone: Tone) -> str:
@@ -75,7 +77,5 @@ class Page:
         cells = [tuple(row) for row in rows]
         if not cells:
             return []
-        lines = table(columns_, cells, self.width, indent=indent)
-        if self.colour and lines[0].strip().startswith(columns_[0].title):
-            lines[0] = self.paint(lines[0], "quiet")
-        return lines
+        titles, *lines = table(columns_, cells, self.width, indent=indent)
+        return [self.paint(titles, "quiet"), *lines]

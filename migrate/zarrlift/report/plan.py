@@ -31,9 +31,9 @@ _MEANING: Final = {
 _COLUMNS: Final = (
     Column(title="array"),
     Column(title="shape"),
-    Column(title="chunk"),
+    Column(title="chunk", spare=1),
     Column(title="data type", wraps=True),
-    Column(title="chunks", right=True),
+    Column(title="chunks", right=True, spare=2),
     Column(title="in", right=True),
     Column(title="out", right=True),
 )

@@ -46,6 +46,26 @@ def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") 
             yield f"  and {count_text(rest)} more {kind} {_ORDER[order]}s (--all shows them)"
 
 
+def failures(rows: Iterable[tuple[str, str, str]], page: Page) -> Iterator[str]:
+    """What is wrong with rows of a table: state, place and text of each; equal texts are grouped."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for state, place, text in rows:
+        groups.setdefault((state, text), []).append(place)
+    for (state, text), places in groups.items():
+        head = f"{state}:"
+        one = f"{places[0]}: " if len(places) == 1 else ""
+        times = f" ({count_text(len(places), 'time')})" if len(places) > 1 else ""
+        wrapped = page.paragraph(f"{head} {one}{text}{times}", indent=2, hang=4)
+        wrapped[0] = wrapped[0].replace(head, page.paint(head, "bad"), 1)
+        yield from wrapped
+        if len(places) > 1:
+            shown = places if page.everything else places[:_PLACES]
+            for place in shown:
+                yield from page.paragraph(f"at {place}", indent=4, hang=6)
+            if len(shown) < len(places):
+                yield f"    and {count_text(len(places) - len(shown))} more (--all shows them)"
+
+
 def summary(problems: Iterable[Problem]) -> str:
     """`2 refusals, 1 warning`, or "" without problems."""
     counts = dict.fromkeys(_ORDER, 0)

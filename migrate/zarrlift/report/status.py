@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
 from .outcome import command, index_ranges
+from .problems import failures
 from .table import Column
 
 if TYPE_CHECKING:
@@ -28,10 +29,9 @@ _ACTIVITIES: Final[dict[Activity | None, str]] = {
 _COLUMNS: Final = (
     Column(title="node"),
     Column(title="state"),
-    Column(title="route"),
-    Column(title="tasks", right=True),
+    Column(title="route", spare=2),
+    Column(title="tasks", right=True, spare=1),
     Column(title="bytes", right=True),
-    Column(title="error", wraps=True),
 )
 
 
@@ -59,6 +59,10 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     if len(shown) < len(rows):
         yield f"  and {count_text(len(rows) - len(shown), 'more node')} (--all shows them)"
     yield ""
+    errors = [(row.state, node_text(row.path), safe(row.error)) for row in shown if row.error]
+    if errors:
+        yield from failures(errors, page)
+        yield ""
     yield from page.paragraph(_summary(status), hang=2)
     if status.state == "undone":
         yield "Everything the job wrote was removed."
@@ -133,7 +137,6 @@ def _row(row: NodeStatus) -> tuple[str, ...]:
         row.route or ("group" if row.kind == "group" else ""),
         tasks,
         size,
-        safe(row.error or ""),
     )
 
 

@@ -1,20 +1,22 @@
-"""Text that fits a width: wrapped paragraphs, and tables that narrow or stack.
+"""Text that fits a width: wrapped paragraphs, and tables that narrow and leave out columns.
 
-A table has one line per row if that fits; otherwise its wrapping columns are narrowed; otherwise each row
-becomes a small paragraph. Text is never truncated.
+A table has one line per row if that fits; otherwise its wrapping columns are narrowed, then the columns that
+matter least are left out and named below it. Text is never truncated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..jobs.units import columns
 
 _GAP: Final = 2
 _NARROWEST: Final = 16
-"""Minimum width of a wrapping column; a narrower one is harder to read than a stacked row."""
+"""Minimum width of a wrapping column; a narrower one is hard to read."""
+_LONGEST_WORD: Final = 28
+"""A wrapping column is not narrowed so far that words of up to this length are cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,11 @@ class Column:
     """Align right, for numbers."""
     wraps: bool = False
     """Cells may take several lines if the table is too wide."""
+    spare: int = 0
+    """If nonzero, the column may be left out of a table that is too wide, the highest number first.
+
+    One with 1 is left out only if cutting words is not enough.
+    """
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
@@ -61,38 +68,79 @@ def _cut(text: str, width: int) -> int:
 def table(
     shape: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, indent: int = 2
 ) -> list[str]:
-    """The rows below their titles, within `width` columns; columns without any text are omitted."""
+    """The rows below their titles, within `width` columns; columns without any text are omitted.
+
+    If others had to be left out, the last line names them.
+    """
     used = [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
-    shape = [shape[i] for i in used]
-    rows = [[row[i] for i in used] for row in rows]
-    widths = [
-        max(columns(column.title), *(columns(row[i]) for row in rows), 0) for i, column in enumerate(shape)
-    ]
-    room = width - indent - _GAP * (len(shape) - 1)
-    fitted = _fit(shape, widths, room)
-    if fitted is None:
-        return [line for row in rows for line in _stacked(shape, row, width, indent)]
-    titles = [column.title for column in shape]
-    return [line for row in (titles, *rows) for line in _flat(shape, row, fitted, indent)]
+    kept, fitted = _narrowed(shape, rows, used, width - indent)
+    if fitted is None:  # names of nodes are cut too, and every other text
+        shape = [replace(column, wraps=True) for column in shape]
+        for least in (_NARROWEST, _NARROWEST // 2, 1):
+            fitted = fitted or _fit(shape, rows, kept, width - indent, least)
+    assert fitted is not None  # a page is wider than its columns are many
+    shown = [shape[i] for i in kept]
+    cells = [[column.title for column in shown], *([row[i] for i in kept] for row in rows)]
+    lines = [line for row in cells for line in _flat(shown, row, fitted, indent)]
+    if len(kept) < len(used):
+        names = ", ".join(shape[i].title for i in used if i not in kept)
+        margin = " " * indent
+        lines += wrap(f"Not shown, for lack of width: {names}.", width, first=margin, rest=margin)
+    return lines
 
 
-def _fit(shape: Sequence[Column], widths: Sequence[int], room: int) -> list[int] | None:
-    """Column widths that fit the room, reducing the widest wrapping column first; None if impossible."""
-    fitted = list(widths)
-    excess = sum(fitted) - room
+def _narrowed(
+    shape: Sequence[Column], rows: Sequence[Sequence[str]], used: list[int], room: int
+) -> tuple[list[int], list[int] | None]:
+    """The columns that are kept and their widths, None if nothing that gives way is enough."""
+    kept = list(used)
+    for last, least in ((2, None), (1, _NARROWEST)):
+        while (fitted := _fit(shape, rows, kept, room, least)) is None:
+            spare = [i for i in kept if shape[i].spare >= last]
+            if not spare:
+                break
+            kept.remove(max(spare, key=lambda i: shape[i].spare))
+        if fitted is not None:
+            return kept, fitted
+    return kept, None
+
+
+def _fit(
+    shape: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    room: int,
+    least: int | None,
+) -> list[int] | None:
+    """Widths of the kept columns that fit, reducing the widest wrapping one first; None if impossible.
+
+    Words are cut only down to a width of `least`, if not None.
+    """
+    fitted = [max(columns(shape[i].title), *(columns(row[i]) for row in rows), 0) for i in kept]
+    narrowest = [_narrowest(shape[i], [row[i] for row in rows], least) for i in kept]
+    excess = sum(fitted) + _GAP * (len(kept) - 1) - room
     while excess > 0:
-        able = [i for i, column in enumerate(shape) if column.wraps and fitted[i] > _NARROWEST]
+        able = [i for i, least_here in enumerate(narrowest) if fitted[i] > least_here >= 0]
         if not able:
             return None
-        widest = max(able, key=lambda i: fitted[i])
-        fitted[widest] -= 1
+        fitted[max(able, key=lambda i: fitted[i])] -= 1
         excess -= 1
     return fitted
 
 
+def _narrowest(column: Column, cells: Sequence[str], least: int | None) -> int:
+    """The least width of a column; -1 if it has only one."""
+    if not column.wraps:
+        return -1
+    if least is not None:
+        return least
+    words = (columns(word) for text in (column.title, *cells) for word in text.split(" "))
+    return max(_NARROWEST, *(length for length in words if length <= _LONGEST_WORD))
+
+
 def _flat(shape: Sequence[Column], row: Sequence[str], widths: Sequence[int], indent: int) -> Iterator[str]:
     cells = [
-        wrap(cell, width) if column.wraps else [cell]
+        _lines(cell, width) if column.wraps else [cell]
         for column, cell, width in zip(shape, row, widths, strict=True)
     ]
     for number in range(max(len(cell) for cell in cells)):
@@ -104,11 +152,8 @@ def _flat(shape: Sequence[Column], row: Sequence[str], widths: Sequence[int], in
         yield line.rstrip()
 
 
-def _stacked(shape: Sequence[Column], row: Sequence[str], width: int, indent: int) -> Iterator[str]:
-    # A first cell may be indented, as the nodes of a tree are.
-    margin = " " * (indent + len(row[0]) - len(row[0].lstrip(" ")))
-    yield from wrap(row[0].lstrip(" "), width, first=margin, rest=margin)
-    pairs = [f"{column.title} {cell}" for column, cell in zip(shape[1:], row[1:], strict=True) if cell]
-    if pairs:
-        margin += " " * 4
-        yield from wrap(", ".join(pairs), width, first=margin, rest=margin)
+def _lines(cell: str, width: int) -> list[str]:
+    """The lines of a cell, each indented like the first, as the nodes of a tree are."""
+    text = cell.lstrip(" ")
+    margin = " " * min(len(cell) - len(text), max(width - _NARROWEST // 2, 0))
+    return wrap(text, width, first=margin, rest=margin)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = (
     Column(title="name"),
-    Column(title="package"),
+    Column(title="package", spare=1),
     Column(title="what it does", wraps=True),
 )
 

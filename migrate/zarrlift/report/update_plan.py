@@ -19,7 +19,7 @@ _NODES: Final = 20
 _COLUMNS: Final = (
     Column(title="node"),
     Column(title="what is done"),
-    Column(title="chunks", right=True),
+    Column(title="chunks", right=True, spare=1),
     Column(title="bytes", right=True),
 )
 

@@ -466,3 +466,14 @@ def test_verbose_is_of_no_use_alone(capsys):
     assert main(["--verbose"]) == 2
     assert main(["--verbose", "plan", "x"]) == 2
     assert "--version" in capsys.readouterr().err
+
+
+def test_help_of_a_command_with_many_options_has_headings(capsys):
+    assert main(["migrate", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+    wanted = ["Arguments", "What to convert", "How", "Where", "Result", "Running", "Output", "Options"]
+    assert headings == [f"{name}:" for name in wanted]
+    assert lines[lines.index("Options:") + 1 :] == ["  -h, --help  Show this message and exit."]
+    assert main(["status", "--help"]) == 0
+    assert "Running:" not in capsys.readouterr().out

@@ -111,15 +111,39 @@ def test_a_wrapping_column_gives_way_first():
     ]
 
 
-def test_rows_stack_where_nothing_else_fits():
-    assert table(SHAPE, ROWS, 36) == [
-        "  /a/long/path",
-        "      codecs bytes:little >",
-        "      blosc:lz4:5:shuffle, bytes",
-        "      1.23 MB",
-        "  /b",
-        "      bytes 7 B",
+def test_columns_that_matter_least_are_left_out_and_named():
+    shape = (Column(title="node"), Column(title="kind", spare=1), Column(title="keys", spare=2))
+    rows = [("/a/b", "array", "default '/'"), ("/", "group", "")]
+    assert table(shape, rows, 30) == [
+        "  node  kind   keys",
+        "  /a/b  array  default '/'",
+        "  /     group",
     ]
+    assert table(shape, rows, 20) == [
+        "  node  kind",
+        "  /a/b  array",
+        "  /     group",
+        "  Not shown, for",
+        "  lack of width:",
+        "  keys.",
+    ]
+
+
+def test_names_are_cut_into_lines_where_nothing_else_gives_way():
+    assert table(SHAPE, ROWS, 36) == [
+        "  node         codecs          bytes",
+        "  /a/long/pat  bytes:little  1.23 MB",
+        "  h            >",
+        "               blosc:lz4:5:",
+        "               shuffle",
+        "  /b                             7 B",
+    ]
+
+
+def test_the_names_of_a_tree_stay_indented_when_they_are_cut():
+    lines = table((Column(title="node"), Column(title="bytes", right=True)), [("    " + "x" * 40, "1")], 40)
+    assert [line[:8] for line in lines] == ["  node  ", "      xx", "      xx"]
+    assert max(map(len, lines)) <= 40
 
 
 def test_a_column_without_text_is_left_out():

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
 from ..core.json_text import JSON, JSONObject, excerpt
+from ..core.similar_names import meant
 from . import plugins
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def find(name: str) -> type[StorageTransformer]:
         raise UsageError(
             f"unknown storage transformer {name!r}",
             expected=", ".join(_names()) or "a registered name",
-            advice="Install the package that provides it, or correct the name.",
+            advice=meant(name, _names()) or "Install the package that provides it, or correct the name.",
         )
     return plugins.load(
         points,
