@@ -115,10 +115,20 @@ class ArchiveRequest:
         """The same, of references; UsageError for options that do not apply."""
         from .virtual.run import VirtualRequest, refuse_options
 
-        names = ("in_place", "overwrite", "inventory", "source_through", "dest_through", "provenance", "ro_crate")
+        names = (
+            "in_place",
+            "overwrite",
+            "inventory",
+            "source_through",
+            "dest_through",
+            "provenance",
+            "ro_crate",
+        )
         refuse_options({name: getattr(self, name) for name in names} | {"link": self.link != "auto"})
         if self.destination is None:
-            raise UsageError("references need a destination", expected="an Icechunk repository or a .json file")
+            raise UsageError(
+                "references need a destination", expected="an Icechunk repository or a .json file"
+            )
         return VirtualRequest(
             source=self.source,
             destination=self.destination,

@@ -154,6 +154,8 @@ def _moved(outcome: Outcome) -> str:
 
 
 def _rate(outcome: Outcome) -> str:
+    if outcome.plan is not None and outcome.plan.virtual:
+        return ""
     rate = rate_text(outcome.bytes_in, outcome.seconds)
     return f" ({rate})" if rate else ""
 

@@ -131,7 +131,12 @@ class ArrayReferences:
             self._counts.missing(key)
 
     def _made(
-        self, which: Indexes, places: npt.NDArray[np.int64], keys: Sequence[str], header: Indexes, sizes: Indexes
+        self,
+        which: Indexes,
+        places: npt.NDArray[np.int64],
+        keys: Sequence[str],
+        header: Indexes,
+        sizes: Indexes,
     ) -> References:
         """References to what follows the headers of objects; those of a wrong length are failures."""
         lengths = sizes - header

@@ -175,7 +175,7 @@ class ShardReader:
         return np.sort(numbers[numbers >= 0])
 
     def ranges(self, number: int) -> tuple[Indexes, Indexes, Indexes]:
-        """Linear index, offset and length in bytes of each inner chunk in a shard; raises as `inner_chunks`."""
+        """Linear index, offset and length of each inner chunk in a shard; raises as `inner_chunks` does."""
         index = self.index(number)
         if index is None:
             raise MissingShard

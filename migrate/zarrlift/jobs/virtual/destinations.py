@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import UsageError
 
+from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
 from ...storage.open_storage import is_url
-from .kerchunk_json import SUFFIX, KerchunkJson
+from .kerchunk import JSON, PARQUET, Kerchunk, KerchunkParquet
 
 if TYPE_CHECKING:
     from ...transfer.referred_objects import ReferredPlace
@@ -26,11 +27,16 @@ def output_for(
     if isinstance(destination, os.PathLike):
         destination = os.fspath(destination)
     if isinstance(destination, str):
+        if is_icechunk_url(destination):
+            from .icechunk_output import IcechunkOutput
+
+            return IcechunkOutput(IcechunkPlace.parse(destination, options), source, source_options)
         text = destination if is_url(destination) else os.path.abspath(os.path.expanduser(destination))
-        if text.endswith(SUFFIX):
-            return KerchunkJson(text, options, source, source_options)
+        for ends, form in ((JSON, Kerchunk), (PARQUET, KerchunkParquet)):
+            if text.rstrip("/").endswith(ends):
+                return form(text.rstrip("/"), options, source, source_options)
     raise UsageError(
         "this destination cannot hold references",
         found=str(destination),
-        expected="an Icechunk repository, such as icechunk:///path, or a file that ends in .json",
+        expected="an Icechunk repository, such as icechunk:///path, a file that ends in .json, or a directory that ends in .parquet",
     )

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class ReferenceOutput(ABC):
     def storage(self) -> Storage:
         """What was received, as zarr-python reads it."""
 
+    def complete(self) -> Sequence[Problem]:
+        """Add what follows from everything received; warnings."""
+        return ()
+
     @abstractmethod
     def publish(self, message: str) -> int:
         """Make it visible; the number of bytes written."""
@@ -61,3 +66,10 @@ class ReferenceOutput(ABC):
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Forget what is not published."""
+
+
+def exists(url: str) -> UsageError:
+    """The error for a destination where something is."""
+    return UsageError(
+        f"the destination exists: {url}", advice="Choose another place, or delete what is there."
+    )

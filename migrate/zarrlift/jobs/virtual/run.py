@@ -146,12 +146,13 @@ class VirtualRun:
                     log_messages.array_done(array.path)
                 progress.advance(array.chunks, found.bytes_in)
             self._groups(plan, failed.keys(), unchanged)
+            warnings = self.output.complete()
             written = self.output.publish(f"References to {self.storage.url}")
         finally:
             unchanged.close()
             progress.close()
         refused = [problem for refusal in plan.refusals for problem in refusal.problems]
-        problems = (*refused, *(problem for found in failed.values() for problem in found))
+        problems = (*refused, *(problem for found in failed.values() for problem in found), *warnings)
         outcome = Outcome(
             job="",
             state="incomplete" if failed else "done",
@@ -186,9 +187,7 @@ class VirtualRun:
                     self.output.store(plan, found)
             problems = counts.moved().problems or self._check(plan, inventory, verify)
             if not problems:
-                changed = (
-                    unchanged.thoroughly(plan) if versions.settle() else unchanged.begin([plan])()[0]
-                )
+                changed = unchanged.thoroughly(plan) if versions.settle() else unchanged.begin([plan])()[0]
                 problems = () if changed is None else (changed,)
         except ZarrstackError as error:
             problems = (error.at(node=plan.path).problem,)
@@ -238,7 +237,9 @@ def _notes(plan: ArrayPlan, inventory: Inventory | None) -> Iterator[Problem]:
     if inventory is None or not isinstance(layout.frame, N5Blocks):
         return
     counts = np.array(layout.objects.counts)
-    ends = np.array([length % chunk != 0 for length, chunk in zip(layout.shape, layout.chunk_shape, strict=True)])
+    ends = np.array(
+        [length % chunk != 0 for length, chunk in zip(layout.shape, layout.chunk_shape, strict=True)]
+    )
     places = layout.objects.coordinates_of(inventory.indexes)
     cut = int(((places == counts - 1) & ends).any(axis=1).sum())
     if cut:
