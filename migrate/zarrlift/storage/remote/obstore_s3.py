@@ -73,7 +73,7 @@ def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
         return None
     if parts.fragment:
         return None  # "#" is part of a key, which urlsplit does not support
-    settings = _settings(options)
+    settings = s3_settings(options)
     if settings is None:
         return None
     bucket = parts.netloc
@@ -112,7 +112,7 @@ def opened(
     return ObjectStore(made, read_only=read_only), path
 
 
-def _settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
+def s3_settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
     """The options under obstore's names, with those of the environment; None without a counterpart."""
     settings: dict[str, Any] = {}
     for name, value in options.items():

@@ -1,0 +1,1 @@
+"""Icechunk repositories (https://icechunk.io) as places of archives; needs the extra `icechunk`."""

@@ -1,0 +1,269 @@
+"""Where an Icechunk repository lies, and how it is opened.
+
+Icechunk 1.1 (Python 3.11) and 2.x: https://icechunk.io/en/stable/reference/. Options are those of fsspec's
+packages, as for the stores of other places.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from zarrstack.core.errors import StorageError, UsageError
+
+from ..redact import redact, redact_foreign, secrets_of
+
+if TYPE_CHECKING:
+    import icechunk
+
+MAIN: Final = "main"
+"""The branch that every repository has."""
+_URL: Final = re.compile(r"icechunk(\+[a-z0-9]+)?://")
+_SCHEMES: Final = {"": "file", "file": "file", "s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
+_VERSIONS: Final = ("branch", "tag", "snapshot")
+_S3: Final = {
+    "access_key_id": "access_key_id",
+    "secret_access_key": "secret_access_key",
+    "session_token": "session_token",
+    "endpoint": "endpoint_url",
+    "region": "region",
+    "skip_signature": "anonymous",
+    "request_payer": "requester_pays",
+}
+"""Names of `s3_settings` -> arguments of `icechunk.s3_storage`."""
+_GOOGLE: Final = ("token",)
+_AZURE: Final = {"account_name": "account", "account_key": "access_key", "sas_token": "sas_token"}
+
+
+def is_icechunk_url(text: str) -> bool:
+    """Whether a text is the URL of an Icechunk repository: `icechunk://` or `icechunk+s3://`."""
+    return _URL.match(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkPlace:
+    """A repository, and the version of it that is meant."""
+
+    url: str
+    """The repository's URL without secrets and without the version."""
+    scheme: str
+    """Where it lies: file, s3, gs or az."""
+    bucket: str = ""
+    prefix: str = ""
+    """Path in the bucket; of a local repository, its absolute path."""
+    branch: str | None = None
+    tag: str | None = None
+    snapshot: str | None = None
+    """At most one of the three is given; without, it is the branch `main`."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, storage_options: Mapping[str, Any] | None = None) -> IcechunkPlace:
+        """A URL such as `icechunk:///data/repo` or `icechunk+s3://bucket/repo?branch=dev`; UsageError.
+
+        A path after `icechunk://` without a third slash is relative to the working directory. A version is
+        `?branch=`, `?tag=` or `?snapshot=`.
+        """
+        found = _URL.match(text)
+        scheme = None if found is None else _SCHEMES.get((found[1] or "").removeprefix("+"))
+        if found is None or scheme is None:
+            known = ", ".join(f"icechunk+{name}://" for name in _SCHEMES if name)
+            raise UsageError("not the URL of an Icechunk repository", found=redact(text), expected=known)
+        head = found[0]
+        rest, _, query = text[len(head) :].partition("?")
+        versions = dict(parse_qsl(query, keep_blank_values=True))
+        if not versions.keys() <= set(_VERSIONS) or len(versions) > 1 or not all(versions.values()):
+            expected = " or ".join(f"?{name}=NAME" for name in _VERSIONS)
+            raise UsageError("one version of the repository is wanted", found=f"?{query}", expected=expected)
+        options = dict(storage_options or {})
+        if scheme == "file":
+            if options:
+                raise UsageError("storage options are for repositories in stores", found=redact(text))
+            path = os.path.abspath(os.path.expanduser(unquote(rest)))
+            made = cls(url=f"icechunk://{path}", scheme=scheme, prefix=path)
+        else:
+            parts = urlsplit(f"{scheme}://{rest}")
+            if not parts.netloc or "@" in parts.netloc or not parts.path.strip("/"):
+                expected = f"{head}BUCKET/PATH"
+                raise UsageError(
+                    "a repository needs a bucket and a path", found=redact(text), expected=expected
+                )
+            prefix = parts.path.strip("/")
+            url = f"{head}{parts.netloc}/{prefix}"
+            made = cls(url=url, scheme=scheme, bucket=parts.netloc, prefix=prefix, options=options)
+        return replace(made, **versions)
+
+    @property
+    def version(self) -> str:
+        """The version in words: `branch main`."""
+        for name in _VERSIONS:
+            if (value := getattr(self, name)) is not None:
+                return f"{name} {value}"
+        return f"branch {MAIN}"
+
+    @property
+    def versioned_url(self) -> str:
+        """The URL with its version, as `parse` reads it."""
+        for name in _VERSIONS:
+            if (value := getattr(self, name)) is not None:
+                return f"{self.url}?{name}={value}"
+        return self.url
+
+    def storage(self) -> icechunk.Storage:
+        """Icechunk's storage; UsageError for options that it does not have, or without the package."""
+        icechunk = require_icechunk()
+        secrets_of(self.options)  # so that no message of the library shows them
+        match self.scheme:
+            case "file":
+                return icechunk.local_filesystem_storage(self.prefix)
+            case "s3":
+                return self._s3()
+            case "gs":
+                self._refuse_unknown(_GOOGLE)
+                given = {"anonymous": True} if self.options.get("token") == "anon" else {"from_env": True}
+                token = self.options.get("token")
+                if isinstance(token, str) and os.path.isfile(token):
+                    given = {"application_credentials": token}
+                return icechunk.gcs_storage(bucket=self.bucket, prefix=self.prefix, **given)
+            case _:
+                self._refuse_unknown(_AZURE)
+                given = {_AZURE[name]: value for name, value in self.options.items()}
+                account = given.pop("account", None) or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+                if account is None:
+                    raise UsageError(
+                        "a store on Azure needs the name of an account", expected="account_name=NAME"
+                    )
+                given = given or {"from_env": True}
+                return icechunk.azure_storage(
+                    account=account, container=self.bucket, prefix=self.prefix, **given
+                )
+
+    def exists(self) -> bool:
+        """Whether there is a repository; StorageError if that cannot be read."""
+        icechunk = require_icechunk()
+        with _told(self.url):
+            return bool(icechunk.Repository.exists(self.storage()))
+
+    def open_repository(
+        self,
+        *,
+        create: bool = False,
+        spec_version: int | None = None,
+        virtual_containers: Sequence[icechunk.VirtualChunkContainer] = (),
+        authorize: Mapping[str, Any] | None = None,
+    ) -> icechunk.Repository:
+        """Open the repository, or with `create` make a new one; UsageError, StorageError.
+
+        `virtual_containers` are written into a new repository's configuration; for one that exists they
+        are used by this object alone. `authorize` are credentials by their prefixes. `spec_version` is the
+        format of a new repository, 1 or 2; Icechunk 1.x writes and reads 1.
+        """
+        icechunk = require_icechunk()
+        config = None
+        if virtual_containers:
+            config = icechunk.RepositoryConfig.default() if create else None
+            with _told(self.url):
+                config = config or icechunk.Repository.fetch_config(self.storage())
+            config = config or icechunk.RepositoryConfig.default()
+            for container in virtual_containers:
+                config.set_virtual_chunk_container(container)
+        given: dict[str, Any] = {"config": config}
+        if authorize is not None:
+            given["authorize_virtual_chunk_access"] = dict(authorize)
+        if not create:
+            if not self.exists():
+                raise UsageError(f"there is no Icechunk repository: {self.url}")
+            with _told(self.url):
+                return icechunk.Repository.open(self.storage(), **given)
+        if self.exists():
+            raise UsageError(f"there is an Icechunk repository already: {self.url}")
+        if self.scheme == "file" and os.path.isdir(self.prefix) and os.listdir(self.prefix):
+            raise UsageError("the directory of a new repository is not empty", found=self.prefix)
+        if spec_version is not None:
+            if major() > 1:
+                given["spec_version"] = spec_version
+            elif spec_version != 1:
+                raise UsageError(
+                    "Icechunk 1 writes format 1 only",
+                    found=f"format {spec_version}",
+                    advice="Python 3.12 or later has Icechunk 2.",
+                )
+        if self.scheme == "file":
+            Path(self.prefix).parent.mkdir(parents=True, exist_ok=True)
+        with _told(self.url):
+            return icechunk.Repository.create(self.storage(), **given)
+
+    def _s3(self) -> icechunk.Storage:
+        from ..remote.obstore_s3 import s3_settings
+
+        icechunk = require_icechunk()
+        settings = s3_settings(self.options)
+        if settings is None or self.options.get("profile"):
+            names = ", ".join(sorted(self.options)) or "the settings of AWS in the environment"
+            expected = "key, secret, token, endpoint_url, anon, requester_pays, client_kwargs"
+            raise UsageError("these options cannot be given to Icechunk", found=names, expected=expected)
+        given: dict[str, Any] = {_S3[name]: value for name, value in settings.items()}
+        if "secret_access_key" not in given and not given.get("anonymous"):
+            given["from_env"] = True
+        if endpoint := given.get("endpoint_url"):
+            given["allow_http"] = str(endpoint).startswith("http://")
+            given["force_path_style"] = True
+            given.setdefault("region", "us-east-1")
+        return icechunk.s3_storage(bucket=self.bucket, prefix=self.prefix, **given)
+
+    def _refuse_unknown(self, known: Any) -> None:
+        if unknown := sorted(self.options.keys() - set(known)):
+            raise UsageError(
+                "these options cannot be given to Icechunk",
+                found=", ".join(unknown),
+                expected=", ".join(known),
+            )
+
+
+def require_icechunk() -> Any:
+    """The package; UsageError that names the extra if it is not installed."""
+    try:
+        import icechunk
+    except ImportError as error:
+        raise no_icechunk() from error
+    return icechunk
+
+
+def no_icechunk() -> UsageError:
+    """The error for a repository without the package."""
+    return UsageError(
+        "icechunk:// needs a package that is not installed",
+        expected="icechunk",
+        advice="Install it: pip install icechunk, or zarrlift with the extra icechunk.",
+    )
+
+
+def major() -> int:
+    """The major version of the installed package."""
+    return int(require_icechunk().__version__.split(".")[0])
+
+
+class _told:  # noqa: N801 - reads as a word
+    """Errors of the package as StorageError, without secrets."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Raise StorageError for an error of Icechunk."""
+        if error is None:
+            return
+        icechunk = require_icechunk()
+        if isinstance(error, icechunk.IcechunkError):
+            text = redact_foreign(" ".join(str(error).split()))
+            raise StorageError(
+                "the Icechunk repository cannot be opened", found=f"{self._url}: {text}"
+            ) from error
