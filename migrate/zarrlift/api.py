@@ -149,8 +149,8 @@ def migrate(
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
     - `recipe`: the requested changes.
-    - `virtual`: copy no chunk; the destination is an Icechunk repository or a file of kerchunk references, which
-      refer to the chunks of the source (see docs/howto/virtual.md).
+    - `virtual`: copy no chunk; the destination, an Icechunk repository or references of kerchunk, refers to
+      those of the source (see docs/howto/virtual.md).
     - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or

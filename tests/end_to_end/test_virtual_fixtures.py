@@ -1,4 +1,4 @@
-"""Every array of every fixture by reference: no chunk is copied, and zarr-python reads what the old writer reads.
+"""Every array of every fixture by reference: nothing is copied, and zarr-python reads what the writer reads.
 
 Through Icechunk, and through fsspec's references for what kerchunk writes. What no v3 document can say about
 stored bytes is refused by name, as where they are kept (`KEPT_BACK`).

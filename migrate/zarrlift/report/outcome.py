@@ -61,6 +61,9 @@ def _head(outcome: Outcome, page: Page) -> list[str]:
 
 
 def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
+    if outcome.how_to_open:
+        yield "To open it in Python:"
+        yield from (f"  {safe(line)}" for line in outcome.how_to_open.splitlines())
     for text, words in _next(outcome):
         yield from page.advice(text, command(*words, *outcome.options)) if words else page.paragraph(text)
 
@@ -177,7 +180,9 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     if outcome.parts_left:
         yield from _parts_left(outcome)
         return
-    if outcome.state == "incomplete":
+    if outcome.state == "incomplete" and plan is not None and plan.virtual:
+        yield f"After the cause is fixed, delete {plan.destination} and run the same command again.", ()
+    elif outcome.state == "incomplete":
         if any(problem.kind == "changed" for problem in outcome.problems):
             yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for
             return

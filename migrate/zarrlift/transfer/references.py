@@ -2,8 +2,8 @@
 
 The keys of objects follow from the layout, as for every move. A payload is a whole object, what follows the
 header of an N5 block, or an inner chunk of a shard. Only headers and the indexes of shards are read. A block
-that does not fill its cell has no payload that Zarr v3 could read: it is padded as on the route `reframe`, and
-yielded as bytes.
+that does not fill its cell has no payload that Zarr v3 could read: it is padded as on the route `reframe`,
+and yielded as bytes.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class ArrayReferences:
 
     @cached_property
     def _expected(self) -> int | None:
-        """The length of a payload in bytes, if it follows from the layout: of values without any compression."""
+        """The length of a payload in bytes, if it follows from the layout: that of uncompressed values."""
         chain, layout = self._layout.chain, self._layout
         if len(chain.codecs) > chain.middle + 1 or layout.data_type.itemsize is None:
             return None

@@ -62,7 +62,7 @@ class PresentedArray:
         route = route_between(inner_chunk, target, same_place=False)
         self._zstd = chain.codecs[-1].name == "zstd"
         self.same_codecs = not route.decodes
-        """Whether payloads are presented with the codecs of the document; zstd frames without a size are not."""
+        """Whether payloads keep their codecs; zstd frames without a size are made again."""
         self.as_is = self.same_codecs and not self._zstd
         """Whether every payload is presented unchanged."""
         self._move = Move(

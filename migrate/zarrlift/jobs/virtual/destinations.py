@@ -38,5 +38,5 @@ def output_for(
     raise UsageError(
         "this destination cannot hold references",
         found=str(destination),
-        expected="an Icechunk repository, such as icechunk:///path, a file that ends in .json, or a directory that ends in .parquet",
+        expected="an Icechunk repository, such as icechunk:///path, or a name that ends in .json or .parquet",
     )

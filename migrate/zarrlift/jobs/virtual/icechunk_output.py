@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from zarrstack.core.errors import StorageError
+from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject, document
 
+from ...storage.icechunk.place import MAIN, IcechunkPlace
 from ...storage.remote.zarr_store import StoreStorage
 from .output import ReferenceOutput, exists
-from .virtual_containers import container, credentials, credentials_text
+from .virtual_containers import container, credentials, credentials_text, storage_text
 
 if TYPE_CHECKING:
     from ...planning.plans import ArrayPlan
     from ...storage.base import Storage
-    from ...storage.icechunk.place import IcechunkPlace
     from ...transfer.references import ConvertedChunk, References
     from ...transfer.referred_objects import ReferredPlace, Version
 
@@ -53,6 +53,12 @@ class IcechunkOutput(ReferenceOutput):
 
     def refuse_existing(self) -> None:
         """Raise UsageError if there is a repository."""
+        if self._place.version != f"branch {MAIN}":
+            raise UsageError(
+                "references are the first commit of a new repository",
+                found=self._place.version,
+                expected=f"{self.url}, whose branch is {MAIN}",
+            )
         if self._place.exists():
             raise exists(self.url)
 
@@ -64,7 +70,7 @@ class IcechunkOutput(ReferenceOutput):
                 virtual_containers=[container(self._source, self._options)],
                 authorize=credentials(self._source, self._options),
             )
-            self._session = repository.writable_session("main")
+            self._session = repository.writable_session(MAIN)
             self._storage = _SessionStorage(self._session.store, url=self.url)
         return self._session
 
@@ -130,4 +136,12 @@ class IcechunkOutput(ReferenceOutput):
 
     def how_to_open(self) -> str:
         """Python that opens the result."""
-        return credentials_text(self._source, self._options)
+        return "\n".join(
+            (
+                "import icechunk",
+                f"storage = {storage_text(self._place)}",
+                f"access = {credentials_text(self._source, self._options)}",
+                "repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)",
+                'store = repository.readonly_session("main").store  # for zarr.open and xarray.open_zarr',
+            )
+        )

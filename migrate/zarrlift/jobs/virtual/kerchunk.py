@@ -1,10 +1,10 @@
 """References in the two forms of kerchunk: a JSON file, version 1, and a directory with Parquet files.
 
-JSON: https://fsspec.github.io/kerchunk/spec.html. Documents of Zarr v3 and of Zarr v2 name the same chunk keys:
-what was written for kerchunk reads Zarr v2 only (its xarray engine, 0.2.10), zarr-python 3 reads both.
+JSON: https://fsspec.github.io/kerchunk/spec.html. Documents of Zarr v3 and of Zarr v2 name the same chunk
+keys: what was written for kerchunk reads Zarr v2 only (its xarray engine, 0.2.10), zarr-python 3 reads both.
 
-Parquet: as `LazyReferenceMapper` of fsspec 2026.9 reads it. It finds a reference by the shape in `.zarray`, so
-the directory has documents of Zarr v2 only, and holds no array at its root.
+Parquet: as `LazyReferenceMapper` of fsspec 2026.9 reads it. It finds a reference by the shape in `.zarray`,
+so the directory has documents of Zarr v2 only, and holds no array at its root.
 """
 
 from __future__ import annotations
@@ -162,7 +162,14 @@ class Kerchunk(ReferenceOutput):
     def how_to_open(self) -> str:
         """Python that opens the result."""
         options = {"fo": self.url, "remote_protocol": self.source.scheme}
-        return f"zarr.open_group('reference://', mode='r', storage_options={options!r})"
+        if self._source_options:
+            options["remote_options"] = "<those of the source>"
+        return "\n".join(
+            (
+                "import zarr",
+                f'group = zarr.open("reference://", mode="r", storage_options={options!r})',
+            )
+        )
 
 
 class KerchunkParquet(Kerchunk):
@@ -274,7 +281,7 @@ class _KeptOpen(io.BytesIO):
 def _packages() -> tuple[Any, Any]:
     try:
         import fastparquet
-        import pandas
+        import pandas as pd
     except ImportError as error:
         raise UsageError(
             "Parquet references need packages that are not installed",
@@ -282,4 +289,4 @@ def _packages() -> tuple[Any, Any]:
             expected="fastparquet and pandas",
             advice="Install the extra kerchunk, or write a .json file.",
         ) from error
-    return fastparquet, pandas
+    return fastparquet, pd

@@ -166,6 +166,7 @@ class VirtualRun:
             retries=total.retries,
             seconds=time.monotonic() - started,
             problems=problems,
+            how_to_open=self.output.how_to_open(),
             plan=plan,
         )
         log_messages.ended(outcome)

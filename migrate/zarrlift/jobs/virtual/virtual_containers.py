@@ -1,28 +1,34 @@
 """Icechunk's virtual chunk containers: where the objects of references are, and who may read them.
 
-A repository stores the containers of its references, without secrets. A reader authorizes each of them when it
-opens the repository (https://icechunk.io/en/stable/virtual/; observed in 1.1.21 and 2.3.0).
+A repository stores the containers of its references, without secrets. A reader authorizes each of them when
+it opens the repository (https://icechunk.io/en/stable/virtual/; observed in 1.1.21 and 2.3.0).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import UsageError
 
+from ...storage.remote.obstore_s3 import s3_settings
+
 if TYPE_CHECKING:
+    from ...storage.icechunk.place import IcechunkPlace
     from ...transfer.referred_objects import ReferredPlace
 
 _OF_NO_MATTER: Final = frozenset({"skip_instance_cache", "asynchronous", "use_listings_cache"})
-_S3: Final = frozenset({"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "requester_pays"})
-_REGION: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_ENDPOINT: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_KEPT: Final = {
+    "endpoint": "endpoint_url",
+    "region": "region",
+    "skip_signature": "anonymous",
+    "request_payer": "requester_pays",
+}
+"""Names of `s3_settings` -> arguments of `icechunk.s3_store`, without secrets."""
 
 
 def container(source: ReferredPlace, options: Mapping[str, Any]) -> Any:
-    """The container of a source, opened with these fsspec options; UsageError for one without a counterpart."""
+    """The container of a source opened with these fsspec options; UsageError for unknown ones."""
     import icechunk
 
     match source.scheme:
@@ -71,42 +77,59 @@ def credentials(source: ReferredPlace, options: Mapping[str, Any]) -> dict[str, 
 
 def credentials_text(source: ReferredPlace, options: Mapping[str, Any]) -> str:
     """Python that authorizes the container, without secrets."""
+    import icechunk
+
     match source.scheme:
-        case "s3" if options.get("anon"):
-            who = "icechunk.s3_credentials(anonymous=True)"
-        case "s3":
-            who = "icechunk.s3_credentials(from_env=True)"
-        case "gs" if options.get("token") == "anon":
-            who = "icechunk.gcs_credentials(anonymous=True)"
-        case "gs":
-            who = "icechunk.gcs_credentials(from_env=True)"
-        case _:
-            who = "None"
+        case "s3" | "gs" as scheme:
+            anonymous = bool(options.get("anon")) or options.get("token") == "anon"
+            package = "s3" if scheme == "s3" else "gcs"
+            who = f"icechunk.{package}_credentials({'anonymous' if anonymous else 'from_env'}=True)"
+        case scheme:
+            name = "LocalFileSystemAccess" if scheme == "file" else "HttpAccess"
+            who = f"icechunk.credentials.{name}" if hasattr(icechunk.credentials, name) else "None"
     return f"icechunk.containers_credentials({{{source.escaped!r}: {who}}})"
 
 
+def storage_text(place: IcechunkPlace) -> str:
+    """Python that names the storage of a repository, without secrets."""
+    match place.scheme:
+        case "file":
+            return f"icechunk.local_filesystem_storage({place.prefix!r})"
+        case "s3":
+            given = _s3_settings(place.options)
+            given.pop("s3_compatible", None)
+            words = [f"{name}={value!r}" for name, value in given.items()]
+            words += [] if given.get("anonymous") else ["from_env=True"]
+            return f"icechunk.s3_storage({', '.join((*_bucket(place), *words))})"
+        case "gs":
+            return f"icechunk.gcs_storage({', '.join((*_bucket(place), 'from_env=True'))})"
+        case _:
+            where = f"account=..., container={place.bucket!r}, prefix={place.prefix!r}"
+            return f"icechunk.azure_storage({where}, from_env=True)"
+
+
+def _bucket(place: IcechunkPlace) -> tuple[str, str]:
+    return f"bucket={place.bucket!r}", f"prefix={place.prefix!r}"
+
+
 def _s3_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    _require(options, _S3)
-    client = dict(options.get("client_kwargs") or {})
-    _require(client, {"endpoint_url", "region_name"})
-    endpoint = options.get("endpoint_url") or client.get("endpoint_url") or _variable(_ENDPOINT)
-    settings: dict[str, Any] = {
-        "region": client.get("region_name") or _variable(_REGION),
-        "anonymous": bool(options.get("anon")),
-        "requester_pays": bool(options.get("requester_pays")),
-    }
+    settings = s3_settings(options)
+    if settings is None:
+        raise UsageError(
+            "Icechunk has no counterpart for storage options of the source",
+            found=", ".join(sorted(options)) or "the settings of AWS in the environment",
+            expected="key, secret, token, endpoint_url, anon, requester_pays, client_kwargs",
+        )
+    kept = {_KEPT[name]: value for name, value in settings.items() if name in _KEPT}
+    endpoint = kept.get("endpoint_url")
     if endpoint is not None:
-        plain = endpoint.startswith("http://")
-        settings |= {"endpoint_url": endpoint, "allow_http": plain, "s3_compatible": True}
-        settings |= {"force_path_style": True, "region": settings["region"] or "us-east-1"}
-    return settings
+        plain = str(endpoint).startswith("http://")
+        kept |= {"allow_http": plain, "s3_compatible": True, "force_path_style": True}
+        kept.setdefault("region", "us-east-1")
+    return kept
 
 
-def _variable(names: tuple[str, ...]) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
-
-
-def _require(options: Mapping[str, Any], known: frozenset[str] | set[str]) -> None:
+def _require(options: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(name for name, value in options.items() if name not in known | _OF_NO_MATTER and value)
     if unknown:
         raise UsageError(
