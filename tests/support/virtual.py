@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.support.s3_servers import KEY, SECRET
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore
 
@@ -31,7 +32,28 @@ def opened_icechunk(destination: str, source: Path) -> Store:
 
     # 2.x deprecates None; 1.x has nothing else.
     access = getattr(icechunk.credentials, "LocalFileSystemAccess", None)
-    who = icechunk.containers_credentials({f"file://{quote(str(source))}/": access})
+    return _opened(destination, {prefix(source): access})
+
+
+def prefix(source: Path) -> str:
+    """The nearest directory whose URL needs no escapes: Icechunk finds no other container."""
+    while quote(str(source)) != str(source):
+        source = source.parent
+    return f"file://{source}/"
+
+
+def opened_icechunk_bucket(destination: str, prefix: str) -> Store:
+    """The same, with access to the objects of a bucket below `prefix`."""
+    import icechunk
+
+    who = icechunk.s3_credentials(access_key_id=KEY, secret_access_key=SECRET)
+    return _opened(destination, {prefix: who})
+
+
+def _opened(destination: str, access: dict[str, Any]) -> Store:
+    import icechunk
+
+    who = icechunk.containers_credentials(access)
     place = icechunk.local_filesystem_storage(destination.removeprefix("icechunk://"))
     repository = icechunk.Repository.open(place, authorize_virtual_chunk_access=who)
     return repository.readonly_session("main").store

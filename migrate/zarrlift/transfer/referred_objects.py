@@ -73,9 +73,15 @@ class ReferredPlace:
         return self.root.removeprefix("file://")
 
     @property
-    def escaped(self) -> str:
-        """The root as a strict URL."""
-        return self._strict("")
+    def container(self) -> ReferredPlace:
+        """The root, or the nearest directory above it whose URL needs no escapes.
+
+        Icechunk 1.1.21 and 2.3.0 find no container whose prefix has escapes.
+        """
+        head, _, rest = self.root.partition("://")
+        names = rest.rstrip("/").split("/")
+        plain = next((at for at, name in enumerate(names) if at and quote(name) != name), len(names))
+        return ReferredPlace(self.scheme, f"{head}://{'/'.join(names[:plain])}/")
 
     def urls(self, keys: Sequence[str]) -> list[str]:
         """The URLs of objects as fsspec takes them: with keys as they are."""
@@ -83,7 +89,7 @@ class ReferredPlace:
 
     def strict_urls(self, keys: Sequence[str]) -> list[str]:
         """The URLs of objects with reserved characters escaped (RFC 3986)."""
-        start = self.escaped
+        start = self._strict("")
         text = "\n".join(keys)
         if quote(text, safe="/\n") == text:  # most keys have no other characters
             return [start + key for key in keys]

@@ -115,7 +115,7 @@ class IcechunkOutput(ReferenceOutput):
                 "Icechunk refused references",
                 node=array.path,
                 found=", ".join(map(str, refused[:_MAX_MESSAGE])),
-                expected=f"URLs below {self._source.escaped}",
+                expected=f"URLs below {self._source.container.root}",
             )
 
     def store(self, array: ArrayPlan, chunk: ConvertedChunk) -> None:

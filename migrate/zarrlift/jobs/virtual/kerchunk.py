@@ -167,7 +167,7 @@ class Kerchunk(ReferenceOutput):
         return "\n".join(
             (
                 "import zarr",
-                f'group = zarr.open("reference://", mode="r", storage_options={options!r})',
+                f'group = zarr.open("reference://", mode="r", zarr_format=3, storage_options={options!r})',
             )
         )
 

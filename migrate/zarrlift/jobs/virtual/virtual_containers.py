@@ -33,7 +33,7 @@ def container(source: ReferredPlace, options: Mapping[str, Any]) -> Any:
 
     match source.scheme:
         case "file":
-            store: Any = icechunk.local_filesystem_store(source.path)
+            store: Any = icechunk.local_filesystem_store(source.container.path)
         case "s3":
             store = icechunk.s3_store(**_s3_settings(options))
         case "gs":
@@ -42,7 +42,7 @@ def container(source: ReferredPlace, options: Mapping[str, Any]) -> Any:
         case _:
             _require(options, set())
             store = icechunk.http_store({"allow_http": "true"} if source.scheme == "http" else {})
-    return icechunk.VirtualChunkContainer(source.escaped, store)
+    return icechunk.VirtualChunkContainer(source.container.root, store)
 
 
 def credentials(source: ReferredPlace, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def credentials(source: ReferredPlace, options: Mapping[str, Any]) -> dict[str, 
             who = icechunk.gcs_credentials(from_env=True)
         case _:
             who = getattr(icechunk.credentials, "HttpAccess", None)
-    return dict(icechunk.containers_credentials({source.escaped: who}))
+    return dict(icechunk.containers_credentials({source.container.root: who}))
 
 
 def credentials_text(source: ReferredPlace, options: Mapping[str, Any]) -> str:
@@ -87,7 +87,7 @@ def credentials_text(source: ReferredPlace, options: Mapping[str, Any]) -> str:
         case scheme:
             name = "LocalFileSystemAccess" if scheme == "file" else "HttpAccess"
             who = f"icechunk.credentials.{name}" if hasattr(icechunk.credentials, name) else "None"
-    return f"icechunk.containers_credentials({{{source.escaped!r}: {who}}})"
+    return f"icechunk.containers_credentials({{{source.container.root!r}: {who}}})"
 
 
 def storage_text(place: IcechunkPlace) -> str:
