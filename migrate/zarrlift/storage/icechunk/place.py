@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -96,7 +97,7 @@ class IcechunkPlace:
             prefix = parts.path.strip("/")
             url = f"{head}{parts.netloc}/{prefix}"
             made = cls(url=url, scheme=scheme, bucket=parts.netloc, prefix=prefix, options=options)
-        return replace(made, **versions)
+        return replace(made, **versions)  # type: ignore[arg-type]
 
     @property
     def version(self) -> str:
@@ -114,8 +115,8 @@ class IcechunkPlace:
                 return f"{self.url}?{name}={value}"
         return self.url
 
-    def storage(self) -> icechunk.Storage:
-        """Icechunk's storage; UsageError for options that it does not have, or without the package."""
+    def storage(self) -> Any:
+        """An `icechunk.Storage`; UsageError for options that it does not have, or without the package."""
         icechunk = require_icechunk()
         secrets_of(self.options)  # so that no message of the library shows them
         match self.scheme:
@@ -125,7 +126,9 @@ class IcechunkPlace:
                 return self._s3()
             case "gs":
                 self._refuse_unknown(_GOOGLE)
-                given = {"anonymous": True} if self.options.get("token") == "anon" else {"from_env": True}
+                given: dict[str, Any] = (
+                    {"anonymous": True} if self.options.get("token") == "anon" else {"from_env": True}
+                )
                 token = self.options.get("token")
                 if isinstance(token, str) and os.path.isfile(token):
                     given = {"application_credentials": token}
@@ -156,8 +159,10 @@ class IcechunkPlace:
         spec_version: int | None = None,
         virtual_containers: Sequence[icechunk.VirtualChunkContainer] = (),
         authorize: Mapping[str, Any] | None = None,
-    ) -> icechunk.Repository:
-        """Open the repository, or with `create` make a new one; UsageError, StorageError.
+    ) -> Any:
+        """An `icechunk.Repository`: the one that is there, or with `create` a new one.
+
+        Raises UsageError, StorageError.
 
         `virtual_containers` are written into a new repository's configuration; for one that exists they
         are used by this object alone. `authorize` are credentials by their prefixes. `spec_version` is the
@@ -198,7 +203,7 @@ class IcechunkPlace:
         with _told(self.url):
             return icechunk.Repository.create(self.storage(), **given)
 
-    def _s3(self) -> icechunk.Storage:
+    def _s3(self) -> Any:
         from ..remote.obstore_s3 import s3_settings
 
         icechunk = require_icechunk()
@@ -231,6 +236,9 @@ def require_icechunk() -> Any:
         import icechunk
     except ImportError as error:
         raise no_icechunk() from error
+    if not os.environ.get("ICECHUNK_LOG"):
+        # It warns of concurrent commits at each opening of a local repository; the plan says that.
+        icechunk.set_logs_filter("error")
     return icechunk
 
 
@@ -248,22 +256,12 @@ def major() -> int:
     return int(require_icechunk().__version__.split(".")[0])
 
 
-class _told:  # noqa: N801 - reads as a word
+@contextmanager
+def _told(url: str) -> Iterator[None]:
     """Errors of the package as StorageError, without secrets."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Raise StorageError for an error of Icechunk."""
-        if error is None:
-            return
-        icechunk = require_icechunk()
-        if isinstance(error, icechunk.IcechunkError):
-            text = redact_foreign(" ".join(str(error).split()))
-            raise StorageError(
-                "the Icechunk repository cannot be opened", found=f"{self._url}: {text}"
-            ) from error
+    icechunk = require_icechunk()
+    try:
+        yield
+    except icechunk.IcechunkError as error:
+        text = redact_foreign(" ".join(str(error).split()))
+        raise StorageError("the Icechunk repository cannot be opened", found=f"{url}: {text}") from error
