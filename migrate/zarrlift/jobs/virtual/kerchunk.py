@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import Problem, UsageError
@@ -41,16 +42,10 @@ PARQUET: Final = (".parquet", ".parq")
 _PACKAGES: Final = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp", "https": "aiohttp"}
 _RECORD: Final = 100_000
 """References in a Parquet file."""
+_DICTIONARY: Final = 1 << 30
+"""Bytes of the texts of a Parquet file."""
 _BASE64: Final = "base64:"
 _V3_ONLY: Final = "Readers of Zarr v3 find it in JSON; those of Zarr v2, and of Parquet, do not."
-
-
-_MISSING: Final = Problem(
-    kind="readers",
-    severity="warning",
-    message="fsspec 2026.9 raises TypeError for missing chunks in Parquet if pandas 3 is installed",
-    advice="Read them with pandas 2, or write a .json file.",
-)
 
 
 class Kerchunk(ReferenceOutput):
@@ -183,19 +178,14 @@ class KerchunkParquet(Kerchunk):
             raise exists(self.url)
 
     def complete(self) -> Sequence[Problem]:
-        """Add documents of Zarr v2; warnings. UsageError for an array at the root."""
+        """Add documents of Zarr v2; UsageError for an array at the root."""
         if json.loads(self._refs.get("zarr.json", "{}")).get("node_type") == "array":
             raise UsageError(
                 "Parquet references hold no array at the root",
                 found=self.url,
                 expected="a name that ends in .json",
             )
-        problems = list(super().complete())
-        for path, (grid, chunks) in self._arrays.items():
-            missing = grid.total - len(chunks)
-            if missing and chunks:
-                problems.append(replace(_MISSING, node=path, found=f"{missing} missing chunks"))
-        return problems
+        return super().complete()
 
     def publish(self, message: str) -> int:
         """Write the files; `.zmetadata`, without which nothing is found, comes last."""
@@ -243,50 +233,39 @@ def _parquet_files(grid: Grid, references: Mapping[int, Any]) -> Iterator[tuple[
 
 def _parquet(rows: Sequence[Any]) -> bytes:
     """A file with a row for each reference, chunk, or None."""
-    fastparquet, pandas = _packages()
+    pyarrow, parquet = _packages()
     listed = [row if isinstance(row, list) else (None, 0, 0) for row in rows]
-    frame = pandas.DataFrame(
-        {
-            "path": pandas.Series([row[0] for row in listed], dtype=object),
-            "offset": pandas.Series([row[1] for row in listed], dtype="int64"),
-            "size": pandas.Series([row[2] for row in listed], dtype="int64"),
-            "raw": pandas.Series(
-                [
-                    base64.b64decode(row.removeprefix(_BASE64)) if isinstance(row, str) else None
-                    for row in rows
-                ],
-                dtype=object,
-            ),
-        }
+    chunks = [base64.b64decode(row[len(_BASE64) :]) if isinstance(row, str) else None for row in rows]
+    # fastparquet 2026.9, with which fsspec reads, makes floats of integers that may be null or have no
+    # statistics, and with pandas 3 NaN of missing text without a dictionary, on which fsspec fails.
+    schema = pyarrow.schema(
+        [
+            pyarrow.field("path", pyarrow.string()),
+            pyarrow.field("offset", pyarrow.int64(), nullable=False),
+            pyarrow.field("size", pyarrow.int64(), nullable=False),
+            pyarrow.field("raw", pyarrow.binary()),
+        ]
     )
-    file = _KeptOpen()
-    fastparquet.write(
-        "references",
-        frame,
-        open_with=lambda *_: file,
-        object_encoding={"path": "utf8", "raw": "bytes"},
-        has_nulls=["path", "raw"],
-        stats=False,
-        compression="ZSTD",
-        write_index=False,
+    columns = [*map(list, zip(*listed, strict=True)), chunks]
+    table = pyarrow.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
+    file = io.BytesIO()
+    parquet.write_table(
+        table,
+        file,
+        compression="zstd",
+        write_statistics=["offset", "size"],
+        use_dictionary=["path"],
+        dictionary_pagesize_limit=_DICTIONARY,
     )
     return file.getvalue()
 
 
-class _KeptOpen(io.BytesIO):
-    def close(self) -> None:
-        """Keep the content."""
-
-
 def _packages() -> tuple[Any, Any]:
     try:
-        import fastparquet
-        import pandas as pd
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise UsageError(
-            "Parquet references need packages that are not installed",
-            found=str(error),
-            expected="fastparquet and pandas",
-            advice="Install the extra kerchunk, or write a .json file.",
+            "Parquet references need a package that is not installed",
+            expected="pyarrow",
+            advice="Install it: pip install pyarrow (the extra kerchunk), or write a .json file.",
         ) from error
-    return fastparquet, pd
