@@ -9,7 +9,7 @@ import typer
 
 from . import options as o
 from .assess_options import Assessing, SearchedSource
-from .job_options import First, JobFile, Parts, PlannedJob, Watch
+from .job_options import First, JobFile, Parts, PlannedJob, Virtual, Watch
 from .option_groups import option
 from .option_values import usage
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
@@ -83,7 +83,7 @@ def plan(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
-    virtual: o.Virtual = False,
+    virtual: Virtual = False,
     reading: o.Reading,
     recipe: RecipeOptions,
     job: PlannedJob = None,

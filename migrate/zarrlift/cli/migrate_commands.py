@@ -9,7 +9,7 @@ from typing import Any
 from ..recipe.options import VerifyLevel
 from . import option_values as values
 from . import options as o
-from .job_options import JobFile, OptionalSource, Part
+from .job_options import JobFile, OptionalSource, Part, Virtual
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer
 
@@ -19,7 +19,7 @@ def migrate(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
-    virtual: o.Virtual = False,
+    virtual: Virtual = False,
     job: JobFile,
     overwrite: o.Overwrite = False,
     take_over: o.TakeOver = False,

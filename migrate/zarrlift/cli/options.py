@@ -73,14 +73,6 @@ LinkOption: TypeAlias = Annotated[
         help="hard: hard links for unchanged chunks, which then share bytes with SRC.",
     ),
 ]
-Virtual: TypeAlias = Annotated[
-    bool,
-    option(
-        "--virtual",
-        help="Copy no chunk: DST refers to those of SRC. DST is an Icechunk repository, or a .json file or a "
-        ".parquet directory of kerchunk references.",
-    ),
-]
 Digest: TypeAlias = Annotated[
     bool, option("--digest", heading="Result", help="Store a digest of the values of each array in the job.")
 ]
