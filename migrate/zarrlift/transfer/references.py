@@ -129,6 +129,8 @@ class ArrayReferences:
     def _missing(self, key: str) -> None:
         if self._inventory.certain:
             self._counts.missing(key)
+        else:
+            self._counts.chunks -= 1
 
     def _made(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE: Final = 3
 """Number of refused references that an error names."""
+
+
+def _size(directory: str) -> int:
+    return sum(file.stat().st_size for file in Path(directory).rglob("*") if file.is_file())
 
 
 class _SessionStorage(StoreStorage):
@@ -47,6 +52,7 @@ class IcechunkOutput(ReferenceOutput):
         self._place = place
         self._source = source
         self._options = dict(source_options or {})
+        self._container = container(source, self._options)
         self._session: Any = None
         self._storage: Storage | None = None
         self._bytes = 0
@@ -67,7 +73,7 @@ class IcechunkOutput(ReferenceOutput):
         if self._session is None:
             repository = self._place.open_repository(
                 create=True,
-                virtual_containers=[container(self._source, self._options)],
+                virtual_containers=[self._container],
                 authorize=credentials(self._source, self._options),
             )
             self._session = repository.writable_session(MAIN)
@@ -130,9 +136,9 @@ class IcechunkOutput(ReferenceOutput):
         run(self._opened().store.delete_dir(path))
 
     def publish(self, message: str) -> int:
-        """Commit."""
+        """Commit; in a store, the number is that of documents and chunks alone."""
         self._opened().commit(message)
-        return self._bytes
+        return _size(self._place.prefix) if self._place.scheme == "file" else self._bytes
 
     def how_to_open(self) -> str:
         """Python that opens the result."""

@@ -25,6 +25,8 @@ from zarrstack.core.json_text import JSONObject, document
 
 from ...formats.describe import describe
 from ...storage.open_storage import is_url, open_storage
+from ...storage.remote.event_loop import close_soon
+from ...storage.remote.zarr_store import StoreStorage
 from ...transfer.object_keys import ObjectKeys
 from ...views.reverse_arrays import Presentation
 from ...views.reverse_hierarchy import DOCUMENTS, ReverseHierarchy
@@ -95,14 +97,15 @@ class Kerchunk(ReferenceOutput):
     def drop(self, path: str) -> None:
         """Forget an array."""
         start = f"{path}/" if path else ""
-        self._refs = {key: value for key, value in self._refs.items() if not key.startswith(start)}
+        for key in [key for key in self._refs if key.startswith(start)]:
+            del self._refs[key]
 
     def storage(self) -> Storage:
         """The references as fsspec resolves them."""
-        return open_storage(self._store)
+        return self._storage
 
     @cached_property
-    def _store(self) -> Any:
+    def _storage(self) -> StoreStorage:
         import fsspec
         from zarr.storage import FsspecStore
 
@@ -122,7 +125,10 @@ class Kerchunk(ReferenceOutput):
                 expected=_PACKAGES.get(self.source.scheme, self.source.scheme),
                 advice="Install it, or use --verify none.",
             ) from error
-        return FsspecStore(files, read_only=True, path="")
+        opened = StoreStorage(FsspecStore(files, read_only=True, path=""), url=self.url)
+        store: Any = opened.backing
+        store.fs.references = self._refs  # not a copy, so that what follows is found
+        return opened
 
     @property
     def _asynchronous(self) -> dict[str, Any]:
@@ -130,6 +136,8 @@ class Kerchunk(ReferenceOutput):
 
     def complete(self) -> Sequence[Problem]:
         """Add documents of Zarr v2; a warning for each array that has none."""
+        self.close()
+        vars(self).pop("_storage", None)  # which may have kept a listing
         storage = self.storage()
         archive = describe(storage, format="zarr3")
         showing = Presentation(format="zarr2", separator=".")
@@ -153,6 +161,13 @@ class Kerchunk(ReferenceOutput):
         data = text.encode("utf-8", "surrogatepass")
         self._folder.put(self._name, data)
         return len(data)
+
+    def close(self) -> None:
+        """Close the connections of the check."""
+        if "_storage" in vars(self):
+            store: Any = self._storage.backing
+            for files in store.fs.fss.values():
+                close_soon(files)
 
     def how_to_open(self) -> str:
         """Python that opens the result."""

@@ -119,7 +119,9 @@ class VirtualRun:
             replace(array, problems=(*array.problems, *_notes(array, inventories.get(array.path))))
             for array in made.arrays
         ]
-        notes = [] if self.output.keeps_versions else [_NO_VERSIONS]
+        notes = []
+        if not self.output.keeps_versions or inventories.unnoticed:
+            notes.append(_NO_VERSIONS)
         return replace(made, arrays=tuple(arrays), problems=(*made.problems, *notes))
 
     def whole(self, verify: VerifyLevel, progress: Progress) -> Outcome:
@@ -227,8 +229,8 @@ _NO_VERSIONS = Problem(
     kind="no-versions",
     severity="warning",
     message="readers do not notice that a chunk of the source has changed since",
-    found="a form of references without checksums or times",
-    advice="Write to an Icechunk repository, or do not change the source any more.",
+    found="references without ETags or times",
+    advice="Do not change the source any more, or refer to files or objects of S3 from Icechunk.",
 )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import UsageError
 
+from ...storage.icechunk.place import major
 from ...storage.remote.obstore_s3 import s3_settings
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ def container(source: ReferredPlace, options: Mapping[str, Any]) -> Any:
             store = icechunk.gcs_store({})
         case _:
             _require(options, set())
+            if major() == 1 and ":" in source.root.split("/")[2]:
+                raise UsageError(
+                    "Icechunk 1 cannot refer to a URL with a port",
+                    found=source.root,
+                    advice="Use Icechunk 2, with Python 3.12 or later, or write a .json file.",
+                )
             store = icechunk.http_store({"allow_http": "true"} if source.scheme == "http" else {})
     return icechunk.VirtualChunkContainer(source.container.root, store)
 
