@@ -219,7 +219,7 @@ def migrate(
         with observed(progress, str(source), str(destination), log=log, metrics=metrics) as run:
             return run.end(migrate_virtual(asked.virtual_request(), verify, run.progress))
     ends = asked.open()
-    path = job_path(ends.local_destination, ends.destination.url, job, job_storage_options)
+    path = job_path(ends.beside, ends.destination.url, job, job_storage_options)
     with ends.observed(progress, log=log, metrics=metrics) as run:
         return run.end(migrate_archive(asked, ends, path, options, run.progress, take_over=take_over))
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError
 
-from ..storage.base import CLAIM, Storage
+from ..storage.base import Storage
 from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
@@ -178,7 +178,8 @@ def _places(destination: Storage) -> list[_Place]:
     The claim is inside the directory if files cannot be created next to it, or if another file system begins
     there.
     """
-    inside = _Place(storage=destination, key=CLAIM)
+    storage, key = destination.claim_place()
+    inside = _Place(storage=storage, key=key)
     if not isinstance(destination, LocalStorage):
         return [inside]
     root = Path(destination.real)

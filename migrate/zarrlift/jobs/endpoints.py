@@ -93,6 +93,10 @@ class Endpoints:
             second = open_storage(destination, storage_options=destination_options, mode="w")
             second.document_bound = WRITTEN
             _refuse_nested(first, second)
+        if second.on_branch and destination_through:
+            raise UsageError(
+                "layers cannot be put over an Icechunk repository that is written", found=destination_through
+            )
         if in_place and (source_through or destination_through):
             raise UsageError("layers cannot be used in place", found=source_through or destination_through)
         return cls(
@@ -203,6 +207,10 @@ class Endpoints:
             inventories=inventories,
             store_inventory=store_inventory,
         )
+        if self.destination.on_branch:
+            from .branch import fitted
+
+            made = fitted(made)
         if recipe.model is not None:
             from ..models.requirement import unmet
 
@@ -210,6 +218,13 @@ class Endpoints:
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
         return made if self.provenance is None else self.provenance.described(made)
+
+    @property
+    def beside(self) -> Path | None:
+        """The local directory that the job file lies next to; None for a destination elsewhere."""
+        if self.place.on_branch:
+            return getattr(self.place, "beside", None)
+        return self.local_destination
 
     @property
     def layers(self) -> dict[str, str]:
@@ -231,7 +246,11 @@ class Endpoints:
         return self.source.url if place is None or is_url(place) else place
 
     def check_reach(self, options: RunOptions) -> None:
-        """Raise JobError if worker processes are requested but cannot reach both ends."""
+        """Raise JobError or UsageError if worker processes are requested but cannot reach both ends."""
+        if self.destination.on_branch:
+            from .branch import refuse_executor
+
+            refuse_executor(options, self.destination)
         if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
 

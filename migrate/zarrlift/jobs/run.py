@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -49,6 +49,9 @@ from .run_engine import RunEngine
 from .run_outcome import outcome_of
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
+
+if TYPE_CHECKING:
+    from .branch import Branch
 
 _COMMIT_SECONDS: Final = 0.5
 """Maximum duration of work that a killed process must repeat."""
@@ -95,6 +98,7 @@ class Run:
         self.checks = checks
         self._committed = time.monotonic()
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
+        self._branch = _branch(job, plan, destination)
 
     def __call__(self) -> Outcome:
         """Run to the end; raises Interrupted. All other errors are in the outcome."""
@@ -103,10 +107,14 @@ class Run:
         self.writer.close(alone=self._share.alone)
         stopped: Problem | None = None
         try:
+            if self._branch is not None:
+                self._branch.begin()
             self._arrays()
             if self._share.publishes and not self._share.left:
                 self._look_for_new_nodes()
                 self._publisher.groups()
+                if self._branch is not None:
+                    self._branch.publish()
         except (DestinationError, JobError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
@@ -126,7 +134,11 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        return outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
+        seconds = time.monotonic() - started
+        outcome = outcome_of(self.job, self.plan, self._share, self._moved, seconds, stopped)
+        if self._branch is not None and outcome.state == "done":
+            self._branch.end()
+        return outcome
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
@@ -134,7 +146,7 @@ class Run:
                 self._syncs.sometimes()
             self._throughput.note(self._moved, last=True)
             self.job.commit()
-        except JobError as error:  # unrecorded work is repeated
+        except (JobError, DestinationError) as error:  # unrecorded work is repeated
             return error.problem
         return None
 
@@ -258,7 +270,7 @@ class Run:
 
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
-        if now - self._committed > _COMMIT_SECONDS:
+        if self._branch.due() if self._branch is not None else now - self._committed > _COMMIT_SECONDS:
             self._syncs.sometimes()
             self._throughput.note(self._moved)
             self._work.note(self.job)
@@ -347,3 +359,14 @@ class Run:
             known = self.plan.problems
             problems = (*known, *(problem for problem in added if problem not in known))
             self.plan = self._publisher.plan = replace(self.plan, problems=problems)
+
+
+def _branch(job: Job, plan: Plan, destination: Storage) -> Branch | None:
+    """The branch of a destination that has branches."""
+    if not destination.on_branch:
+        return None
+    from ..storage.icechunk.storage import IcechunkStorage
+    from .branch import Branch
+
+    assert isinstance(destination, IcechunkStorage)
+    return Branch(job, plan, destination)

@@ -71,6 +71,8 @@ def undo(
         if opened.state == "undone":
             sweep_claim(place, opened.path)
             return ended(opened, plan, "nothing to do", started)
+        if place.on_branch:
+            return _undo_on_branch(opened, plan, place, started, take_over=take_over)
         storage = with_layers(place, opened.fact("dest_through"))
         with claimed(place, opened.path, take_over=take_over) as claim:
             kept_aside = not_yet_aside(opened, place)
@@ -101,6 +103,20 @@ def undo(
             return claim.end(
                 ended(opened, plan, "undone", started, problems, removed=removed, restored=restored)
             )
+
+
+def _undo_on_branch(job: Job, plan: Plan, place: Storage, started: float, *, take_over: bool) -> Outcome:
+    from ..storage.icechunk.storage import IcechunkStorage
+    from .branch import undo_branch
+
+    assert isinstance(place, IcechunkStorage)
+    with claimed(place, job.path, take_over=take_over) as claim:
+        problems = undo_branch(job, place)
+        if not problems:
+            job.note(state="undone", verified=None)
+            job.commit()
+            remove_inventory(job.path)
+        return claim.end(ended(job, plan, "undone", started, list(problems), removed=0, restored=0))
 
 
 def _restored(job: Job, storage: Storage) -> int:

@@ -74,6 +74,12 @@ class Storage(ABC):
     """The default size limit for reading an object."""
     tells_versions: bool = False
     """Whether a read can be compared with the version given by a listing."""
+    on_branch: bool = False
+    """Whether what is written is seen by readers only after `publish` (Icechunk)."""
+    holds_consolidated: bool = True
+    """Whether consolidated metadata is of use here; zarr-python asks the store the same."""
+    uncommitted: int = 0
+    """Number of objects written since the last `checkpoint`."""
     beneath: Storage | None = None
     """The storage below layers that change neither keys nor bytes; else None."""
 
@@ -174,6 +180,19 @@ class Storage(ABC):
         taken = new()
         taken.take(ListedPage(list(self.list_prefix(prefix))))
         return taken
+
+    def claim_place(self) -> tuple[Storage, str]:
+        """The storage and the key of the claim of a job that writes here."""
+        return self, CLAIM
+
+    def attach(self, job_id: str, *, worker: bool = False) -> None:  # noqa: B027 - for `on_branch`
+        """Read and write what a job has written so far, although readers do not see it yet."""
+
+    def checkpoint(self) -> None:  # noqa: B027 - what is written is there
+        """Make everything that was written last, so that it may be recorded as done; StorageError."""
+
+    def settle(self) -> None:  # noqa: B027
+        """The same at the end of a task, for a worker whose coordinator cannot do it."""
 
     def link(self, key: str) -> str | None:
         """The resolved target of `key` if it is a symbolic link; None for anything else."""

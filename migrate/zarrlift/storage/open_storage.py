@@ -16,6 +16,7 @@ from zarrstack.core.errors import StorageError, UsageError
 from .base import Storage
 from .containers.table import ContainerPlace, open_container
 from .documents import METADATA
+from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
 from .local.storage import LocalStorage
 from .redact import redact, redact_foreign, secrets_of
@@ -51,6 +52,8 @@ def open_storage(
     """
     if isinstance(place, Storage):
         return place
+    if isinstance(place, str) and is_icechunk_url(place):
+        return _from_icechunk(place, storage_options, mode)
     if isinstance(place, str) and is_url(place):
         return _from_url(place, storage_options, mode)
     if isinstance(place, str | os.PathLike):
@@ -169,6 +172,35 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
     return StoreStorage(store, url=shown, secrets=secrets)
 
 
+def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    from .icechunk.place import IcechunkPlace
+    from .icechunk.storage import IcechunkStorage
+
+    place = IcechunkPlace.parse(url, options)
+    if mode == "w" and (place.tag or place.snapshot):
+        raise UsageError(
+            "only a branch can be written to", found=place.versioned_url, expected="?branch=NAME"
+        )
+    return IcechunkStorage(place, write=mode == "w")
+
+
+def _from_icechunk_object(place: Any, mode: Mode) -> Storage | None:
+    """A repository or session; None for anything else."""
+    if not type(place).__module__.startswith("icechunk"):
+        return None
+    from .icechunk.storage import IcechunkStorage
+
+    if hasattr(place, "readonly_session"):
+        return IcechunkStorage(None, place, write=mode == "w")
+    if mode == "w":
+        raise UsageError(
+            "a job writes to a branch of its own, so it needs the repository",
+            found=type(place).__name__,
+            expected="an icechunk.Repository, or its URL",
+        )
+    return _from_store(place.store, mode) if hasattr(place, "store") else None
+
+
 def _from_store(place: Any, mode: Mode) -> Storage:
     from zarr.abc.store import Store
     from zarr.storage import LocalStore, StorePath
@@ -178,6 +210,8 @@ def _from_store(place: Any, mode: Mode) -> Storage:
 
     from .remote.zarr_store import StoreStorage
 
+    if (opened_ := _from_icechunk_object(place, mode)) is not None:
+        return opened_
     path = ""
     if isinstance(place, StorePath):
         place, path = place.store, place.path

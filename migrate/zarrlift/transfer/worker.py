@@ -185,6 +185,7 @@ def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
         storage_options=json.loads(spec.destination_options),
         mode="w" if write else "r",
     )
+    destination.attach(spec.job_id, worker=write)
     source = with_layers(source, spec.source_through)
     return source, with_layers(destination, spec.destination_through, written=write)
 

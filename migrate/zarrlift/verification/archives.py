@@ -91,7 +91,7 @@ def verify_archives(
     comparison.files(applied)
     comparison.unexpected(found, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
-    comparison.add("", consolidated_problems(found, wanted=consolidate))
+    comparison.add("", consolidated_problems(found, wanted=consolidate and destination.holds_consolidated))
     return comparison.report(archive.url, destination.url)
 
 

@@ -211,6 +211,10 @@ def _local(text: str) -> Path | None:
     """The local path of a target; None for a URL of another scheme."""
     if text.startswith(("file://", "local://")) and "::" not in text:
         return Path(unquote(urlsplit(text).path))
+    if text.startswith(("icechunk://", "icechunk+file://")):
+        from ...storage.icechunk.place import IcechunkPlace
+
+        return IcechunkPlace.parse(text).beside
     return None if is_url(text) else Path(os.path.abspath(os.path.expanduser(text)))
 
 

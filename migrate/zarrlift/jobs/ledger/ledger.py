@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -65,6 +65,8 @@ class Job:
         self._lock = lock
         self._stored = None if isinstance(path, Path) else path
         self._taken_back = False
+        self.before_commit: Callable[[], None] | None = None
+        """Makes durable what is about to be recorded."""
         self.digests = DigestRows(self._write, self._rows)
         self.listing = ListingRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
@@ -297,6 +299,8 @@ class Job:
         `now` is for records without which the next step could not be repeated or undone.
         """
         if self._db.in_transaction:
+            if self.before_commit is not None:
+                self.before_commit()
             self._do("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
             self._do("COMMIT")
             if self._stored is not None:

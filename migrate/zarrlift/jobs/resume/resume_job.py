@@ -48,6 +48,7 @@ def resume_job(
 
             return update_job(job, options, ends, checks, progress)
         refuse_undone(job)
+        ends.destination.attach(job.id)
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
         if job.fact("parts") is not None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -61,6 +61,10 @@ class IcechunkPlace:
     tag: str | None = None
     snapshot: str | None = None
     """At most one of the three is given; without, it is the branch `main`."""
+    message: str | None = None
+    """Of commits."""
+    spec_version: int | None = None
+    """The format of a repository that is created, 1 or 2; by default that of the package."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -68,7 +72,8 @@ class IcechunkPlace:
         """A URL such as `icechunk:///data/repo` or `icechunk+s3://bucket/repo?branch=dev`; UsageError.
 
         A path after `icechunk://` without a third slash is relative to the working directory. A version is
-        `?branch=`, `?tag=` or `?snapshot=`.
+        `?branch=`, `?tag=` or `?snapshot=`, or one of these options; `message` and `spec_version` are options
+        too.
         """
         found = _URL.match(text)
         scheme = None if found is None else _SCHEMES.get((found[1] or "").removeprefix("+"))
@@ -78,10 +83,20 @@ class IcechunkPlace:
         head = found[0]
         rest, _, query = text[len(head) :].partition("?")
         versions = dict(parse_qsl(query, keep_blank_values=True))
+        options = dict(storage_options or {})
+        versions |= {name: str(options.pop(name)) for name in _VERSIONS if options.get(name) is not None}
         if not versions.keys() <= set(_VERSIONS) or len(versions) > 1 or not all(versions.values()):
             expected = " or ".join(f"?{name}=NAME" for name in _VERSIONS)
-            raise UsageError("one version of the repository is wanted", found=f"?{query}", expected=expected)
-        options = dict(storage_options or {})
+            raise UsageError(
+                "one version of the repository is wanted",
+                found=", ".join(f"{name}={value}" for name, value in versions.items()),
+                expected=expected,
+            )
+        message, spec_version = options.pop("message", None), options.pop("spec_version", None)
+        if str(spec_version) not in ("None", "1", "2"):
+            raise UsageError(
+                "no such format of Icechunk", found=f"spec_version={spec_version}", expected="1 or 2"
+            )
         if scheme == "file":
             if options:
                 raise UsageError("storage options are for repositories in stores", found=redact(text))
@@ -97,7 +112,8 @@ class IcechunkPlace:
             prefix = parts.path.strip("/")
             url = f"{head}{parts.netloc}/{prefix}"
             made = cls(url=url, scheme=scheme, bucket=parts.netloc, prefix=prefix, options=options)
-        return replace(made, **versions)  # type: ignore[arg-type]
+        number = None if spec_version is None else int(spec_version)
+        return replace(made, message=message, spec_version=number, **versions)  # type: ignore[arg-type]
 
     @property
     def version(self) -> str:
@@ -114,6 +130,16 @@ class IcechunkPlace:
             if (value := getattr(self, name)) is not None:
                 return f"{self.url}?{name}={value}"
         return self.url
+
+    @property
+    def beside(self) -> Path | None:
+        """A path next to a local repository, of this branch alone; None for one in a store."""
+        if self.scheme != "file":
+            return None
+        path = Path(self.prefix)
+        if self.branch in (None, MAIN):
+            return path
+        return path.with_name(f"{path.name}.{quote(self.branch or '', safe='')}")
 
     def storage(self) -> Any:
         """An `icechunk.Storage`; UsageError for options that it does not have, or without the package."""

@@ -30,6 +30,11 @@ class StoreWriter(Writer):
         """Write one object."""
         self.write_many([(key, data)])
 
+    def settle(self) -> None:
+        """Make what a worker wrote last, if the storage needs that."""
+        with _at_destination():
+            self.storage.settle()
+
     def close(self, *, alone: bool = True) -> None:
         """Remove partial files of a killed run, whose directory all processes share."""
         if alone and self.storage.scratch is not None:

@@ -1,0 +1,145 @@
+"""A destination whose readers see what a job wrote only at its end: a branch of an Icechunk repository.
+
+Chunks may be recorded as moved only after the commit that holds them, so each commit of the job file is
+preceded by one of the branch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.errors import Problem, StorageError, UsageError, any_refusal
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.json_text import document
+from zarrstack.core.paths import join
+
+from ..planning.plans import GroupPlan, Plan
+from ..storage.base import Storage
+from ..storage.icechunk.storage import IcechunkStorage
+from ..storage.writer import DestinationError
+
+if TYPE_CHECKING:
+    from .ledger.ledger import Job
+    from .processes.executors import RunOptions
+
+_FACT: Final = "branch"
+"""Name of the job's note of where its branch began."""
+_SECONDS: Final = 30.0
+_OBJECTS: Final = 50_000
+"""A commit is due after that many seconds or objects: a killed process repeats no more, and each commit
+writes the manifests of the arrays that it changes again.
+"""
+_KEYS: Final = KeyEncoding("default", "/")
+
+
+class Branch:
+    """The branch of one run of a job."""
+
+    def __init__(self, job: Job, plan: Plan, storage: IcechunkStorage) -> None:
+        self._job = job
+        self._plan = plan
+        self._storage = storage
+        self._committed = time.monotonic()
+
+    def begin(self) -> None:
+        """Commit the documents of all nodes; DestinationError."""
+        documents = {join(node.path, "zarr.json"): document(node.document) for node in self._plan.published}
+        with _as_destination():
+            known = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
+        self._job.note(**{_FACT: known})
+        self._job.commit(now=True)
+        self._job.before_commit = self._commit
+
+    def due(self) -> bool:
+        """Whether it is time to commit."""
+        return time.monotonic() - self._committed > _SECONDS or self._storage.uncommitted >= _OBJECTS
+
+    def publish(self) -> None:
+        """Move the branch that readers see, if everything that was planned is done; JobError."""
+        if self._job.nodes(done=False) or any_refusal(self._plan.problems):
+            return
+        self._job.commit()
+        with _as_destination():
+            self._storage.publish(self._job.fact(_FACT) or "{}")
+
+    def end(self) -> None:
+        """Remove the branch of a job that is recorded as complete."""
+        with _as_destination():
+            self._storage.end()
+
+    def _commit(self) -> None:
+        with _as_destination():
+            self._storage.checkpoint()
+        self._committed = time.monotonic()
+
+
+def undo_branch(job: Job, storage: IcechunkStorage) -> tuple[Problem, ...]:
+    """Take back what a job did in a repository; a refusal if others have changed the branch since."""
+    if storage.undo(job.id, job.fact(_FACT)):
+        return ()
+    return (
+        Problem(
+            kind="storage",
+            message="the branch was changed after the job, so it stays as it is",
+            key=storage.url,
+            advice="Revert it with Icechunk.",
+        ),
+    )
+
+
+def fitted(plan: Plan) -> Plan:
+    """The plan for a repository: no consolidated metadata, and nothing but nodes and chunks; UsageError.
+
+    Icechunk accepts the keys `zarr.json` and `c/0/0` only, and needs no consolidated metadata.
+    """
+    for array in plan.arrays:
+        if array.destination.keys != _KEYS:
+            raise UsageError(
+                "Icechunk has one encoding of chunk keys",
+                node=array.path,
+                found=str(array.destination.keys),
+                expected=str(_KEYS),
+            )
+        if array.between is not None:
+            raise UsageError(
+                "the chunks of this array change in two passes, which need a place for an array in between",
+                node=array.path,
+                expected="a directory or a bucket, not an Icechunk repository",
+                advice="Give more memory (--memory), or other chunks.",
+            )
+    left_out = [key for group in plan.groups for key in group.files]
+    groups: tuple[GroupPlan, ...] = tuple(replace(group, files=()) for group in plan.groups)
+    told = tuple(
+        Problem(
+            kind="extra-file",
+            severity="warning",
+            message="a file that is no part of Zarr is left out: Icechunk holds groups and arrays only",
+            key=key,
+            advice="Copy it elsewhere.",
+        )
+        for key in left_out
+    )
+    return replace(plan, groups=groups, consolidate=False, problems=(*plan.problems, *told))
+
+
+def refuse_executor(options: RunOptions, storage: Storage) -> None:
+    """Raise UsageError for workers of other processes that would commit to a local repository."""
+    if options.elsewhere and getattr(storage, "local_path", None) is not None:
+        raise UsageError(
+            "several processes cannot commit to an Icechunk repository on a local file system",
+            found=str(options.executor),
+            expected="--executor threads, or a repository in an object store",
+        )
+
+
+@contextmanager
+def _as_destination() -> Iterator[None]:
+    """Errors of the repository as errors that stop the run."""
+    try:
+        yield
+    except StorageError as error:
+        raise DestinationError.of(error.problem) from error

@@ -1,0 +1,384 @@
+"""An Icechunk repository as `Storage`: a version of it to read, or a branch to write to.
+
+Writing goes to a branch of the job. `begin` commits the documents of all nodes, since Icechunk accepts
+chunks of known arrays only; `checkpoint` commits what was written since; `publish` moves the branch that
+readers see.
+docs/design/icechunk.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zarr.storage import MemoryStore, WrapperStore
+
+from zarrstack.core.errors import JobError, StorageError, UsageError
+from zarrstack.version import __version__
+
+from ..base import CLAIM, Storage
+from ..local.storage import LocalStorage
+from ..remote.backend import stored_bytes
+from ..remote.error_text import plainly
+from ..remote.event_loop import run
+from ..remote.zarr_store import StoreStorage
+from .place import MAIN, IcechunkPlace, require_icechunk
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest, Store
+
+    from ..listed_versions import Version
+    from ..local.files import ReadLimit
+
+BESIDE: Final = ".zarrlift.claim"
+"""Suffix of the claim, which lies next to the repository, since the repository contains only Zarr's keys."""
+_WORK: Final = "zarrlift-"
+"""Prefix of the branch on which a job works; its id follows."""
+_DOCUMENT: Final = "zarr.json"
+
+
+class IcechunkStorage(StoreStorage):
+    """A version of a repository, read-only; or with `write` the branch of a job."""
+
+    def __init__(self, place: IcechunkPlace | None, repository: Any = None, *, write: bool = False) -> None:
+        """`repository` is given instead of a place, or is opened; it is created by `begin` only."""
+        self._place = place
+        self._write_to = write
+        self._repository = repository
+        if repository is None and place is not None and (not write or place.exists()):
+            self._repository = place.open_repository()
+        self._session: Any = None
+        self._job: str | None = None
+        self._in_worker = False
+        self._written: dict[str, bytes] = {}
+        """Documents that the branch has."""
+        self.uncommitted = 0
+        self._open_writes = 0
+        self._closed: asyncio.Event | None = None
+        self._idle: asyncio.Event | None = None
+        self._layers = _Current(self._latest())
+        super().__init__(self._layers, url="icechunk")
+        if place is None:
+            self.url, self.in_process = f"icechunk repository {id(repository):x}", True
+        else:
+            self.url, self.in_process = place.versioned_url, False
+        self.can_list = True
+        self.holds_consolidated = False
+        self.on_branch = write
+        self._claims: tuple[Storage, str] | None = None
+        self.exclusive = write and self.claim_place()[0].exclusive
+
+    @property
+    def local_path(self) -> Path | None:
+        """The repository's directory, if it is local."""
+        return Path(self._place.prefix) if self._place is not None and self._place.scheme == "file" else None
+
+    @property
+    def beside(self) -> Path | None:
+        """Where the job file of a local repository lies, without its suffix: each branch has one."""
+        return None if self._place is None else self._place.beside
+
+    def claim_place(self) -> tuple[Storage, str]:
+        """A place next to the repository."""
+        if self._claims is None:
+            self._claims = self._beside()
+        return self._claims
+
+    def _beside(self) -> tuple[Storage, str]:
+        from ..open_storage import open_storage
+
+        if self._place is None:
+            return StoreStorage(MemoryStore()), CLAIM
+        if (path := self.local_path) is not None:
+            return LocalStorage(path.parent), path.name + BESIDE
+        parent, _, name = self._place.prefix.rpartition("/")
+        url = f"{self._place.scheme}://{self._place.bucket}/{parent}".rstrip("/")
+        return open_storage(url, storage_options=self._place.options, mode="w"), name + BESIDE
+
+    # ----- the job's branch
+
+    @property
+    def _target(self) -> str:
+        return (self._place.branch if self._place is not None else None) or MAIN
+
+    @property
+    def work_branch(self) -> str:
+        """The branch on which the job works."""
+        assert self._job is not None
+        return f"{_WORK}{self._job}"
+
+    def attach(self, job_id: str, *, worker: bool = False) -> None:
+        """Read and write what a job has written so far; a `worker` commits what it writes by itself."""
+        self._job = job_id
+        self._in_worker = worker
+        if self._repository is not None and self.work_branch in self._branches():
+            if self._write_to:
+                self._work()
+            else:
+                self._layers.current = self._repository.readonly_session(branch=self.work_branch).store
+        elif worker:
+            raise StorageError("the branch of the job is gone", found=f"{self.url}: {self.work_branch}")
+
+    def begin(self, job_id: str, documents: Mapping[str, bytes], known: str | None) -> str:
+        """Start or continue the branch with the documents of all nodes, key -> content.
+
+        `known` is what this returned before: what `publish` and `undo` need to know.
+        """
+        self._job = job_id
+        with self._told("cannot write", self.url):
+            created = self._repository is None
+            if created:
+                assert self._place is not None
+                version = self._place.spec_version
+                self._repository = self._place.open_repository(create=True, spec_version=version)
+            branches = self._branches()
+            if known is None:
+                base, new = self._base(branches), self._target not in branches
+                known = json.dumps({"base": base, "created": created, "new_branch": new})
+            state = json.loads(known)
+            if self.work_branch not in branches:
+                self._repository.create_branch(self.work_branch, state["base"])
+        self._work()
+        self.put_many([(key, data) for key, data in documents.items() if self.get(key) != data])
+        self._written = dict(documents)
+        self.checkpoint()
+        return known
+
+    def checkpoint(self) -> None:
+        """Commit everything that was written, so that it may be recorded as done; StorageError."""
+        if self._session is not None:
+            run(self._commit())
+
+    def settle(self) -> None:
+        """In a worker, whose coordinator does not see its session: the same."""
+        if self._in_worker:
+            self.checkpoint()
+
+    def publish(self, known: str) -> None:
+        """Move the branch that readers see to the job's; JobError if it has moved since the job began."""
+        self.checkpoint()
+        base, target = json.loads(known)["base"], self._target
+        with self._told("cannot move the branch", target):
+            branches = self._branches()
+            if self.work_branch not in branches:
+                return  # an earlier run has moved it
+            result = self._repository.lookup_branch(self.work_branch)
+            there = self._repository.lookup_branch(target) if target in branches else None
+            if there == result:
+                return
+            if there is None:
+                self._repository.create_branch(target, result)
+                return
+            if there == base:
+                icechunk = require_icechunk()
+                try:
+                    self._repository.reset_branch(target, result, from_snapshot_id=base)
+                except icechunk.ConflictError:
+                    there = self._repository.lookup_branch(target)
+                else:
+                    return
+        raise JobError(
+            f"the branch {target} was changed by others while the job ran",
+            key=self.url,
+            found=f"snapshot {there}",
+            expected=f"snapshot {base}, where the job began",
+            advice=f"Everything that was migrated is on the branch {self.work_branch}. Merge it with "
+            "Icechunk, or undo the job and migrate again.",
+        )
+
+    def end(self) -> None:
+        """Delete the job's branch after `publish`; readers see the other one."""
+        with self._told("cannot delete the branch", self.work_branch):
+            if self.work_branch in self._branches():
+                self._repository.delete_branch(self.work_branch)
+            self._session = None
+            self._layers.current = self._readonly(replace_branch=True)
+
+    def undo(self, job_id: str, known: str | None) -> bool:
+        """Take back what a job did; False if the branch that readers see has been changed since.
+
+        The repository of a job that created it stays, with an empty branch.
+        """
+        self._job = job_id
+        state = json.loads(known or "{}")
+        with self._told("cannot undo", self.url):
+            branches = self._branches()
+            if self.work_branch in branches:
+                self._repository.delete_branch(self.work_branch)
+            if "base" not in state or self._target not in branches:
+                return True
+            tip = self._repository.lookup_branch(self._target)
+            if tip == state["base"]:
+                return True
+            # `next`: the snapshot itself, which names its job.
+            info = next(iter(self._repository.ancestry(snapshot_id=tip)))
+            if info.metadata.get("zarrlift_job") != job_id:
+                return False
+            if state["new_branch"] and self._target != MAIN:
+                self._repository.delete_branch(self._target)
+            else:
+                self._repository.reset_branch(self._target, state["base"], from_snapshot_id=tip)
+            return True
+
+    # ----- sessions
+
+    def _latest(self) -> Store:
+        """What readers see; an empty store if there is no repository, or no such branch to write to."""
+        if self._repository is None:
+            return MemoryStore()
+        if self._write_to and self._target not in self._branches():
+            return MemoryStore()
+        return self._readonly()
+
+    def _readonly(self, *, replace_branch: bool = False) -> Store:
+        place = self._place
+        version: dict[str, str] = {"branch": MAIN}
+        if place is not None and not replace_branch:
+            if place.tag is not None:
+                version = {"tag": place.tag}
+            elif place.snapshot is not None:
+                version = {"snapshot_id": place.snapshot}
+        if "branch" in version:
+            version["branch"] = self._target
+        icechunk = require_icechunk()
+        try:
+            store: Store = self._repository.readonly_session(**version).store
+        except icechunk.IcechunkError as error:
+            wanted = MAIN if place is None else place.version
+            known = f"branches {', '.join(sorted(self._branches()))}"
+            url = "the repository" if place is None else place.url
+            raise UsageError(f"{url} has no {wanted}", expected=known) from error
+        return store
+
+    def _base(self, branches: Iterable[str]) -> str:
+        """Where the job begins: the branch that it will move, or the empty tree that every repository has."""
+        if self._target in branches:
+            return str(self._repository.lookup_branch(self._target))
+        *_, first = self._repository.ancestry(branch=MAIN)
+        return str(first.id)
+
+    def _branches(self) -> set[str]:
+        return set(self._repository.list_branches())
+
+    def _work(self) -> None:
+        with self._told("cannot write", self.work_branch):
+            self._session = self._repository.writable_session(self.work_branch)
+        self._layers.current = self._session.store
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[None]:
+        """Wait while a commit is under way: its session takes no more writes."""
+        while self._closed is not None:
+            await self._closed.wait()
+        self._open_writes += 1
+        try:
+            yield
+        finally:
+            self._open_writes -= 1
+            if not self._open_writes and self._idle is not None:
+                self._idle.set()
+
+    async def _commit(self) -> None:
+        while self._closed is not None:
+            await self._closed.wait()
+        self._closed = asyncio.Event()
+        try:
+            while self._open_writes:
+                self._idle = asyncio.Event()
+                await self._idle.wait()
+            if not self._session.has_uncommitted_changes:
+                return
+            icechunk = require_icechunk()
+            # The chunk of a repeated task has the same content, whoever writes it.
+            solver = icechunk.BasicConflictSolver(on_chunk_conflict=icechunk.VersionSelection.UseOurs)
+            message = (self._place.message if self._place is not None else None) or "Migrate to Zarr v3"
+            metadata = {"zarrlift": __version__, "zarrlift_job": self._job}
+            try:
+                await self._session.commit_async(message, metadata, rebase_with=solver)
+                session = await self._repository.writable_session_async(self.work_branch)
+            except Exception as error:
+                raise plainly(error, "cannot commit", self.work_branch, self.url, self._secrets) from error
+            self._session, self._layers.current, self.uncommitted = session, session.store, 0
+        finally:
+            closed, self._closed = self._closed, None
+            closed.set()
+
+    # ----- what differs from other stores
+
+    async def store(self, key: str, data: bytes) -> None:
+        """Write an object; nothing if the branch has the document already."""
+        if self._written.get(key) == data:
+            return
+        async with self._writing():
+            await super().store(key, data)
+        self.uncommitted += 1
+        if key.rpartition("/")[2] == _DOCUMENT and self._job is not None:
+            self._written[key] = data
+
+    async def fetch_size(self, key: str) -> int | None:
+        """The size of an object, or None."""
+        return await self.told("cannot read", key, lambda: self._size(self.key(key)))
+
+    async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
+        """Without a range: Icechunk fails for one that goes beyond a document's end (1.1.21, 2.3.0)."""
+        size = await self._size(place)
+        if size is None:
+            return None
+        bound.check(size)
+        return await stored_bytes(self._store, place, None)
+
+    async def _part(self, key: str, part: ByteRequest, version: Version | None) -> bytes | None:
+        """The part that there is; as for whole objects."""
+        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+
+        place = self.key(key)
+        size = await self._size(place)
+        if size is None:
+            return None
+        if isinstance(part, RangeByteRequest):
+            part = RangeByteRequest(min(part.start, size), min(part.end, size))
+            if part.start == part.end:
+                return b""
+        elif isinstance(part, SuffixByteRequest):
+            part = SuffixByteRequest(min(part.suffix, size))
+        return await stored_bytes(self._store, place, part)
+
+    async def _size(self, place: str) -> int | None:
+        """The size of an object; of what is missing Icechunk says 0, of other keys that they are wrong."""
+        *above, name = place.split("/")
+        if name != _DOCUMENT and "c" not in (*above, name):
+            return None
+        return await self._store.getsize(place) if await self._store.exists(place) else None
+
+    async def _children(self, prefix: str) -> dict[str, bool]:
+        """Names below a group or array; Icechunk lists nothing below an array's `c`."""
+        if "c" in prefix.split("/"):
+            return {}
+        names = [name async for name in self._store.list_dir(self.key(prefix) if prefix else "")]
+        return {name: name != _DOCUMENT for name in names}
+
+    @contextmanager
+    def _told(self, what: str, key: str) -> Iterator[None]:
+        """Errors of the library in this context as StorageError."""
+        try:
+            yield
+        except require_icechunk().IcechunkError as error:
+            raise plainly(error, what, key, self.url, self._secrets) from error
+
+
+class _Current(WrapperStore[Any]):
+    """The store of the present session, which a commit replaces."""
+
+    @property
+    def current(self) -> Store:
+        """The store of the session."""
+        store: Store = self._store
+        return store
+
+    @current.setter
+    def current(self, store: Store) -> None:
+        self._store = store
