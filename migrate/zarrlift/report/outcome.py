@@ -193,8 +193,13 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "To compare every value:", ("verify", outcome.job, "--full")
         yield "To remove the legacy metadata, after a verification:", ("finish", outcome.job)
         yield "To remove the new metadata:", ("undo", outcome.job)
-    elif outcome.state == "done" and plan is not None:
+    elif outcome.state == "done" and plan is not None and not (plan.virtual and _is_file(plan.destination)):
         yield "To compare every value:", ("verify", plan.source, plan.destination, "--full")
+
+
+def _is_file(destination: str) -> bool:
+    """Whether it is a file or directory of references, which kerchunk reads."""
+    return destination.endswith((".json", ".parquet", ".parq"))
 
 
 def _parts_left(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
