@@ -18,6 +18,7 @@ from .jobs.claim import claimed
 from .jobs.endpoints import Options
 from .jobs.ledger.find_job import find_job, job_path
 from .jobs.ledger.ledger import Job
+from .jobs.observed import observed
 from .jobs.outcome import Outcome
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
@@ -65,6 +66,7 @@ def plan(
     *,
     recipe: Recipe | None = None,
     in_place: bool = False,
+    virtual: bool = False,
     format: Format | None = None,
     storage_options: Options = None,
     dest_storage_options: Options = None,
@@ -88,6 +90,7 @@ def plan(
         destination,
         recipe=recipe,
         in_place=in_place,
+        virtual=virtual,
         format=format,
         follow_links=follow_links,
         axes=axes,
@@ -109,6 +112,7 @@ def migrate(
     *,
     recipe: Recipe | None = None,
     in_place: bool = False,
+    virtual: bool = False,
     format: Format | None = None,
     job: PathText | None = None,
     job_storage_options: Options = None,
@@ -145,6 +149,8 @@ def migrate(
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
     - `recipe`: the requested changes.
+    - `virtual`: copy no chunk; the destination, an Icechunk repository or references of kerchunk, refers to
+      those of the source (see docs/howto/virtual.md).
     - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
@@ -179,6 +185,7 @@ def migrate(
         destination,
         recipe=recipe,
         in_place=in_place,
+        virtual=virtual,
         format=format,
         link=link,
         overwrite=overwrite,
@@ -203,6 +210,14 @@ def migrate(
         fsync=fsync,
         hard_links=link == "hard",
     )
+    if virtual:
+        from .jobs.virtual.run import migrate_virtual, refuse_options
+
+        job_options = {"job": job, "take_over": take_over, "digest": digest, "fsync": fsync}
+        workers_options = {"workers": workers, "processes": processes, "executor": executor}
+        refuse_options({**job_options, **workers_options, "dask_address": dask_address})
+        with observed(progress, str(source), str(destination), log=log, metrics=metrics) as run:
+            return run.end(migrate_virtual(asked.virtual_request(), verify, run.progress))
     ends = asked.open()
     path = job_path(ends.beside, ends.destination.url, job, job_storage_options)
     with ends.observed(progress, log=log, metrics=metrics) as run:

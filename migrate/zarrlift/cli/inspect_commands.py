@@ -9,7 +9,7 @@ import typer
 
 from . import options as o
 from .assess_options import Assessing, SearchedSource
-from .job_options import First, JobFile, Parts, PlannedJob, Watch
+from .job_options import First, JobFile, Parts, PlannedJob, Virtual, Watch
 from .option_groups import option
 from .option_values import usage
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
@@ -83,6 +83,7 @@ def plan(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
+    virtual: Virtual = False,
     reading: o.Reading,
     recipe: RecipeOptions,
     job: PlannedJob = None,
@@ -112,9 +113,11 @@ def plan(
         if job is None and parts is None:
             if first or digest or link != "auto":
                 raise usage("--first, --digest and --link are for a job", expected="--job and --parts too")
-            made = zarrlift.plan(source, destination, **arguments)
+            made = zarrlift.plan(source, destination, virtual=virtual, **arguments)
         elif job is None or parts is None:
             raise usage("--job and --parts are given together, or neither")
+        elif virtual:
+            raise usage("references are written in one run, not in parts", expected="--virtual without --job")
         else:
             arguments |= {"job": job, "parts": parts, "first": first, "digest": digest, "link": link}
             made = zarrlift.plan_parts(source, destination, **arguments)

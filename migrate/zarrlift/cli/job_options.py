@@ -1,4 +1,4 @@
-"""The options for job files, and for jobs in parts."""
+"""The options for job files, for jobs in parts, and for what is no job."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -35,6 +35,15 @@ Part: TypeAlias = Annotated[
         help="With --job: do one part of a job that `plan` has divided. Its index, or auto, which takes it "
         "from the environment of a job array (Slurm, LSF, Kubernetes, AWS Batch).",
         metavar="INDEX",
+    ),
+]
+Virtual: TypeAlias = Annotated[
+    bool,
+    option(
+        "--virtual",
+        heading="Where",
+        help="Copy no chunk: DST refers to those of SRC. DST is an Icechunk repository, or a .json file or a "
+        ".parquet directory of kerchunk references.",
     ),
 ]
 Watch: TypeAlias = Annotated[

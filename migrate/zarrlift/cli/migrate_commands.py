@@ -9,7 +9,7 @@ from typing import Any
 from ..recipe.options import VerifyLevel
 from . import option_values as values
 from . import options as o
-from .job_options import JobFile, OptionalSource, Part
+from .job_options import JobFile, OptionalSource, Part, Virtual
 from .recipe_options import RecipeOptions
 from .reference_options import OF_PLACES
 from .session import DONE, PARTLY, Answer
@@ -20,6 +20,7 @@ def migrate(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
+    virtual: Virtual = False,
     job: JobFile,
     overwrite: o.Overwrite = False,
     take_over: o.TakeOver = False,
@@ -41,7 +42,7 @@ def migrate(
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """
     if part is not None:
-        others = [source, destination, overwrite, take_over, digest, link != "auto", recipe.given()]
+        others = [source, destination, virtual, overwrite, take_over, digest, link != "auto", recipe.given()]
         others.append((reading.given() | writing.given()) - OF_PLACES)
         given = {**vars(reading), **vars(writing)}
         storage = o.JobStorage(**{name: given[name] for name in OF_PLACES})
@@ -60,6 +61,7 @@ def migrate(
             destination,
             recipe=recipe.recipe(),
             verify=verify,
+            virtual=virtual,
             digest=digest,
             link=link,
             overwrite=overwrite,

@@ -30,6 +30,7 @@ from .stored_inventories import keep_inventory, new_inventories
 if TYPE_CHECKING:
     from ..planning.plans import Plan
     from .ledger.stored_file import JobPath
+    from .virtual.run import VirtualRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class ArchiveRequest:
     recipe: Recipe = field(default_factory=Recipe)
     reading: ReadOptions = field(default_factory=ReadOptions)
     in_place: bool = False
+    virtual: bool = False
     format: Format | None = None
     link: Link = "auto"
     overwrite: bool = False
@@ -104,7 +106,39 @@ class ArchiveRequest:
 
     def plan(self) -> Plan:
         """The plan; nothing is written."""
+        if self.virtual:
+            from .virtual.run import plan_virtual
+
+            return plan_virtual(self.virtual_request())
         return self.described(self.open()).plan(self.recipe, self.format, inventory=self.inventory)[0]
+
+    def virtual_request(self) -> VirtualRequest:
+        """The same, of references; UsageError for options that do not apply."""
+        from .virtual.run import VirtualRequest, refuse_options
+
+        names = (
+            "in_place",
+            "overwrite",
+            "inventory",
+            "source_through",
+            "dest_through",
+            "provenance",
+            "ro_crate",
+        )
+        refuse_options({name: getattr(self, name) for name in names} | {"link": self.link != "auto"})
+        if self.destination is None:
+            raise UsageError(
+                "references need a destination", expected="an Icechunk repository or a .json file"
+            )
+        return VirtualRequest(
+            source=self.source,
+            destination=self.destination,
+            recipe=self.recipe,
+            reading=self.reading,
+            format=self.format,
+            storage_options=self.storage_options,
+            dest_storage_options=self.dest_storage_options,
+        )
 
     def described(self, ends: Endpoints) -> Endpoints:
         """The ends, with what the result says of its origin."""

@@ -47,6 +47,8 @@ class Outcome:
     """The part that was run, of a job in parts."""
     parts_left: tuple[tuple[int, int], ...] = ()
     """After `gather`: (part, number of its tasks that are not done), for parts that have some."""
+    how_to_open: str = ""
+    """Python that opens a result of references, without secrets."""
     second_pass: bool = False
     """Whether first passes are complete, so that parts have to be run once more for the second."""
     plan: Plan | None = field(default=None, repr=False)
@@ -80,5 +82,6 @@ class Outcome:
             "parts_left": [{"part": part, "tasks": tasks} for part, tasks in self.parts_left],
             "second_pass": self.second_pass,
             "options": list(self.options),
+            **({"how_to_open": self.how_to_open} if self.how_to_open else {}),
             "problems": [problem.to_json() for problem in self.problems],
         }

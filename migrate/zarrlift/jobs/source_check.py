@@ -155,7 +155,7 @@ class SourceCheck:
     # Chunks
 
     def _chunks(self, plan: ArrayPlan, times: FileTimes | None) -> Found:
-        if plan.route.name == "stay":
+        if plan.route.name == "stay" and not self._plan.virtual:
             return None  # the existing chunks are those of the result
         if times is not None:
             directories = chunk_directories(self._source, plan.path, plan.source)

@@ -28,6 +28,7 @@ from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .processes.executors import RunOptions, engine_for
 from .provenance import Provenance, as_expected, digest_of
+from .virtual.open_result import open_referring
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
@@ -106,7 +107,9 @@ def verify(
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     if known is not None and known.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
-    second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
+    second = open_referring(destination, dest_storage_options, first, storage_options) or open_storage(
+        destination, storage_options=dest_storage_options, follow_links=follow_links
+    )
     second.document_bound = WRITTEN
     if known is not None and (known.source, known.destination) != (first.url, second.url):
         known = None

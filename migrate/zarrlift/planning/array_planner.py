@@ -9,6 +9,7 @@ from math import prod
 from typing import TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError, any_refusal
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSON, JSONObject
 
@@ -53,6 +54,7 @@ class ArrayPlanner:
         applied: ConventionChanges,
         *,
         in_place: bool,
+        virtual: KeyEncoding | None = None,
         follow_links: bool,
         listing: bool,
         budget: int,
@@ -63,12 +65,14 @@ class ArrayPlanner:
     ) -> None:
         """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests.
 
+        `virtual` are the chunk keys of a result that refers to the source's chunks, else None.
         `reuse` gives an earlier listing of an array that need not be repeated; `count` receives numbers of
         listed objects.
         """
         self.storage = storage
         self.applied = applied
         self.in_place = in_place
+        self.virtual = virtual
         self.follow_links = follow_links
         self.listing = listing
         self.budget = budget
@@ -214,7 +218,7 @@ class ArrayPlanner:
         self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
     ) -> tuple[Layout, _Notes]:
         """The layout of the result; only shards depend on the stored size of a chunk."""
-        if recipe.shards is None:
+        if recipe.shards is None or self.virtual is not None:
             return self._destination(source, recipe, node.fill_is_null)
         inner_chunk_bytes = mean_inner_chunk(source, inventory)
         return destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=inner_chunk_bytes)
@@ -223,11 +227,13 @@ class ArrayPlanner:
         self, source: Layout, recipe: ArrayRecipe, fill_is_null: bool
     ) -> tuple[Layout, _Notes]:
         alike = ArrayNode(path="", layout=source, fill_is_null=fill_is_null)
-        return destination_layout(alike, recipe, in_place=self.in_place)
+        return destination_layout(alike, recipe, in_place=self.in_place, virtual=self.virtual)
 
     def _new_way(
         self, source: Layout, destination: Layout, recipe: ArrayRecipe
     ) -> tuple[Route, Blocks | Problem | None]:
+        if self.virtual is not None:
+            return Route(name="stay", shared=len(source.chain.codecs), reason="references"), None
         route = route_between(source, destination, same_place=self.in_place, drop_empty=recipe.drop_empty)
         return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
 
@@ -244,7 +250,7 @@ class ArrayPlanner:
         if not len(inventory.indexes):
             return []
         problems: list[Problem] = []
-        if route.name == "stay":
+        if route.name == "stay" and self.virtual is None:
             problems.extend(block_problems(node.path, self.storage, source, inventory))
         elif (other := mode_problem(node.path, self.storage, source, inventory)) is not None:
             problems.append(other)

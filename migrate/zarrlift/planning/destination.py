@@ -22,6 +22,7 @@ from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, excerpt
 
@@ -43,27 +44,39 @@ _VARIABLE: Final[Mapping[str, str]] = {
 }
 """Data type of variable length -> its array-to-bytes codec."""
 _KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
+_REFERRED_ADVICE: Final = "A migration without --virtual copies and re-encodes it."
 
 
 def destination_layout(
-    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool, inner_chunk_bytes: float | None = None
+    node: ArrayNode,
+    recipe: ArrayRecipe,
+    *,
+    in_place: bool,
+    virtual: KeyEncoding | None = None,
+    inner_chunk_bytes: float | None = None,
 ) -> tuple[Layout, tuple[Problem, ...]]:
     """The layout of a node's result, and notes, warnings and refusals about it.
 
-    `inner_chunk_bytes` is the average stored size of a chunk; None assumes the size of its values. After a
-    refusal the node cannot be migrated in this way, and the layout is the source's. Raises UsageError if the
-    recipe is invalid for every array.
+    `inner_chunk_bytes` is the average stored size of a chunk; None assumes the size of its values. `virtual`
+    are the chunk keys of a result that refers to the stored payloads. After a refusal the node cannot be
+    migrated in this way, and the layout is the source's. Raises UsageError if the recipe is invalid for every
+    array.
     """
     assert node.layout is not None
-    check_recipe(recipe, in_place=in_place)
+    check_recipe(recipe, in_place=in_place, virtual=virtual is not None)
     source = node.layout
     keys = keys_for(source.keys, recipe, in_place=in_place)
+    problems: list[Problem]
     try:
-        if in_place or recipe.codecs.mode == "keep":
+        if virtual is not None:
+            # A payload is a chunk: N5's headers and the indexes of shards are not referred to.
+            layout = replace(source, keys=virtual, frame=None, root=None)
+            problems = list(keep_problems(source.chain, source.data_type, _REFERRED_ADVICE))
+        elif in_place or recipe.codecs.mode == "keep":
             layout, problems = replace(source, keys=keys), list(_kept(source, in_place=in_place))
         else:
             layout, problems = _copy(source, recipe)
-        if not in_place:
+        if not in_place and virtual is None:
             layout, notes = placed(
                 source,
                 layout,

@@ -15,6 +15,7 @@ from zarrstack.core.errors import (
     ZarrstackError,
     any_refusal,
 )
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import names_below, parents
 from zarrstack.core.similar_names import meant
 
@@ -42,13 +43,15 @@ def make_plan(
     free_bytes: int | None = None,
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
     listing: bool = True,
+    virtual: KeyEncoding | None = None,
     elsewhere: bool = False,
     inventories: Inventories | None = None,
     store_inventory: StoreInventory | None = None,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
-    `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
+    `destination` is None in place. `virtual` are the chunk keys of a result that refers to the source's
+    chunks. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
     put into `inventories`, which may hold earlier ones that are still valid; `store_inventory` replaces them.
     A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
@@ -68,6 +71,7 @@ def make_plan(
         storage,
         applied,
         in_place=in_place,
+        virtual=virtual,
         follow_links=reading.follow_links,
         listing=listing,
         budget=budget,
@@ -119,6 +123,7 @@ def make_plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
         in_place=in_place,
+        virtual=virtual is not None,
         format=archive.format,
         recipe=recipe,
         arrays=tuple(arrays),

@@ -221,6 +221,8 @@ class Plan:
     destination: str
     """URL or path of the destination; equal to `source` in place."""
     in_place: bool
+    virtual: bool = False
+    """Whether the result refers to the source's chunks."""
     format: Format
     recipe: Recipe
     arrays: tuple[ArrayPlan, ...] = ()
@@ -252,6 +254,7 @@ class Plan:
             "source": self.source,
             "destination": self.destination,
             "in_place": self.in_place,
+            **({"virtual": True} if self.virtual else {}),
             "format": self.format,
             "recipe": self.recipe.to_json(),
             "excluded": list(self.excluded),
@@ -288,6 +291,7 @@ class Plan:
             by_type[type(node)].append(node)
         return cls(
             **{name: data[name] for name in kept},
+            virtual=data.get("virtual", False),
             recipe=Recipe.from_json(data["recipe"]),
             reading=ReadOptions.from_json(data),
             arrays=tuple(by_type[ArrayPlan]),

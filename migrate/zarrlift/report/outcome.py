@@ -61,6 +61,9 @@ def _head(outcome: Outcome, page: Page) -> list[str]:
 
 
 def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
+    if outcome.how_to_open:
+        yield "To open it in Python:"
+        yield from (f"  {safe(line)}" for line in outcome.how_to_open.splitlines())
     for text, words in _next(outcome):
         yield from page.advice(text, command(*words, *outcome.options)) if words else page.paragraph(text)
 
@@ -146,11 +149,16 @@ def _moved(outcome: Outcome) -> str:
         return ""
     dropped = f", {count_text(outcome.dropped)} omitted as empty" if outcome.dropped else ""
     dropped += f", {count_text(outcome.filled)} filled up" if outcome.filled else ""
+    if outcome.plan is not None and outcome.plan.virtual:
+        referred, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
+        return f"; {count_text(outcome.chunks, 'object')}, {referred} referred to{dropped}; {written} written"
     read, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
     return f"; {count_text(outcome.chunks, 'chunk')}{dropped}; {read} read, {written} written"
 
 
 def _rate(outcome: Outcome) -> str:
+    if outcome.plan is not None and outcome.plan.virtual:
+        return ""
     rate = rate_text(outcome.bytes_in, outcome.seconds)
     return f" ({rate})" if rate else ""
 
@@ -172,7 +180,9 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     if outcome.parts_left:
         yield from _parts_left(outcome)
         return
-    if outcome.state == "incomplete":
+    if outcome.state == "incomplete" and plan is not None and plan.virtual:
+        yield f"After the cause is fixed, delete {plan.destination} and run the same command again.", ()
+    elif outcome.state == "incomplete":
         if any(problem.kind == "changed" for problem in outcome.problems):
             yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for
             return
@@ -183,8 +193,13 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "To compare every value:", ("verify", outcome.job, "--full")
         yield "To remove the legacy metadata, after a verification:", ("finish", outcome.job)
         yield "To remove the new metadata:", ("undo", outcome.job)
-    elif outcome.state == "done" and plan is not None:
+    elif outcome.state == "done" and plan is not None and not (plan.virtual and _is_file(plan.destination)):
         yield "To compare every value:", ("verify", plan.source, plan.destination, "--full")
+
+
+def _is_file(destination: str) -> bool:
+    """Whether it is a file or directory of references, which kerchunk reads."""
+    return destination.endswith((".json", ".parquet", ".parq"))
 
 
 def _parts_left(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -174,6 +174,17 @@ class ShardReader:
         numbers = self._there(number, index)[1]
         return np.sort(numbers[numbers >= 0])
 
+    def ranges(self, number: int) -> tuple[Indexes, Indexes, Indexes]:
+        """Linear index, offset and length of each inner chunk in a shard; raises as `inner_chunks` does."""
+        index = self.index(number)
+        if index is None:
+            raise MissingShard
+        there, numbers = self._there(number, index)
+        inside = numbers >= 0
+        found = (values.ravel()[there[inside]].astype(np.int64) for values in (index.offsets, index.lengths))
+        offsets, lengths = found
+        return numbers[inside], offsets, lengths
+
     def _there(self, number: int, index: ShardIndex) -> tuple[npt.NDArray[np.intp], Indexes]:
         """Positions of a shard's inner chunks in its index; their linear indexes (-1 beyond the array)."""
         first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(

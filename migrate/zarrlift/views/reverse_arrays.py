@@ -61,7 +61,9 @@ class PresentedArray:
         target = replace(inner_chunk, chain=chain)
         route = route_between(inner_chunk, target, same_place=False)
         self._zstd = chain.codecs[-1].name == "zstd"
-        self.as_is = not route.decodes and not self._zstd
+        self.same_codecs = not route.decodes
+        """Whether payloads keep their codecs; zstd frames without a size are made again."""
+        self.as_is = self.same_codecs and not self._zstd
         """Whether every payload is presented unchanged."""
         self._move = Move(
             path=path,

@@ -227,6 +227,7 @@ def test_every_option_of_migrate_arrives(fakes):
         "log": "log.jsonl",
         "metrics": "zarrlift.prom",
         "in_place": False,
+        "virtual": False,
         "format": "zarr2",
         "job": "j.db",
         "job_storage_options": {"key": "k"},

@@ -1,0 +1,255 @@
+"""`migrate --virtual`: plans, makes the references of every array, checks a sample, and publishes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.errors import Problem, SourceChangedError, UsageError, ZarrstackError
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.paths import join
+
+from ...archive.chunk_inventory import NOT_LISTED
+from ...archive.read_options import ReadOptions
+from ...formats.describe import describe
+from ...planning.inventories import Inventories
+from ...planning.planner import make_plan
+from ...planning.regrid.blocks import memory_budget
+from ...planning.zarr_json import consolidate
+from ...recipe.options import Format, VerifyLevel
+from ...recipe.recipe import Recipe
+from ...storage.open_storage import Place, open_storage
+from ...transfer.counts import MoveCounts, MoveResult
+from ...transfer.references import ArrayReferences, References
+from ...transfer.referred_objects import ReferredPlace, ReferredVersions
+from ...transfer.unexpected_errors import unexpected_error
+from .. import log_messages
+from ..checks.checks import LocalChecks
+from ..outcome import Outcome
+from ..progress import NullProgress, Progress, listing_shown
+from ..run_job import refuse_unsuitable
+from ..source_check import SourceCheck
+from .destinations import output_for
+
+if TYPE_CHECKING:
+    from ...archive.chunk_inventory import Inventory
+    from ...planning.plans import ArrayPlan, Plan
+    from ...storage.base import Storage
+    from .output import ReferenceOutput
+
+Options: TypeAlias = "dict[str, Any] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualRequest:
+    """An archive, and where references to its chunks are to be written."""
+
+    source: Place
+    destination: Any
+    recipe: Recipe = field(default_factory=Recipe)
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    format: Format | None = None
+    storage_options: Options = field(default=None, repr=False)
+    dest_storage_options: Options = field(default=None, repr=False)
+
+    def opened(self) -> VirtualRun:
+        """The run with both ends opened; UsageError, StorageError."""
+        storage = open_storage(
+            self.source, storage_options=self.storage_options, follow_links=self.reading.follow_links
+        )
+        place = ReferredPlace.of(storage)
+        output = output_for(self.destination, self.dest_storage_options, place, self.storage_options)
+        return VirtualRun(self, storage, output)
+
+
+def refuse_options(given: Mapping[str, object]) -> None:
+    """Raise UsageError if options are given that do not apply to references."""
+    names = [name for name, value in given.items() if value not in (None, False)]
+    if names:
+        raise UsageError(
+            "references are written in one run, without a job and without layers",
+            found=", ".join("--" + name.replace("_", "-") for name in names),
+            advice="Omit the option, or migrate without --virtual.",
+        )
+
+
+def plan_virtual(asked: VirtualRequest) -> Plan:
+    """The plan; nothing is written."""
+    run = asked.opened()
+    with closing(run.output):
+        return run.plan(Inventories())
+
+
+def migrate_virtual(
+    asked: VirtualRequest, verify: VerifyLevel = "sample", progress: Progress | None = None
+) -> Outcome:
+    """Write references to the chunks of an archive; the errors are those of `migrate`."""
+    run = asked.opened()
+    with closing(run.output):
+        run.output.refuse_existing()
+        return run.whole(verify, progress or NullProgress())
+
+
+class VirtualRun:
+    """One run."""
+
+    def __init__(self, asked: VirtualRequest, storage: Storage, output: ReferenceOutput) -> None:
+        self.asked = asked
+        self.storage = storage
+        self.output = output
+
+    def plan(self, inventories: Inventories) -> Plan:
+        """The plan for the current content of the source."""
+        archive = describe(self.storage, format=self.asked.format, options=self.asked.reading)
+        made, _ = make_plan(
+            archive,
+            self.storage,
+            self.asked.recipe,
+            destination=self.output.url,
+            virtual=self.output.keys,
+            reading=self.asked.reading,
+            inventories=inventories,
+        )
+        arrays = [
+            replace(array, problems=(*array.problems, *_notes(array, inventories.get(array.path))))
+            for array in made.arrays
+        ]
+        notes = []
+        if not self.output.keeps_versions or inventories.unnoticed:
+            notes.append(_NO_VERSIONS)
+        return replace(made, arrays=tuple(arrays), problems=(*made.problems, *notes))
+
+    def whole(self, verify: VerifyLevel, progress: Progress) -> Outcome:
+        """Plan, refer, check and publish."""
+        started = time.monotonic()
+        inventories = Inventories()
+        with listing_shown(progress, lambda: inventories.listed):
+            plan = self.plan(inventories)
+        refuse_unsuitable(plan)
+        progress.start(None, sum(array.chunks for array in plan.arrays))
+        failed: dict[str, tuple[Problem, ...]] = {}
+        total = MoveResult()
+        unchanged = SourceCheck(self.storage, plan, inventories)
+        try:
+            for array in plan.arrays:
+                inventory = inventories.pop(array.path) or NOT_LISTED
+                found = self._array(array, inventory, unchanged, verify)
+                total = total.plus(found)
+                if found.problems:
+                    failed[array.path] = found.problems
+                    self.output.drop(array.path)
+                    log_messages.failed(found.problems)
+                else:
+                    log_messages.array_done(array.path)
+                progress.advance(array.chunks, found.bytes_in)
+            self._groups(plan, failed.keys(), unchanged)
+            warnings = self.output.complete()
+            written = self.output.publish(f"References to {self.storage.url}")
+        finally:
+            unchanged.close()
+            progress.close()
+        refused = [problem for refusal in plan.refusals for problem in refusal.problems]
+        problems = (*refused, *(problem for found in failed.values() for problem in found), *warnings)
+        outcome = Outcome(
+            job="",
+            state="incomplete" if failed else "done",
+            arrays_done=len(plan.arrays) - len(failed),
+            arrays_total=len(plan.arrays) + sum(refusal.kind == "array" for refusal in plan.refusals),
+            groups_done=len(plan.groups),
+            chunks=total.chunks,
+            bytes_in=total.bytes_in,
+            bytes_out=written,
+            filled=total.filled,
+            retries=total.retries,
+            seconds=time.monotonic() - started,
+            problems=problems,
+            how_to_open=self.output.how_to_open(),
+            plan=plan,
+        )
+        log_messages.ended(outcome)
+        return outcome
+
+    def _array(
+        self, plan: ArrayPlan, inventory: Inventory, unchanged: SourceCheck, verify: VerifyLevel
+    ) -> MoveResult:
+        """Refer to the chunks of one array, and check it; problems are in the result."""
+        counts = MoveCounts(plan.path, certain=inventory.certain)
+        problems: Sequence[Problem]
+        try:
+            versions = ReferredVersions(self.storage, plan.path, plan.source, inventory)
+            self.output.document(join(plan.path, "zarr.json"), plan.document)
+            for found in ArrayReferences(plan, self.storage, inventory, counts):
+                if isinstance(found, References):
+                    self.output.refer(plan, found, versions.of(found.objects))
+                else:
+                    self.output.store(plan, found)
+            problems = counts.moved().problems or self._check(plan, inventory, verify)
+            if not problems:
+                changed = unchanged.thoroughly(plan) if versions.settle() else unchanged.begin([plan])()[0]
+                problems = () if changed is None else (changed,)
+        except ZarrstackError as error:
+            problems = (error.at(node=plan.path).problem,)
+        except Exception as error:  # noqa: BLE001 - see `unexpected_error`
+            problems = (unexpected_error(plan.path, error),)
+        return replace(counts.moved(), problems=tuple(problems))
+
+    def _check(self, plan: ArrayPlan, inventory: Inventory, verify: VerifyLevel) -> Sequence[Problem]:
+        """Differences between the source and the references as zarr-python reads them."""
+        if verify == "none":
+            return ()
+        checks = LocalChecks(self.storage, self.output.storage())
+        budget = memory_budget(self.asked.recipe.memory)
+        return checks("virtual", verify, [(plan, inventory.indexes)], budget)[0].problems
+
+    def _groups(self, plan: Plan, failed: Collection[str], unchanged: SourceCheck) -> None:
+        """Write the documents of groups; SourceChangedError if one has changed."""
+        for group in plan.groups:
+            problem = unchanged.group(group)
+            if problem is not None:
+                raise SourceChangedError(
+                    problem.message,
+                    node=problem.node,
+                    key=problem.key,
+                    found=problem.found,
+                    advice="Run the command again. Nothing was written.",
+                )
+        nodes = {node.path: node.document for node in plan.published if node.path not in failed}
+        if plan.consolidate:
+            nodes[""] = consolidate(nodes)
+        for group in plan.groups:
+            self.output.document(join(group.path, "zarr.json"), nodes[group.path])
+
+
+_NO_VERSIONS = Problem(
+    kind="no-versions",
+    severity="warning",
+    message="readers do not notice that a chunk of the source has changed since",
+    found="references without ETags or times",
+    advice="Do not change the source any more, or refer to files or objects of S3 from Icechunk.",
+)
+
+
+def _notes(plan: ArrayPlan, inventory: Inventory | None) -> Iterator[Problem]:
+    """What will be stored besides references."""
+    layout = plan.source
+    if inventory is None or not isinstance(layout.frame, N5Blocks):
+        return
+    counts = np.array(layout.objects.counts)
+    ends = np.array(
+        [length % chunk != 0 for length, chunk in zip(layout.shape, layout.chunk_shape, strict=True)]
+    )
+    places = layout.objects.coordinates_of(inventory.indexes)
+    cut = int(((places == counts - 1) & ends).any(axis=1).sum())
+    if cut:
+        yield Problem(
+            kind="cut-blocks",
+            severity="note",
+            node=plan.path,
+            message="blocks that are cut at the end of the array are stored as chunks, not referred to",
+            found=f"at most {cut} of {len(inventory.indexes)} blocks",
+        )

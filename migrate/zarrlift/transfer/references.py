@@ -1,0 +1,284 @@
+"""References to the payloads of an array's chunks: an object of the source and a range of its bytes for each.
+
+The keys of objects follow from the layout, as for every move. A payload is a whole object, what follows the
+header of an N5 block, or an inner chunk of a shard. Only headers and the indexes of shards are read. A block
+that does not fill its cell has no payload that Zarr v3 could read: it is padded as on the route `reframe`,
+and yielded as bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.codecs.base import memory
+from zarrstack.core.errors import ChunkError, ZarrstackError
+from zarrstack.core.grid.chunk_keys_n5 import reverse_axes
+from zarrstack.core.grid.frames import N5Blocks, Shards
+from zarrstack.core.n5.blocks import BlockHeader, head_bytes
+
+from ..archive.chunk_columns import Indexes
+from ..archive.decoder import object_bound
+from ..storage.limits import READ_AHEAD
+from ..storage.listed_versions import ListedVersions, holding
+from .object_keys import ObjectKeys
+from .reframe import change_for
+from .shard_reader import MissingShard, ShardReader
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ..archive.chunk_inventory import Inventory
+    from ..planning.plans import ArrayPlan
+    from ..storage.base import AsyncRequests, Storage
+    from .counts import MoveCounts
+    from .objects import ObjectConversion
+
+BATCH: Final = 4096
+"""Number of objects whose references are made together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """References of some chunks, as columns."""
+
+    places: npt.NDArray[np.int64]
+    """Positions in the grid of chunks, (n, ndim)."""
+    keys: Sequence[str]
+    """Keys of the source's objects."""
+    objects: Indexes
+    """Places of these objects in the inventory."""
+    offsets: Indexes
+    lengths: Indexes
+    """Ranges in the objects, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedChunk:
+    """A chunk that no range of the source contains."""
+
+    place: tuple[int, ...]
+    data: bytes
+
+
+class ArrayReferences:
+    """The references of one array; errors of single objects are recorded in `counts`."""
+
+    def __init__(self, plan: ArrayPlan, storage: Storage, inventory: Inventory, counts: MoveCounts) -> None:
+        self._plan = plan
+        self._layout = plan.source
+        self._storage = storage
+        self._inventory = inventory
+        self._counts = counts
+        self._keys = ObjectKeys(plan.source, plan.path)
+        self._grid = plan.source.objects
+
+    def __iter__(self) -> Iterator[References | ConvertedChunk]:
+        frame = self._layout.frame
+        for start in range(0, len(self._inventory.indexes), BATCH):
+            which = np.arange(start, min(start + BATCH, len(self._inventory.indexes)))
+            indexes = self._inventory.indexes[which]
+            places = self._grid.coordinates_of(indexes)
+            keys = self._keys(places)
+            with holding(self._storage, self._versions(which, keys)):
+                if isinstance(frame, Shards):
+                    yield from self._of_shards(which, keys)
+                elif isinstance(frame, N5Blocks):
+                    yield from self._of_blocks(which, places, keys, frame)
+                else:
+                    yield from self._of_objects(which, places, keys)
+            self._counts.chunks += len(which)
+
+    def _versions(self, which: Indexes, keys: Sequence[str]) -> ListedVersions | None:
+        """The versions with which reads are compared, as for a task."""
+        sizes, versions = self._inventory.sizes, self._inventory.versions
+        if sizes is None or versions is None or not self._storage.tells_versions:
+            return None
+        both = sizes[which], versions[which]
+        return ListedVersions(self._inventory.indexes[which], both, lambda: keys)
+
+    def _sizes(self, which: Indexes, keys: Sequence[str]) -> Indexes:
+        """The size of each object; -1 for one that is missing or cannot be read."""
+        if self._inventory.sizes is not None:
+            return self._inventory.sizes[which]
+        result = np.full(len(which), -1, np.int64)
+        requests = self._storage.requests
+        asked = None if requests is None else requests.ends(keys, 0, 1)
+        for row, key in enumerate(keys):
+            try:
+                if asked is None:
+                    size = self._storage.size(key)
+                else:
+                    end = asked[row].result()
+                    size = None if end is None else end[0]
+            except ZarrstackError as error:
+                self._counts.failed(error, key)
+                continue
+            if size is None:
+                self._missing(key)
+            else:
+                result[row] = size
+        return result
+
+    def _missing(self, key: str) -> None:
+        if self._inventory.certain:
+            self._counts.missing(key)
+        else:
+            self._counts.chunks -= 1
+
+    def _made(
+        self,
+        which: Indexes,
+        places: npt.NDArray[np.int64],
+        keys: Sequence[str],
+        header: Indexes,
+        sizes: Indexes,
+    ) -> References:
+        """References to what follows the headers of objects; those of a wrong length are failures."""
+        lengths = sizes - header
+        good = (sizes >= 0) & (header >= 0)
+        expected = self._expected
+        wrong = good & ((lengths < 1) if expected is None else (lengths != expected))
+        for row in np.flatnonzero(wrong).tolist():
+            error = ChunkError(
+                "a chunk has the wrong length",
+                found=f"{max(int(lengths[row]), 0)} bytes",
+                expected="at least one byte" if expected is None else f"{expected} bytes",
+            )
+            self._counts.failed(error, keys[row])
+        rows = np.flatnonzero(good & ~wrong)
+        self._counts.bytes_in += int(lengths[rows].sum())
+        return References(
+            places=places[rows],
+            keys=keys if len(rows) == len(keys) else [keys[row] for row in rows.tolist()],
+            objects=which[rows],
+            offsets=header[rows],
+            lengths=lengths[rows],
+        )
+
+    @cached_property
+    def _expected(self) -> int | None:
+        """The length of a payload in bytes, if it follows from the layout: that of uncompressed values."""
+        chain, layout = self._layout.chain, self._layout
+        if len(chain.codecs) > chain.middle + 1 or layout.data_type.itemsize is None:
+            return None
+        return int(np.prod(layout.chunk_shape, dtype=object)) * layout.data_type.itemsize
+
+    # Whole objects
+
+    def _of_objects(
+        self, which: Indexes, places: npt.NDArray[np.int64], keys: Sequence[str]
+    ) -> Iterator[References]:
+        yield self._made(which, places, keys, np.zeros(len(which), np.int64), self._sizes(which, keys))
+
+    # N5
+
+    def _of_blocks(
+        self, which: Indexes, places: npt.NDArray[np.int64], keys: Sequence[str], frame: N5Blocks
+    ) -> Iterator[References | ConvertedChunk]:
+        sizes = self._sizes(which, keys)
+        block_size = reverse_axes(self._layout.chunk_shape, frame.axes)
+        whole = BlockHeader.of(block_size).to_bytes()
+        headers = np.full(len(which), -1, np.int64)
+        cut: list[int] = []
+        heads = self._heads(keys, head_bytes(len(block_size)))
+        for row, (key, head) in enumerate(zip(keys, heads, strict=True)):
+            if head is None or sizes[row] < 0:
+                continue
+            if head.startswith(whole):
+                headers[row] = len(whole)
+                continue
+            try:
+                header = BlockHeader.parse(head, block_size).require_values()
+            except ZarrstackError as error:
+                self._counts.failed(error, key)
+                continue
+            if header.fills(block_size):
+                headers[row] = header.size
+            else:
+                cut.append(row)
+        yield self._made(which, places, keys, headers, sizes)
+        for row in cut:
+            data = self._converted(int(self._inventory.indexes[which[row]]), keys[row])
+            if data is not None:
+                yield ConvertedChunk(place=tuple(places[row].tolist()), data=data)
+
+    def _heads(self, keys: Sequence[str], size: int) -> Iterator[bytes | None]:
+        """The start of each object; None for one that cannot be read, or is missing."""
+        requests = self._storage.requests
+        if requests is None:
+            for key in keys:
+                yield self._head(key, partial(self._storage.get_part, key, 0, size))
+            return
+        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
+
+        ask = partial(_starts, requests, size)
+        with contextlib.closing(read_ahead(keys, lambda _: size, ask, most=READ_AHEAD)) as coming:
+            for key, future in zip(keys, coming, strict=True):
+                yield self._head(key, future.result)
+
+    def _head(self, key: str, read: partial[bytes | None] | object) -> bytes | None:
+        try:
+            head: bytes | None = read()  # type: ignore[operator]
+        except ZarrstackError as error:
+            self._counts.failed(error, key)
+            return None
+        if head is None:
+            self._missing(key)
+        return head
+
+    @cached_property
+    def _change(self) -> ObjectConversion:
+        route = replace(self._plan.route, name="reframe")
+        return change_for(replace(self._plan.move, route=route), recheck=False)
+
+    def _converted(self, index: int, key: str) -> bytes | None:
+        """A cut block as a whole chunk."""
+        try:
+            data = self._storage.get(key, object_bound(self._layout))
+            if data is None:
+                self._missing(key)
+                return None
+            result = self._change(index, data, self._counts)
+        except (ZarrstackError, MemoryError) as error:
+            self._counts.failed(error, key)
+            return None
+        assert result is not None
+        made = bytes(memory(result))
+        self._counts.bytes_out += len(made)
+        return made
+
+    # Shards
+
+    @cached_property
+    def _shards(self) -> ShardReader:
+        return ShardReader(self._storage, self._plan.path, self._layout)
+
+    def _of_shards(self, which: Indexes, keys: Sequence[str]) -> Iterator[References]:
+        numbers = self._inventory.indexes[which].tolist()
+        for row, number in enumerate(self._shards.in_turn(numbers)):
+            try:
+                inner, offsets, lengths = self._shards.ranges(number)
+            except MissingShard:
+                self._missing(keys[row])
+                continue
+            except ZarrstackError as error:
+                self._counts.failed(error, keys[row])
+                continue
+            yield self._made(
+                np.full(len(inner), which[row]),
+                self._layout.grid.coordinates_of(inner),
+                [keys[row]] * len(inner),
+                offsets,
+                offsets + lengths,
+            )
+
+
+def _starts(requests: AsyncRequests, size: int, keys: Sequence[str]) -> list[Future[bytes | None]]:
+    return [future for key in keys for future in requests.parts(key, [(0, size)])]
