@@ -1,4 +1,4 @@
-"""The options of `inspect` for many archives.
+"""The options of `inspect` for many archives, and those of other commands that look.
 
 Annotations are not postponed, as in `options`.
 """
@@ -15,6 +15,18 @@ from .recipe_options import load_recipe
 SearchedSource: TypeAlias = Annotated[
     str,
     typer.Argument(help="The archive, or a folder, prefix or glob with many: a path or URL.", metavar="SRC"),
+]
+
+DigestFile: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--digest",
+        help="Compare the values of SRC with digests: a file of `zarrlift digest`, or a job.",
+        metavar="FILE",
+    ),
+]
+HtmlFile: TypeAlias = Annotated[
+    str | None, option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE")
 ]
 
 

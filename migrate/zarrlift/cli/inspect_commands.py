@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options as o
-from .assess_options import Assessing, SearchedSource
+from .assess_options import Assessing, DigestFile, HtmlFile, SearchedSource
 from .job_options import First, JobFile, Parts, PlannedJob, Virtual, Watch
 from .option_groups import option
 from .option_values import usage
@@ -18,7 +18,7 @@ from .session import DONE, PARTLY, Answer, refused_briefly
 
 def inspect(
     source: SearchedSource,
-    html: o.HtmlFile = None,
+    html: HtmlFile = None,
     *,
     reading: o.Reading,
     assessing: Assessing,
@@ -169,7 +169,7 @@ def verify(
     ] = None,
     *,
     full: o.Full = False,
-    digest: o.DigestFile = None,
+    digest: DigestFile = None,
     job: JobFile,
     recipe_file: VerifyRecipe = None,
     reading: o.Reading,

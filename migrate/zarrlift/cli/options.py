@@ -76,17 +76,6 @@ LinkOption: TypeAlias = Annotated[
 Digest: TypeAlias = Annotated[
     bool, option("--digest", heading="Result", help="Store a digest of the values of each array in the job.")
 ]
-DigestFile: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--digest",
-        help="Compare the values of SRC with digests: a file of `zarrlift digest`, or a job.",
-        metavar="FILE",
-    ),
-]
-HtmlFile: TypeAlias = Annotated[
-    str | None, option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE")
-]
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 

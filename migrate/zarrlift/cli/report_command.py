@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from . import options as o
+from .assess_options import HtmlFile
 from .job_options import JobFile
 from .option_groups import option
 from .session import DONE, PARTLY, Answer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def report(
     target: o.Target,
-    html: o.HtmlFile = None,
+    html: HtmlFile = None,
     pictures: Annotated[
         bool,
         option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),

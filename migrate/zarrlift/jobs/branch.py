@@ -32,6 +32,12 @@ _OBJECTS: Final = 50_000
 """A commit is due after 30 seconds or that many objects: a killed process repeats no more, and each commit
 writes the manifests of the arrays that it changes again.
 """
+_NOT_SAFE: Final = Problem(
+    kind="claim",
+    severity="note",
+    message="Icechunk's commits are not safe side by side on a local file system",
+    advice="Let no other program commit to the repository while the job runs.",
+)
 _KEYS: Final = KeyEncoding("default", "/")
 
 
@@ -132,7 +138,7 @@ def undo_branch(job: Job, destination: Storage) -> tuple[Problem, ...]:
     )
 
 
-def fitted(plan: Plan) -> Plan:
+def fitted(plan: Plan, destination: Storage) -> Plan:
     """The plan for a repository: no consolidated metadata, and nothing but nodes and chunks; UsageError.
 
     Icechunk accepts the keys `zarr.json` and `c/0/0` only, and needs no consolidated metadata.
@@ -164,6 +170,8 @@ def fitted(plan: Plan) -> Plan:
         )
         for key in left_out
     )
+    if getattr(destination, "local_path", None) is not None:
+        told = (*told, _NOT_SAFE)
     return replace(plan, groups=groups, consolidate=False, problems=(*plan.problems, *told))
 
 

@@ -208,7 +208,7 @@ class Endpoints:
         if self.destination.on_branch:
             from .branch import fitted
 
-            made = fitted(made)
+            made = fitted(made, self.destination)
         if recipe.model is not None:
             from ..models.requirement import unmet
 

@@ -21,7 +21,7 @@ from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
 from .local.storage import LocalStorage
 from .redact import redact
-from .reference_options import OF_REFERENCES
+from .reference_options import OF_REFERENCES, AskedReferences
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -214,13 +214,14 @@ def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> S
     from .icechunk.place import IcechunkPlace
     from .icechunk.storage import IcechunkStorage
 
-    place = IcechunkPlace.parse(url, options)
+    own, asked = AskedReferences.split(options)
+    place = IcechunkPlace.parse(url, own)
     if mode == "w" and (place.tag or place.snapshot):
         raise UsageError(
             "only a branch can be written to", found=place.versioned_url, expected="?branch=NAME"
         )
     if mode == "r":
-        return IcechunkStorage(place)
+        return IcechunkStorage(place, asked=asked)
     parent = open_storage(place.parent, storage_options=place.options or None, mode="w")
     return IcechunkStorage(place, write=True, parent=parent)
 

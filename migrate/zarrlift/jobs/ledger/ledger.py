@@ -59,14 +59,14 @@ class Job:
     that takes a record back, such as that of a lost task, is uploaded before anything else happens.
     """
 
+    before_commit: Callable[[], None] | None = None  # makes durable what is about to be recorded
+
     def __init__(self, path: JobPath, connection: sqlite3.Connection, lock: Any) -> None:
         self.path = path
         self._db = connection
         self._lock = lock
         self._stored = None if isinstance(path, Path) else path
         self._taken_back = False
-        self.before_commit: Callable[[], None] | None = None
-        """Makes durable what is about to be recorded."""
         self.digests = DigestRows(self._write, self._rows)
         self.listing = ListingRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
@@ -313,8 +313,7 @@ class Job:
         """Store documents before they are deleted; on disk when this returns, regardless of `fsync`."""
         self.commit()
         self._do("PRAGMA synchronous=FULL")
-        self._do("BEGIN")
-        self._do_many("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
+        self._write_many("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
         self.commit(now=True)
 
     def legacy(self) -> Iterator[tuple[str, bytes]]:
@@ -333,9 +332,6 @@ class Job:
 
     def _write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self._begin()
-        self._do_many(statement, rows)
-
-    def _do_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         try:
             self._db.executemany(statement, rows)
         except sqlite3.Error as error:

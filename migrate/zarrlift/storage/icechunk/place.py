@@ -288,7 +288,7 @@ def no_icechunk() -> UsageError:
     return UsageError(
         "icechunk:// needs a package that is not installed",
         expected="icechunk",
-        advice="Install it: pip install icechunk, or zarrlift with the extra icechunk.",
+        advice="Install it: pip install icechunk.",
     )
 
 

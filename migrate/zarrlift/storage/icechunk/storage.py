@@ -1,9 +1,7 @@
 """An Icechunk repository as `Storage`: a version of it to read, or a branch to write to.
 
-Writing goes to a branch of the job. `begin` commits the documents of all nodes, since Icechunk accepts
-chunks of known arrays only; `checkpoint` commits what was written since; `publish` moves the branch that
-readers see.
-docs/design/icechunk.md has the reasons.
+Writing goes to a branch of the job: `begin` commits the documents of all nodes, `checkpoint` what was written
+since, and `publish` moves the branch that readers see. docs/design/icechunk.md has the reasons.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from zarrstack.core.errors import JobError, StorageError, UsageError
 from zarrstack.version import __version__
 
 from ..base import Storage
+from ..reference_options import AskedReferences
 from ..remote.error_text import plainly
 from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
@@ -46,16 +45,22 @@ class IcechunkStorage(SessionStorage):
         *,
         write: bool = False,
         parent: Storage | None = None,
+        asked: AskedReferences | None = None,
     ) -> None:
         """`repository` is given instead of a place, or is opened; it is created by `begin` only.
 
-        `parent` is the directory that the repository is in, where a job that writes claims it.
+        `parent` is the directory that the repository is in, where a job that writes claims it. `asked` says
+        which virtual chunks may be read; those of a `repository` have its own authorization.
         """
+        self._asked = asked
         self._place = place
         self._write_to = write
         self._repository = repository
         if repository is None and place is not None and (not write or place.exists()):
-            self._repository = place.open_repository()
+            from .virtual_access import virtual_access
+
+            access = {} if write else virtual_access(place, asked or AskedReferences())
+            self._repository = place.open_repository(**access)
         self._session: Any = None
         self._job: str | None = None
         self._in_worker = False
@@ -242,12 +247,17 @@ class IcechunkStorage(SessionStorage):
             version["branch"] = self._target
         icechunk = require_icechunk()
         try:
-            store: Store = self._repository.readonly_session(**version).store
+            session = self._repository.readonly_session(**version)
         except icechunk.IcechunkError as error:
             wanted = MAIN if place is None else place.version
             known = f"branches {', '.join(sorted(self._branches()))}"
             url = "the repository" if place is None else place.url
             raise UsageError(f"{url} has no {wanted}", expected=known) from error
+        if place is not None and not self._write_to:
+            from .virtual_access import check_virtual_chunks
+
+            check_virtual_chunks(session, place, self._asked or AskedReferences())
+        store: Store = session.store
         return store
 
     def _base(self, branches: Iterable[str]) -> str:
