@@ -18,6 +18,7 @@ from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
+from ..storage.reference_options import with_references
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec
 from ..verification.archives import Watcher, verify_archives
@@ -28,7 +29,6 @@ from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .processes.executors import RunOptions, engine_for
 from .provenance import Provenance, as_expected, digest_of
-from .virtual.open_result import open_referring
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
@@ -107,9 +107,10 @@ def verify(
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     if known is not None and known.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
-    second = open_referring(destination, dest_storage_options, first, storage_options) or open_storage(
-        destination, storage_options=dest_storage_options, follow_links=follow_links
-    )
+    if isinstance(source, str | os.PathLike) and isinstance(destination, str | os.PathLike):
+        # The user has named the source, so a result that consists of references may lead there.
+        dest_storage_options = with_references(dest_storage_options, [os.fspath(source)], storage_options)
+    second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
     second.document_bound = WRITTEN
     if known is not None and (known.source, known.destination) != (first.url, second.url):
         known = None
