@@ -17,7 +17,6 @@ from tests.end_to_end.test_fixtures_migrate import (
     ARCHIVES,
     REFUSED,
     assert_seen,
-    disputed,
     listed,
     may_be_refused,
     refused,
@@ -66,7 +65,6 @@ def test_references_read_as_the_old_writer_read_the_archive(
             return
         if array.unreadable is not None:
             return
-        with disputed(array):
-            assert_seen(array, read_store(store, array.path), exactly=True)
+        assert_seen(array, read_store(store, array.path), exactly=True)
 
     try_each(one.arrays.values(), check)

@@ -19,6 +19,8 @@ OF_PLACES = frozenset({"storage_options", "dest_storage_options", "allow_referen
 class References(Group):
     """Which references to other places are followed, and how."""
 
+    heading = "What to convert"
+
     allow_references: Annotated[
         list[str] | None,
         option(

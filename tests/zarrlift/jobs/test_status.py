@@ -66,7 +66,7 @@ def rewritten(place: Path, **facts: str | None) -> Path:
 def test_a_job_that_runs_says_where_and_how_fast(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zarrlift.jobs.run._COMMIT_SECONDS", 0)
+    monkeypatch.setattr("zarrlift.jobs.branch.NoBranch.seconds", 0)
     asks = Asks(tmp_path / "out.zarr")
     assert zarrlift.migrate(source, tmp_path / "out.zarr", workers=1, progress=asks).ok
     first, *_, last = asks.told

@@ -19,7 +19,7 @@ from tests.support.bucket import Bucket, serving
 from tests.support.job_archives import tree
 
 import zarrlift
-from zarrlift.jobs import run
+from zarrlift.jobs import branch
 from zarrlift.jobs.ledger import stored_file
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.stored_file import StoredFile
@@ -34,7 +34,7 @@ OUT = "s3://bucket/out"
 ELSEWHERE = """
 import json, os, signal, sys
 import zarrlift
-from zarrlift.jobs import run
+from zarrlift.jobs import branch
 from zarrlift.jobs.ledger import stored_file
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.storage.local import owner_process
@@ -42,7 +42,7 @@ source, job, options, published, uploaded = sys.argv[1:]
 own = owner_process._own
 owner_process._own = lambda pid: {**own(pid), "host": "elsewhere"}
 if uploaded == "yes":
-    run._COMMIT_SECONDS = -1.0
+    branch.NoBranch.seconds = -1.0
     stored_file.StoredFile.changed = lambda self, *, now=False: self.save()
 publish, count = Publisher.publish, [int(published)]
 def publish_some(self, path, content):
@@ -220,7 +220,7 @@ def test_uploads_that_fail_for_a_while_are_told_and_repeated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(stored_file, "INTERVAL", 0.0)
-    monkeypatch.setattr(run, "_COMMIT_SECONDS", -1.0)
+    monkeypatch.setattr(branch.NoBranch, "seconds", -1.0)
     count = [0]
 
     def refuse_some(request: web.Request) -> int | None:
@@ -279,7 +279,7 @@ def test_a_lost_answer_to_an_upload_is_recognised(
 ) -> None:
     """The client repeats the request, which finds that the object has changed: by itself."""
     monkeypatch.setattr(stored_file, "INTERVAL", 0.0)
-    monkeypatch.setattr(run, "_COMMIT_SECONDS", -1.0)
+    monkeypatch.setattr(branch.NoBranch, "seconds", -1.0)
     count = [0]
 
     def reset_some(request: web.Request) -> Any:

@@ -67,17 +67,6 @@ def test_a_zip_file_is_an_archive_wherever_its_root_lies_in_it(tmp_path, prefix,
     assert paths(open_storage(place).url) == paths(OCEAN)
 
 
-@pytest.mark.parametrize(
-    "references",
-    [{"version": 1, "templates": {}, "refs": {}}, {".zgroup": "{}"}, {"a/.zarray": "{}"}],
-    ids=["version 1", "version 0", "without a root"],
-)
-def test_a_file_of_references_is_told_how_it_is_opened(tmp_path, references):
-    (tmp_path / "refs.json").write_text(json.dumps(references, indent=1))
-    with pytest.raises(UsageError, match=r"file of references.*reference:// --storage-options fo=.*refs"):
-        open_storage(tmp_path / "refs.json")
-
-
 def test_directories_in_a_zip_file_are_no_objects(tmp_path):
     """As `zip -r` writes them."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:

@@ -14,7 +14,7 @@ from ..reference_options import OF_REFERENCES, AskedReferences
 from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
 from .backend import ReferenceBackend
-from .document import MAX_DOCUMENT, read_document, too_large
+from .document import MAX_DOCUMENT, ZSTD, read_document, too_large
 from .index import Index
 from .parquet import MAX_METADATA, METADATA, ParquetIndex, parsed
 from .targets import Opener, Target, Targets, target_of
@@ -42,6 +42,10 @@ def open_document(place: str, options: Mapping[str, Any] | None, opener: Opener)
     except UsageError as error:
         problem = error.problem
         message = problem.message
+        if content.startswith(ZSTD) and ".json" not in home.shown:  # it may be anything
+            from ..foreign_files import HEAD, not_a_container
+
+            raise not_a_container(home.shown, content[:HEAD]) from None
         raise UsageError(
             f"{home.shown} is {message}" if message.startswith("not ") else message,
             found=problem.found,

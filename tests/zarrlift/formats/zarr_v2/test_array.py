@@ -137,7 +137,7 @@ def test_order_filters_and_compressor_become_a_chain(tmp_path, changes, expected
         (array(filters={"id": "zlib"}), "filters"),
         (array(compressor={"level": 1}), "compressor"),
         (array(compressor={"id": "zlib", "strength": 1}), "compressor.strength"),
-        (array(compressor={"id": "zfpy", "mode": 4}), "unknown codec 'zfpy'"),
+        (array(compressor={"id": "own", "mode": 4}), "unknown codec 'own'"),
         (array(filters=[{"id": "vlen-utf8"}]), "is applied to an array that has no objects"),
         (
             array(dtype="|O", fill_value="", filters=[{"id": "vlen-utf8"}, {"id": "pickle"}]),
