@@ -19,12 +19,11 @@ OF_PLACES = frozenset({"storage_options", "dest_storage_options", "allow_referen
 class References(Group):
     """Which references to other places are followed, and how."""
 
-    heading = "What to convert"
-
     allow_references: Annotated[
         list[str] | None,
         option(
             "--allow-references",
+            heading="What to convert",
             help="References of kerchunk and VirtualiZarr may lead to places below this directory or URL "
             "(repeatable).",
             metavar="PREFIX",
@@ -34,6 +33,7 @@ class References(Group):
         list[str] | None,
         option(
             "--reference-options",
+            heading="What to convert",
             help=f"{FSSPEC} For the places that references lead to.",
             metavar="OPTIONS",
         ),

@@ -12,7 +12,7 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject, document
 
 from ...storage.icechunk.place import MAIN, IcechunkPlace
-from ...storage.remote.zarr_store import StoreStorage
+from ...storage.icechunk.session import SessionStorage
 from .output import ReferenceOutput, exists
 from .virtual_containers import container, credentials, credentials_text, storage_text
 
@@ -28,15 +28,6 @@ _MAX_MESSAGE: Final = 3
 
 def _size(directory: str) -> int:
     return sum(file.stat().st_size for file in Path(directory).rglob("*") if file.is_file())
-
-
-class _SessionStorage(StoreStorage):
-    """A session; its store gives 0 as the size of what is missing (Icechunk 1.1.21 and 2.3.0)."""
-
-    async def fetch_size(self, key: str) -> int | None:
-        """Ask whether it exists first."""
-        there = await self.told("cannot read", key, lambda: self._store.exists(self.key(key)))
-        return await super().fetch_size(key) if there else None
 
 
 class IcechunkOutput(ReferenceOutput):
@@ -77,7 +68,7 @@ class IcechunkOutput(ReferenceOutput):
                 authorize=credentials(self._source, self._options),
             )
             self._session = repository.writable_session(MAIN)
-            self._storage = _SessionStorage(self._session.store, url=self.url)
+            self._storage = SessionStorage(self._session.store, url=self.url)
         return self._session
 
     def storage(self) -> Storage:

@@ -200,11 +200,10 @@ class IcechunkStorage(SessionStorage):
             self._layers.current = self._readonly(replace_branch=True)
 
     def undo(self, job_id: str, known: str | None) -> bool:
-        """Take back what a job did; False if the branch that readers see has been changed since.
-
-        The repository of a job that created it stays, with an empty branch.
-        """
+        """Take back what a job did, but for the repository; False if others have changed the branch since."""
         self._job = job_id
+        if self._repository is None:
+            return True  # the job was stopped before it made one
         state = json.loads(known or "{}")
         with self._told("cannot undo", self.url):
             branches = self._branches()
