@@ -115,7 +115,7 @@ def plan(
                 raise usage("--first, --digest and --link are for a job", expected="--job and --parts too")
             made = zarrlift.plan(source, destination, virtual=virtual, **arguments)
         elif job is None or parts is None:
-            raise usage("--job and --parts are given together, or neither")
+            raise usage("--job and --parts are given together", expected="both, or neither")
         elif virtual:
             raise usage("references are written in one run, not in parts", expected="--virtual without --job")
         else:

@@ -93,7 +93,7 @@ def _migrate_part(
         import zarrlift
 
         if job.job is None:
-            raise values.usage("--part needs --job")
+            raise values.usage("--part needs --job", expected="the job file of `zarrlift plan --parts`")
         if others:
             raise values.usage(
                 "the job has the places and the changes",
@@ -224,7 +224,9 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
     if destination is None and not in_place:
         raise UsageError("a destination is needed", expected="a destination, or --in-place")
     if destination is not None and in_place:
-        raise UsageError("a destination and --in-place exclude each other", found=destination)
+        raise UsageError(
+            "a destination and --in-place exclude each other", found=destination, expected="one of the two"
+        )
 
 
 def moving(

@@ -323,7 +323,6 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
     if names is not None:
         some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
-        expected = expected if names else None
     else:
         found = f"none of them in {storage.url}, which cannot be listed"
     contents = dict(zip(_KEYS, documents_at(storage, _KEYS), strict=True))

@@ -50,7 +50,11 @@ def finish(
         refuse_other_place(target, opened)
         plan = opened.plan()
         if not plan.in_place:
-            raise JobError("there is nothing to finish: a copy keeps its source", key=str(opened.path))
+            raise JobError(
+                "there is nothing to finish: a copy keeps its source",
+                key=str(opened.path),
+                advice="To take it back: zarrlift undo.",
+            )
         if opened.state == "finished":
             sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
             return ended(opened, plan, "nothing to do", started)

@@ -170,7 +170,11 @@ def read_file(name: str) -> bytes:
         advice = f"Write it with: zarrlift model show {name} > model.json"
         raise UsageError("a model is a file, and this is a directory", found=name, advice=advice) from None
     except OSError as error:
-        raise UsageError("the file cannot be read", found=f"{name}: {error.strerror}") from None
+        raise UsageError(
+            "the file cannot be read",
+            found=f"{name}: {error.strerror}",
+            expected="a ZOM or JSON Schema in a file, or module:Name",
+        ) from None
     if len(content) > MAX_BYTES:
         what = "standard input" if name == STANDARD_INPUT else "the file"
         raise UsageError(f"{what} is too large for a model", expected=f"at most {MAX_BYTES} bytes")

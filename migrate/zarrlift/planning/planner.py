@@ -226,7 +226,7 @@ def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:
             kind="recipe",
             severity="warning",
             message=f"the pattern {pattern!r} matches no node",
-            advice=meant(pattern, paths) or "Patterns are matched against whole paths; '**' crosses groups.",
+            advice=meant(pattern, paths) or "Give a pattern of whole paths; '**' crosses groups.",
         )
         for pattern in recipe.unmatched(paths)
     ]

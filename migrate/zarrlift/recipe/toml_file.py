@@ -39,9 +39,15 @@ def load_recipe(path: str | os.PathLike[str]) -> Recipe:
             text = file.read().decode()
         data = tomllib.loads(text)
     except OSError as error:
-        raise UsageError("cannot read the recipe", found=f"{os.fspath(path)}: {error.strerror}") from error
+        raise UsageError(
+            "cannot read the recipe", found=f"{os.fspath(path)}: {error.strerror}", expected="a TOML file"
+        ) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError("the recipe is not valid TOML", found=f"{os.fspath(path)}: {error}") from error
+        raise UsageError(
+            "the recipe is not valid TOML",
+            found=f"{os.fspath(path)}: {error}",
+            expected='such as: codecs = "zstd:3"',
+        ) from error
     return parse_recipe(data, name=os.fspath(path))
 
 

@@ -100,7 +100,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     if not text:
         raise UsageError("the path is empty", expected="a directory, a zip or tar file, or a URL")
     if options and not options.keys() <= OF_REFERENCES:
-        raise UsageError("storage options are for URLs", found=text)
+        raise UsageError("storage options are for URLs", found=text, expected="such as s3://bucket/path")
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
         if path.suffix in (".zip", ".tar", ".ozx"):
@@ -111,7 +111,11 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
             )
         if path.exists() and not path.is_dir():
-            raise UsageError("a file exists where a directory is to be written", found=str(path))
+            raise UsageError(
+                "a file exists where a directory is to be written",
+                found=str(path),
+                advice="Choose another destination.",
+            )
         return LocalStorage(path)
     if path.is_dir():
         return open_container(ContainerPlace(path, options=options or {})) or LocalStorage(path)

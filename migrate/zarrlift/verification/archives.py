@@ -72,7 +72,10 @@ def verify_archives(
         destination, paths, strict_json=lambda path: wanted.for_array(path).attributes == "strict"
     )
     if not found and destination.can_list and next(iter(destination.list_dir("")), None) is None:
-        raise UsageError(f"there is no result to compare: {destination.url} is empty")
+        raise UsageError(
+            f"there is no result to compare: {destination.url} is empty",
+            expected="the source first, then its result",
+        )
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
     for node in archive.nodes:

@@ -115,7 +115,11 @@ NAME_IT = "The job file of a copy is next to its destination: name the destinati
             "{0}/notes.txt is a text file, not an archive; expected a directory, a zip or tar file, or a URL",
         ),
         ("inspect nowhere", 2, "no such file or directory: {0}/nowhere"),
-        ("verify ocean.zarr empty", 2, "there is no result to compare: {0}/empty is empty"),
+        (
+            "verify ocean.zarr empty",
+            2,
+            "there is no result to compare: {0}/empty is empty; expected the source first, then its result",
+        ),
         ("resume bad.db", 1, f"this is not a job file: bad.db; found a text file. {NAME_IT}"),
         ("status zero.db", 1, f"this is not a job file: zero.db; found an empty file. {NAME_IT}"),
         ("undo notes.txt", 1, f"this is not a job file: notes.txt; found a text file. {NAME_IT}"),

@@ -201,7 +201,10 @@ def _conflicts(rows: Sequence[tuple[_Candidate, BatchRow]]) -> Iterator[str]:
     for candidate, source, goal in places:
         sources.setdefault(source, candidate)
         if goal in goals:
-            yield f"{candidate.name}: {goal} is the destination of {goals[goal].name} too"
+            yield (
+                f"{candidate.name}: {goal} is the destination of {goals[goal].name} too; "
+                "expected a template such as 'v3/{relative}.zarr'"
+            )
         else:
             goals[goal] = candidate
     for candidate, source, goal in places:

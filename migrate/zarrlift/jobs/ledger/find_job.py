@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.similar_names import meant
 
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
@@ -125,7 +126,7 @@ def find_job(
             return fetch_job(os.fspath(explicit), options)
         _refuse(options)
         if not given.is_file():
-            raise JobError("there is no such job file", key=os.fspath(explicit))
+            raise JobError("there is no such job file", key=os.fspath(explicit), advice=_near(given))
         return given
     text = os.fspath(target)
     if is_stored(text):
@@ -138,7 +139,7 @@ def find_job(
         return path.absolute()
     local = _local(text)
     if local is not None and path.suffix == Path(SUFFIX).suffix and not path.exists():
-        raise JobError("there is no such job file", key=text)
+        raise JobError("there is no such job file", key=text, advice=_near(local))
     wanted = names_of(text)
     folders = [Path.cwd()]
     if local is not None:
@@ -169,8 +170,15 @@ def find_job(
         "no job was found for this location",
         key=redact(text),
         expected=" or ".join(str(folder / name) for folder in folders),
-        advice=_NAME_IT,
+        advice=_near(folders[0] / name) or _NAME_IT,
     )
+
+
+def _near(wanted: Path) -> str | None:
+    """The job file of a similar name in the same folder, as advice; None without one."""
+    names = [file.name.removesuffix(SUFFIX) for file in wanted.parent.glob("*" + SUFFIX)]
+    near = meant(wanted.name.removesuffix(SUFFIX), names)
+    return f"{near} It is in {wanted.parent}." if near else None
 
 
 def refuse_undone(job: Job) -> None:

@@ -220,7 +220,10 @@ class IcechunkPlace:
             given["authorize_virtual_chunk_access"] = dict(authorize)
         if not create:
             if not self.exists():
-                raise UsageError(f"there is no Icechunk repository: {self.url}")
+                raise UsageError(
+                    f"there is no Icechunk repository: {self.url}",
+                    advice="Correct the URL; as a destination it is made.",
+                )
             with _told(self.url):
                 return icechunk.Repository.open(self.storage(), **given)
         if self.exists():
