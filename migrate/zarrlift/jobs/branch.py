@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from zarrstack.core.errors import Problem, StorageError, UsageError, any_refusal
+from zarrstack.core.errors import JobError, Problem, StorageError, UsageError, any_refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
@@ -136,6 +136,35 @@ def undo_branch(job: Job, destination: Storage) -> tuple[Problem, ...]:
             advice="Revert it with Icechunk.",
         ),
     )
+
+
+def finish_branch(job: Job, destination: Storage) -> tuple[str, int]:
+    """Let readers see what is whole; the new state of the job, and the number of arrays that are left out.
+
+    Raises JobError if there is work that was not tried, or if nothing is whole.
+    """
+    storage = cast("IcechunkStorage", destination)
+    if job.state != "incomplete":
+        return "nothing to do", 0
+    rows = job.nodes()
+    waiting = [row.path for row in rows if row.state == "pending"]
+    failed = [row.path for row in rows if row.state == "failed"]
+    if waiting or not failed or len(failed) == len(rows):
+        raise JobError(
+            "some nodes are not migrated" if waiting else "there is nothing to leave out, or nothing else",
+            key=str(job.path),
+            found=", ".join("/" + path for path in (waiting or failed)[:5]) or None,
+            advice="Resume the job first.",
+        )
+    storage.attach(job.id)
+    with _as_destination():
+        for path in failed:
+            storage.clear(path)
+        storage.publish(job.fact(_FACT) or "{}")
+    job.note(state="finished")
+    job.commit()
+    storage.end()
+    return "finished", len(failed)
 
 
 def fitted(plan: Plan, destination: Storage) -> Plan:

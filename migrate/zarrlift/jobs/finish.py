@@ -1,5 +1,7 @@
 """`finish`: removes the legacy metadata of an archive that was migrated in place.
 
+In an Icechunk repository, it moves the branch that readers see to what is whole, if some arrays failed.
+
 Only documents that are unchanged since the migration are removed. All others are kept and reported.
 """
 
@@ -17,8 +19,10 @@ from zarrstack.core.paths import join
 from ..planning.array_planner import digest
 from ..planning.plans import Plan
 from ..storage.base import Storage
+from ..storage.icechunk.place import is_icechunk_url
 from ..storage.local.files import WRITTEN
 from ..storage.open_storage import open_storage
+from .branch import finish_branch
 from .claim import claimed, sweep_claim
 from .ended import ended, kept
 from .ledger.find_job import find_job, refuse_undone
@@ -41,6 +45,9 @@ def finish(
 ) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
+    For an incomplete job of an Icechunk repository, which `storage_options` open: leave out the arrays that
+    failed, and let readers see the others.
+
     Requires that every node is migrated and that a verification has passed since. Each document is kept in
     the job file before it is deleted, so `undo` can restore it. Raises JobError if these conditions are not
     met, or if another host has claimed the archive and `take_over` is not set.
@@ -49,6 +56,11 @@ def finish(
     with Job.open(find_job(target, job, job_storage_options)) as opened:
         refuse_other_place(target, opened)
         plan = opened.plan()
+        if is_icechunk_url(plan.destination):
+            place = open_storage(plan.destination, storage_options=storage_options, mode="w")
+            with claimed(place, opened.path, take_over=take_over) as claim:
+                state, left_out = finish_branch(opened, place)
+                return claim.end(ended(opened, plan, state, started, removed=left_out))
         if not plan.in_place:
             raise JobError(
                 "there is nothing to finish: a copy keeps its source",

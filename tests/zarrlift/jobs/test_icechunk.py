@@ -132,6 +132,27 @@ def test_main_is_as_before_until_everything_is_there(source, url, monkeypatch):
     assert info.metadata["zarrlift_job"] == work.removeprefix("zarrlift-")
 
 
+def test_finish_leaves_out_what_failed(source, url):
+    chunk = next(path for path in sorted(source.rglob("*")) if path.name[0].isdigit())
+    chunk.write_bytes(b"\0")
+    outcome = zarrlift.migrate(source, url)
+    failed = {problem.node for problem in outcome.problems}
+    assert zarrlift.finish(url).state == "finished"
+    there = repository(url)
+    assert there.list_branches() == {"main"}
+    seen = arrays(there.readonly_session("main").store)
+    assert seen
+    assert not failed & seen.keys()
+    assert zarrlift.finish(url).state == "nothing to do"
+    assert zarrlift.undo(url).state == "undone"
+    assert [info.parent_id for info in repository(url).ancestry(branch="main")] == [None]
+
+
+def test_finish_needs_something_that_failed(source, url):
+    assert zarrlift.migrate(source, url).ok
+    assert zarrlift.finish(url).state == "nothing to do"
+
+
 def test_a_branch_that_others_moved_is_not_overwritten(source, url, monkeypatch):
     publish = IcechunkStorage.publish
 
