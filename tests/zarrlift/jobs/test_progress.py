@@ -266,6 +266,18 @@ def test_a_notebook_without_widgets_has_a_bar_of_text(notebook, tmp_path, capsys
     assert capsys.readouterr().err == ""
 
 
+def test_a_notebook_has_one_bar_for_a_batch(notebook, tmp_path, capsys):
+    for name in "ab":
+        write_archive(tmp_path / "old" / f"{name}.zarr")
+    zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/new/{{relative}}", job=tmp_path / "job.db")
+    assert "0.00/22.4k [00:00<" in capsys.readouterr().err
+    quiet = zarrlift.batch(
+        tmp_path / "old", to=f"{tmp_path}/more/{{relative}}", job=tmp_path / "more.db", progress=False
+    )
+    assert quiet.outcome.ok
+    assert capsys.readouterr().err == ""
+
+
 def test_a_script_is_quiet_unless_it_asks(tmp_path, capsys, monkeypatch):
     archive = write_archive(tmp_path / "old.zarr")
     monkeypatch.setattr(sys, "stderr", Terminal())

@@ -33,7 +33,7 @@ body[data-jp-theme-light] .zarrstack-html {{ {_JUPYTER} }}
   color: inherit; background: none; padding: 0; margin: 0; white-space: pre-wrap; }}
 .zarrstack-html p {{ margin: 0 0 4px; }}
 .zarrstack-html summary {{ cursor: pointer; display: list-item; }}
-.zarrstack-html summary span {{ opacity: .75; margin-left: .8em; }}
+.zarrstack-html summary span, .zarrstack-html code ~ span {{ opacity: .75; margin-left: .8em; }}
 .zarrstack-html details > div {{ margin-left: 8px; padding-left: 10px; border-left: 1px solid var(--line); }}
 .zarrstack-html dl {{ display: grid; grid-template-columns: max-content 1fr; gap: 0 12px; margin: 2px 0; }}
 .zarrstack-html dt {{ font-weight: 400; opacity: .75; }}

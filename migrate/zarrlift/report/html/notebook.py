@@ -73,7 +73,7 @@ class Tree:
 class View:
     """What is shown of a result."""
 
-    kind: str
+    name: str
     text: str
     tone: str = ""
     facts: Facts = ()
@@ -107,7 +107,7 @@ def _view(result: Any) -> View:
 def _archive(archive: Archive) -> View:
     room = [_MAX_ATTRIBUTES]
     return View(
-        kind="Archive",
+        name="Archive",
         text=f"{FORMATS.get(archive.format, archive.format)}: {summary_text(archive)}",
         tone="bad" if any(node.refused for node in archive.nodes) else "",
         facts=[("at", archive.url), *((seen.name, seen.summary) for seen in archive.conventions)],
@@ -119,7 +119,7 @@ def _archive(archive: Archive) -> View:
 def _plan(plan: Plan) -> View:
     where = "in place" if plan.in_place else plan.destination or "(no destination given)"
     return View(
-        kind="Plan",
+        name="Plan",
         text=totals(plan),
         tone="bad" if plan.refusals else "",
         facts=[
@@ -147,7 +147,7 @@ def _outcome(outcome: Outcome) -> View:
     for number, line in enumerate(outcome.how_to_open.splitlines()):
         facts.append(("" if number else "open it by", line))
     return View(
-        kind="Outcome",
+        name="Outcome",
         text=headline(outcome),
         tone="good" if outcome.ok else "bad",
         facts=facts,
@@ -169,7 +169,7 @@ def _status(status: Status) -> View:
     ]
     failed = any(row.state in ("failed", "refused") for row in status.nodes)
     return View(
-        kind="Status",
+        name="Status",
         text=status_text(status),
         tone="bad" if failed else "good" if status.state in ("done", "finished") else "",
         facts=[(name, text) for name, text in facts if text],
@@ -184,7 +184,7 @@ def _verification(report: VerificationReport) -> View:
     ]
     more = max(len(report.differences) - _MAX_NODES, 0)
     return View(
-        kind="VerificationReport",
+        name="VerificationReport",
         text=next(verification_lines(report, _WIDE)),
         tone="good" if report.ok else "bad",
         facts=[("source", report.source), ("destination", report.destination)],
@@ -291,7 +291,7 @@ def _status_row(node: NodeStatus) -> Row:
         amount = f"{bytes_text(node.bytes_done)} of {_amount(node.bytes_total, node.bytes_known)}"
     return Row(
         name="",
-        cells=[text for text in (node.state, node.route or "", amount) if text],
+        cells=[text for text in (node.route or "", amount, node.state) if text],
         tone={"failed": "bad", "refused": "bad", "done": "good"}.get(node.state, ""),
         facts=[("error", node.error)] if node.error else [],
     )

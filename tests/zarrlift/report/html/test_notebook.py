@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -118,3 +122,41 @@ def test_names_and_attributes_of_others_are_text(tmp_path: Path) -> None:
     for hostile in HOSTILE:
         assert safe(hostile)[:30] in texts[0]
     assert not any("\x1b" in text or "\u202e" in text for text in texts)
+
+
+CELLS = """
+import json, sys
+import nbclient, nbformat
+cells = [nbformat.v4.new_code_cell(text) for text in json.load(sys.stdin)]
+notebook = nbformat.v4.new_notebook(cells=cells)
+nbclient.NotebookClient(notebook, kernel_name="python3", timeout=100).execute()
+print(json.dumps([[dict(output) for output in cell.outputs] for cell in notebook.cells]))
+"""
+"""Runs the cells that it reads in a kernel, and prints their outputs."""
+
+
+@pytest.mark.needs_reader("engines")
+@pytest.mark.slow(one_in=25)
+def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
+    page = Path(__file__).parents[4] / "docs" / "howto" / "notebooks.md"
+    cells = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    # As the page says: a kernel's loop is running.
+    cells = [cell.replace("asyncio.run(work())", "await work()") for cell in cells]
+    folder = Path(os.environ["ZARRLIFT_ENGINES"]) / "bin"
+    subprocess.run([folder / "zarrlift", "demo", "old"], cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(
+        [folder / "python", "-c", CELLS],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+        input=json.dumps(cells),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    archive, plan, outcome, report, stack, quiet, waiting = json.loads(done.stdout)
+    kinds = ("Archive", "Plan", "Outcome", "VerificationReport", "stack")
+    for kind, outputs in zip(kinds, (archive, plan, outcome, report, stack), strict=True):
+        assert kind in Fragment(outputs[-1]["data"]["text/html"]).text
+    assert "application/vnd.jupyter.widget-view+json" in outcome[0]["data"]
+    assert [output["name"] for output in quiet] == ["stdout"]
+    assert waiting[0]["text"] == "done\n"
