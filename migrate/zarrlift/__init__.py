@@ -5,10 +5,12 @@ The functions are loaded on first use, which keeps the import time of this packa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zarrstack.base.lazy import loader
 from zarrstack.version import __version__ as __version__
+
+from .archive.notebook import made_by as _html_made_by
 
 if TYPE_CHECKING:
     from .api import inspect, migrate, plan, resume, status
@@ -136,6 +138,15 @@ __all__ = [
 
 
 __getattr__ = loader(__name__, _HOMES, globals())
+
+
+def _html(result: Any) -> str:
+    from .report.html.notebook import notebook_html
+
+    return notebook_html(result)
+
+
+_html_made_by(_html)
 
 
 def __dir__() -> list[str]:

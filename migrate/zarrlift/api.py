@@ -21,7 +21,7 @@ from .jobs.ledger.ledger import Job
 from .jobs.observed import observed
 from .jobs.outcome import Outcome
 from .jobs.processes.executors import RunOptions
-from .jobs.progress import Progress
+from .jobs.progress import ProgressChoice
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -137,7 +137,7 @@ def migrate(
     dest_storage_options: Options = None,
     source_through: str | None = None,
     dest_through: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = None,
     log: PathText | None = None,
     metrics: PathText | None = None,
 ) -> Outcome:
@@ -173,6 +173,8 @@ def migrate(
     - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
       options.
     - `ro_crate`: write `ro-crate-metadata.json` at the root.
+    - `progress`: a display; True for a bar on a terminal and in a notebook, False for none. By default, only
+      notebooks have one.
     - `log`: append what happens to this file, as JSON lines.
     - `metrics`: write figures to this file at intervals, in Prometheus' text format.
 
@@ -240,7 +242,7 @@ def resume(
     take_over: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = None,
     log: PathText | None = None,
     metrics: PathText | None = None,
 ) -> Outcome:

@@ -21,6 +21,7 @@ from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 from ..recipe.options import Format, ZeroFill
+from .notebook import NotebookResult
 
 _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""
@@ -156,7 +157,7 @@ class RecognizedConvention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Archive:
+class Archive(NotebookResult):
     """A tree of nodes, with problems."""
 
     url: str

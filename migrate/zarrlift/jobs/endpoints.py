@@ -32,7 +32,7 @@ from .observed import FileName, Observed, observed
 from .option_words import remembered
 from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
-from .progress import Progress
+from .progress import ProgressChoice
 from .provenance import Provenance
 
 Options: TypeAlias = dict[str, Any] | None
@@ -253,7 +253,7 @@ class Endpoints:
             raise out_of_reach()
 
     def observed(
-        self, progress: Progress | None, *, log: FileName | None, metrics: FileName | None
+        self, progress: ProgressChoice, *, log: FileName | None, metrics: FileName | None
     ) -> AbstractContextManager[Observed]:
         """Write a log and metrics of a run, if requested."""
         places = self.source.url, self.destination.url

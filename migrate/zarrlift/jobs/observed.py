@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 from .outcome import Outcome
-from .progress import NullProgress, Progress
+from .progress import NullProgress, Progress, ProgressChoice
+from .progress_display import chosen_progress
 
 FileName: TypeAlias = str | os.PathLike[str]
 
@@ -29,7 +30,7 @@ class Observed:
 
 @contextmanager
 def observed(
-    progress: Progress | None,
+    progress: ProgressChoice,
     source: str,
     destination: str,
     *,
@@ -45,11 +46,14 @@ def observed(
             from .event_log import logged
 
             stack.enter_context(logged(log, f"{source} -> {destination}"))
-        run = Observed(progress)
+        display = chosen_progress(progress)
+        if display is not None and display is not progress:
+            stack.callback(display.close)
+        run = Observed(display)
         if metrics is not None:
             from .metrics_file import MetricsFile
 
-            file = MetricsFile(metrics, progress or NullProgress(), name=destination)
+            file = MetricsFile(metrics, display or NullProgress(), name=destination)
             run.progress = file
             stack.callback(lambda: file.end(ok=run.ok))
         yield run

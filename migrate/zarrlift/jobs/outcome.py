@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.json_text import JSONObject
 
+from ..archive.notebook import NotebookResult
 from ..planning.plans import Plan
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Outcome(NotebookResult):
     """The result of a call on a job."""
 
     job: str
@@ -51,7 +52,13 @@ class Outcome:
     """Python that opens a result of references, without secrets."""
     second_pass: bool = False
     """Whether first passes are complete, so that parts have to be run once more for the second."""
-    plan: Plan | None = field(default=None, repr=False)
+    plan: Plan | None = None
+
+    def __repr__(self) -> str:
+        part = "" if self.part is None else f"part {self.part} "
+        arrays = f"{self.arrays_done} of {self.arrays_total} arrays, {self.groups_done} groups"
+        counts = f"{arrays}, {self.chunks} chunks, {len(self.problems)} problems"
+        return f"<Outcome {part}{self.state}: {counts}, job {self.job!r}>"
 
     @property
     def ok(self) -> bool:

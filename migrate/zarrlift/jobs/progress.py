@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..transfer.counts import MoveResult
 
 _REFRESH_SECONDS: Final = 1.0
+
+ProgressChoice: TypeAlias = "Progress | bool | None"
+"""A display; True for the usual one, False for none. None is True in a notebook and False elsewhere."""
 
 
 class Progress(Protocol):

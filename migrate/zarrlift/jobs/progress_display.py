@@ -6,13 +6,14 @@ import math
 import sys
 import threading
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from . import log_messages
-from .progress import NullProgress, Progress, RunningProgress, TickingProgress
+from .progress import NullProgress, Progress, ProgressChoice, RunningProgress, TickingProgress
 from .units import bytes_text, count_text, duration_text, rate_text
 
 if TYPE_CHECKING:
@@ -251,18 +252,44 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progre
     return ProgressBar(stream) if seen else LogProgress(stream)
 
 
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook; imports nothing."""
+    ipython = sys.modules.get("IPython")
+    shell = getattr(ipython, "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def chosen_progress(choice: ProgressChoice) -> Progress | None:
+    """The display that is meant; None for none."""
+    if choice is None:
+        choice = in_notebook()
+    if not isinstance(choice, bool):
+        return choice
+    if not choice:
+        return None
+    return ProgressBar() if in_notebook() else progress_for()
+
+
 def bar_type() -> type[tqdm[Any]]:
-    """The tqdm bar with a plain thread lock and without the monitor thread.
+    """The tqdm bar, in a notebook that of widgets, with a plain thread lock and without the monitor thread.
 
     By default, tqdm creates a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which costs an import
     and a semaphore; only one thread draws this bar.
     """
-    from tqdm import tqdm
+    base: Any
+    if in_notebook():
+        from tqdm.std import TqdmWarning
 
-    class Plain(tqdm):  # type: ignore[type-arg]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TqdmWarning)  # without ipywidgets, the bar is text
+            from tqdm.auto import tqdm as base
+    else:
+        from tqdm import tqdm as base
+
+    class Plain(base):  # type: ignore[misc]
         monitor_interval = 0
         _lock = threading.RLock()
         # "Never shown", for a bar whose first line fails: tqdm before 4.70 needs these and has not set them.
-        start_t, last_print_t = 0.0, -1.0
+        start_t, last_print_t = time.time(), -1.0
 
     return Plain

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections import Counter
+from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.json_text import JSONObject
+
+from ..archive.notebook import NotebookResult
 
 Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]
 """`running`: a process runs the job. `stopped`: the last run ended normally, by an error or by Ctrl-C.
@@ -69,8 +72,8 @@ class PartStatus:
         return {name: getattr(self, name) for name in ("part", "activity", "tasks", "host")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Status(NotebookResult):
     """The status of a job; reading it does not affect a running job."""
 
     job: str
@@ -78,7 +81,7 @@ class Status:
     destination: str
     state: Literal["incomplete", "done", "finished", "undone"]
     in_place: bool
-    nodes: tuple[NodeStatus, ...] = field(repr=False)
+    nodes: tuple[NodeStatus, ...]
     created: float
     """Unix time in seconds."""
     updated: float
@@ -109,6 +112,13 @@ class Status:
     """Requests that were repeated in all runs; those that a client repeats itself are not known."""
     parts: tuple[PartStatus, ...] = ()
     """The parts of an incomplete job in parts."""
+
+    def __repr__(self) -> str:
+        activity = f", {self.activity}" if self.activity else ""
+        states = Counter(row.state for row in self.nodes)
+        others = "".join(f", {states[state]} {state}" for state in ("failed", "refused") if states[state])
+        counts = f"{states['done']} of {len(self.nodes)} nodes done{others}"
+        return f"<Status {self.job!r} ({self.state}{activity}): {counts}>"
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""

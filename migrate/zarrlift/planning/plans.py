@@ -11,6 +11,7 @@ from zarrstack.core.json_text import JSONObject
 
 from ..archive.layout import layout_from_json, layout_to_json
 from ..archive.nodes import Layout, RecognizedConvention
+from ..archive.notebook import NotebookResult
 from ..archive.read_options import ReadOptions
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
@@ -213,7 +214,7 @@ Planned: TypeAlias = ArrayPlan | GroupPlan | Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Plan:
+class Plan(NotebookResult):
     """The complete plan of a migration."""
 
     source: str

@@ -50,7 +50,7 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     if problems:
         yield from report_problems.lines(problems, page, refusal="refused")
         yield ""
-    yield from page.paragraph(_summary(archive), hang=2)
+    yield from page.paragraph(summary_text(archive), hang=2)
 
 
 def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterator[str]:
@@ -102,7 +102,8 @@ def _fill(node: ArrayNode) -> str:
     return safe(text if len(text) <= _FILL else text[: _FILL - 2] + "..")
 
 
-def _summary(archive: Archive) -> str:
+def summary_text(archive: Archive) -> str:
+    """One sentence: groups, arrays, problems."""
     arrays = [node for node in archive.nodes if hasattr(node, "layout")]
     refused = sum(node.refused for node in archive.nodes)
     groups = len(archive.nodes) - len(arrays)

@@ -48,7 +48,7 @@ def brief_lines(outcome: Outcome) -> Iterator[str]:
     """The outcome and the first problems, one line each; empty on success."""
     if outcome.ok:
         return
-    yield _headline(outcome)
+    yield headline(outcome)
     refused, failed = _wrong(outcome)
     for problem in (*refused, *failed)[:_BRIEFLY]:
         yield safe(str(replace(problem, advice=None)))
@@ -57,7 +57,7 @@ def brief_lines(outcome: Outcome) -> Iterator[str]:
 
 
 def _head(outcome: Outcome, page: Page) -> list[str]:
-    return page.paragraph(_headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
+    return page.paragraph(headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
 
 
 def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
@@ -105,7 +105,8 @@ def index_ranges(indexes: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _headline(outcome: Outcome) -> str:
+def headline(outcome: Outcome) -> str:
+    """The result in one sentence."""
     time = duration_text(outcome.seconds)
     if outcome.part is not None:
         if outcome.state == "nothing to do":

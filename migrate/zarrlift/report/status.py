@@ -41,8 +41,8 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     yield from page.paragraph(f"{safe(status.source)} {where}", hang=2, tone="title")
     yield from page.pairs(
         (
-            ("state", _state(status)),
-            ("done", _amount(status)),
+            ("state", state_text(status)),
+            ("done", amount_text(status)),
             ("retries", count_text(status.retries, "request") if status.retries else ""),
             ("parts", _parts(status)),
             ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
@@ -63,7 +63,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     if errors:
         yield from failures(errors, page)
         yield ""
-    yield from page.paragraph(_summary(status), hang=2)
+    yield from page.paragraph(summary_text(status), hang=2)
     if status.state == "undone":
         yield "Everything the job wrote was removed."
     elif status.undoing:
@@ -76,7 +76,8 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
 
 
-def _state(status: Status) -> str:
+def state_text(status: Status) -> str:
+    """The state of a job and who runs it."""
     process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
     if status.parts and status.activity != "running":
         return "incomplete"
@@ -107,7 +108,7 @@ def _parts(status: Status) -> str:
     )
 
 
-def _amount(status: Status) -> str:
+def amount_text(status: Status) -> str:
     """Progress of a running job, its rate and the remaining time."""
     if status.activity != "running" or not status.bytes_total:
         return ""
@@ -144,7 +145,8 @@ def _bytes(of: NodeStatus | Status) -> str:
     return f"{bytes_text(of.bytes_done)} of {bytes_text(of.bytes_total, estimated=not of.bytes_known)}"
 
 
-def _summary(status: Status) -> str:
+def summary_text(status: Status) -> str:
+    """One sentence: nodes by state, and bytes."""
     counts: Counter[str] = Counter(row.state for row in status.nodes)
     states = ", ".join(f"{count_text(counts[state])} {state}" for state in _URGENCY if counts[state])
     moved = f"; {_bytes(status)}" if status.bytes_total else ""

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
+from ..archive.notebook import NotebookResult
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationReport:
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class VerificationReport(NotebookResult):
     """The differences between two archives, and the extent of the comparison."""
 
     source: str
@@ -29,6 +31,12 @@ class VerificationReport:
     """(node, number of differences) of nodes that differ; `problems` contains the first ones of each."""
     problems: tuple[Problem, ...] = ()
     """Differences with node, key, the value found in the destination and the expected one."""
+
+    def __repr__(self) -> str:
+        many = sum(count for _, count in self.differences)
+        found = "equal" if self.ok else f"{many} differences at {len(self.differences)} nodes"
+        counts = f"{self.arrays} arrays, {self.groups} groups, {self.chunks} chunks compared"
+        return f"<VerificationReport {self.source!r} and {self.destination!r}: {found}; {counts}>"
 
     @property
     def ok(self) -> bool:

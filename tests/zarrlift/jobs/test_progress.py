@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
+import sys
 import threading
+import types
 
 import pytest
+import zarr
+from tests.support.job_archives import write_archive
 
+import zarrlift
 from zarrlift.jobs.progress import NullProgress, RunningProgress, Ticker
-from zarrlift.jobs.progress_display import LogProgress, ProgressBar, progress_for
+from zarrlift.jobs.progress_display import LogProgress, ProgressBar, chosen_progress, progress_for
 
 
 class Terminal(io.StringIO):
@@ -228,3 +234,71 @@ def test_the_bar_leaves_tqdm_as_it_was():
     assert getattr(tqdm, "_lock", None) is lock
     assert tqdm.monitor_interval == interval
     assert tqdm.monitor is None
+
+
+class ZMQInteractiveShell:
+    """Named as the shell of a notebook's kernel is."""
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """As if IPython's kernel ran this process."""
+    ipython = types.SimpleNamespace(get_ipython=ZMQInteractiveShell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+
+
+def test_a_notebook_has_a_bar_by_default_and_nothing_else_has(notebook):
+    assert isinstance(chosen_progress(None), ProgressBar)
+    assert isinstance(chosen_progress(True), ProgressBar)
+    assert chosen_progress(False) is None
+    sys.modules["IPython"].get_ipython = lambda: None  # IPython as a library
+    assert chosen_progress(None) is None
+    mine = NullProgress()
+    assert chosen_progress(mine) is mine
+
+
+def test_a_notebook_without_widgets_has_a_bar_of_text(notebook, tmp_path, capsys, recwarn):
+    archive = write_archive(tmp_path / "old.zarr")
+    zarrlift.migrate(archive, tmp_path / "new.zarr")
+    assert "0%|          | 0.00/11.2k [00:00<" in capsys.readouterr().err
+    assert [warned for warned in recwarn if "IProgress" in str(warned.message)] == []
+    zarrlift.migrate(archive, tmp_path / "other.zarr", progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_has_one_bar_for_a_batch(notebook, tmp_path, capsys):
+    for name in "ab":
+        write_archive(tmp_path / "old" / f"{name}.zarr")
+    zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/new/{{relative}}", job=tmp_path / "job.db")
+    assert "0.00/22.4k [00:00<" in capsys.readouterr().err
+    quiet = zarrlift.batch(
+        tmp_path / "old", to=f"{tmp_path}/more/{{relative}}", job=tmp_path / "more.db", progress=False
+    )
+    assert quiet.outcome.ok
+    assert capsys.readouterr().err == ""
+
+
+def test_a_script_is_quiet_unless_it_asks(tmp_path, capsys, monkeypatch):
+    archive = write_archive(tmp_path / "old.zarr")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    zarrlift.migrate(archive, tmp_path / "new.zarr")
+    assert sys.stderr.getvalue() == ""
+    zarrlift.migrate(archive, tmp_path / "other.zarr", progress=True)
+    assert "0%|          | 0.00/11.2k [00:00<" in sys.stderr.getvalue()
+
+
+@pytest.mark.parametrize("place", ["path", "store"])
+def test_a_running_event_loop_is_no_hindrance(tmp_path, place):
+    """As in a notebook, whose cells run in the loop of its kernel."""
+    archive = write_archive(tmp_path / "old.zarr")
+    source = archive if place == "path" else zarr.storage.LocalStore(archive, read_only=True)
+
+    async def cell():
+        outcome = zarrlift.migrate(source, f"{tmp_path.as_uri()}/new.zarr", job=tmp_path / "job.db")
+        report = zarrlift.verify(source, tmp_path / "new.zarr", full=True)
+        return outcome, report, zarrlift.status(tmp_path / "job.db")
+
+    outcome, report, status = asyncio.run(cell())
+    assert outcome.ok
+    assert report.ok
+    assert status.state == "done"

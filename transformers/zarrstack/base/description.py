@@ -120,10 +120,12 @@ class LayerOptions:
 
     def describe(self) -> str:
         """The layer without its store, as in `Cache(budget=1000)`."""
-        shown = (
-            f"{name}={'...' if name in self.secrets else repr(value)}" for name, value in self.options.items()
-        )
+        shown = (f"{name}={text}" for name, text in self.shown_options().items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def shown_options(self) -> dict[str, str]:
+        """The options as text for people, secrets as `...`."""
+        return {name: "..." if name in self.secrets else repr(value) for name, value in self.options.items()}
 
 
 def _value(text: str) -> JSON:

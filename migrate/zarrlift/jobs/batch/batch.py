@@ -21,8 +21,8 @@ from ..endpoints import Options
 from ..observed import Observed, observed
 from ..parts.part_index import part_index
 from ..processes.executors import RunOptions
-from ..progress import Progress
-from ..progress_display import RefreshingProgress
+from ..progress import Progress, ProgressChoice
+from ..progress_display import RefreshingProgress, chosen_progress
 from .batch_file import BatchFile
 from .life_cycle import finish_one, undo_one, update_all, verify_all
 from .outcome import BatchOutcome, state_of, table
@@ -46,7 +46,7 @@ class How(TypedDict, total=False):
     take_over: bool
     storage_options: Options
     dest_storage_options: Options
-    progress: Progress | None
+    progress: ProgressChoice
     log: str | os.PathLike[str] | None
     metrics: str | os.PathLike[str] | None
 
@@ -193,10 +193,11 @@ class Batch:
         return outcome
 
     def _observed(self, how: How) -> AbstractContextManager[Observed]:
-        progress, place = how.get("progress"), str(self.path)
+        progress, place = chosen_progress(how.get("progress")), str(self.path)
         if isinstance(progress, RefreshingProgress):
             progress.unit = "archives"
-        return observed(progress, place, place, log=how.get("log"), metrics=how.get("metrics"))
+        display = False if progress is None else progress
+        return observed(display, place, place, log=how.get("log"), metrics=how.get("metrics"))
 
     def _work(
         self, work: Callable[[BatchFile, list[BatchRow]], list[BatchRow]], states: frozenset[str]

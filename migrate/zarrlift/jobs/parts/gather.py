@@ -18,7 +18,7 @@ from ..ledger.ledger import Job
 from ..observed import FileName
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
-from ..progress import Progress
+from ..progress import ProgressChoice
 from ..resume.relocate import refuse_other_place
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, run_job, still_there
@@ -42,7 +42,7 @@ def gather(
     take_over: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = None,
     log: FileName | None = None,
     metrics: FileName | None = None,
 ) -> Outcome:

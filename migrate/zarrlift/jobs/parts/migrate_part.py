@@ -30,7 +30,7 @@ from ..observed import FileName
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
-from ..progress import Progress
+from ..progress import ProgressChoice
 from ..run import Run
 from ..stored_inventories import planned_inventories
 from .division import Division
@@ -71,7 +71,7 @@ def migrate_part(
     fsync: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = None,
     log: FileName | None = None,
     metrics: FileName | None = None,
 ) -> Outcome:

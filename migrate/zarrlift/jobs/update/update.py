@@ -25,7 +25,7 @@ from ..ledger.find_job import find_job
 from ..ledger.ledger import Job
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
-from ..progress import Progress
+from ..progress import Progress, ProgressChoice
 from ..resume.relocate import ends_of
 from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
@@ -122,7 +122,7 @@ def update(
     take_over: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = None,
     log: PathText | None = None,
     metrics: PathText | None = None,
 ) -> Outcome:

@@ -51,6 +51,14 @@ def render(template: str, **values: Any) -> str:
     )
 
 
+def fragment(template: str, *, notebook_style: str, **values: Any) -> str:
+    """A part of a page that is not ours, with the given style sheet."""
+    from markupsafe import Markup
+
+    style = Markup(notebook_style)  # noqa: S704 - ours
+    return _environment().get_template(template).render(notebook_style=style, **values)
+
+
 @cache
 def policy() -> str:
     """The Content-Security-Policy of every page, which a server sends as a header too."""

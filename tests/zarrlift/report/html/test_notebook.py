@@ -1,0 +1,162 @@
+"""What notebooks show of results: a tree that folds, safe whatever names say, and never too much."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support import report_examples as examples
+from tests.support.image_archives import HOSTILE, write_hostile
+
+import zarrlift
+from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.jobs.units import safe
+
+RESULTS = {
+    "archive": examples.ARCHIVE,
+    "plan": examples.PLAN,
+    "outcome": examples.FAILED,
+    "status": examples.STATUS,
+    "verification": examples.DIFFERENT,
+}
+ALLOWED = {
+    *("style", "div", "p", "b", "span", "code", "pre", "dl", "dt", "dd", "details", "summary"),
+}  # fmt: skip
+"""Elements; none of them loads or runs anything."""
+
+
+class Fragment(HTMLParser):
+    """The text of a fragment, which fails for elements and attributes that are not ours."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ALLOWED
+        assert {name for name, _ in attrs} <= {"class", "open"}
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "style":
+            assert "url(" not in data
+            assert "@import" not in data
+        else:
+            self.text += data
+
+
+def shown(result: Any) -> str:
+    return Fragment(result._repr_html_()).text
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_result_is_shown_with_light_and_dark_colours(name: str) -> None:
+    html = RESULTS[name]._repr_html_()
+    assert "prefers-color-scheme: dark" in html
+    assert "--jp-layout-color0" in html
+    assert type(RESULTS[name]).__name__ in shown(RESULTS[name])
+
+
+def test_a_tree_has_each_node_below_its_group() -> None:
+    html = examples.ARCHIVE._repr_html_()
+    group = html.index("<summary><code>a</code></summary>")
+    assert group < html.index("<summary><code>image</code><span>512x512x512</span><span>uint16</span>")
+    assert '<code>objects</code><span class="bad">refused</span>' in html
+
+
+def test_a_plan_shows_what_changes() -> None:
+    text = shown(examples.PLAN)
+    assert "bytes:little > zlib:1 → bytes:little > gzip:1" in text
+    assert "/data/new.zarr" in text
+    assert "objects are stored with pickle" in text
+
+
+def test_a_result_shows_what_went_wrong_and_where() -> None:
+    text = shown(examples.FAILED)
+    assert "incorrect header check" in text
+    assert "temperature/3.1" in text
+    assert "Not equal" in shown(examples.DIFFERENT)
+    assert "Equal." in shown(examples.EQUAL)
+
+
+def test_long_results_are_cut_and_the_rest_is_counted() -> None:
+    html = examples.MANY._repr_html_()
+    assert "and 1,342 more nodes" in html
+    assert len(html) < 200_000
+    nodes = tuple(
+        ArrayNode(path=f"{'g/' * 500}a{number:04}", layout=examples.IMAGE, attributes={"note": "x" * 100_000})
+        for number in range(1000)
+    )
+    archive = replace(examples.ARCHIVE, nodes=(GroupNode(path=""), *nodes))
+    assert len(archive._repr_html_()) < 500_000
+    assert "and 801 more nodes" in shown(archive)
+    differing = replace(examples.EQUAL, differences=tuple((f"n{number}", 1) for number in range(1000)))
+    assert "and 800 more nodes" in shown(differing)
+
+
+def test_names_and_attributes_of_others_are_text(tmp_path: Path) -> None:
+    """`Fragment` fails for an element that a name has opened."""
+    place = write_hostile(tmp_path / "hostile.zarr")
+    outcome = zarrlift.migrate(place, tmp_path / "new.zarr")
+    results = (
+        zarrlift.inspect(place),
+        zarrlift.plan(place),
+        outcome,
+        zarrlift.status(tmp_path / "new.zarr"),
+        zarrlift.verify(place, tmp_path / "new.zarr"),
+    )
+    texts = [shown(result) for result in results]
+    for hostile in HOSTILE:
+        assert safe(hostile)[:30] in texts[0]
+    assert not any("\x1b" in text or "\u202e" in text for text in texts)
+
+
+CELLS = """
+import json, sys
+import nbclient, nbformat
+cells = [nbformat.v4.new_code_cell(text) for text in json.load(sys.stdin)]
+notebook = nbformat.v4.new_notebook(cells=cells)
+nbclient.NotebookClient(notebook, kernel_name="python3", timeout=100).execute()
+print(json.dumps([[dict(output) for output in cell.outputs] for cell in notebook.cells]))
+"""
+"""Runs the cells that it reads in a kernel, and prints their outputs."""
+
+
+@pytest.mark.needs_reader("engines")
+@pytest.mark.slow(one_in=25)
+def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
+    page = Path(__file__).parents[4] / "docs" / "howto" / "notebooks.md"
+    cells = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    # As the page says: a kernel's loop is running.
+    cells = [cell.replace("asyncio.run(work())", "await work()") for cell in cells]
+    folder = Path(os.environ["ZARRLIFT_ENGINES"]) / "bin"
+    subprocess.run([folder / "zarrlift", "demo", "old"], cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(
+        [folder / "python", "-c", CELLS],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+        input=json.dumps(cells),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    archive, plan, outcome, report, stack, quiet, waiting = json.loads(done.stdout)
+    kinds = ("Archive", "Plan", "Outcome", "VerificationReport", "stack")
+    for kind, outputs in zip(kinds, (archive, plan, outcome, report, stack), strict=True):
+        assert kind in Fragment(outputs[-1]["data"]["text/html"]).text
+    assert "application/vnd.jupyter.widget-view+json" in outcome[0]["data"]
+    assert [output["name"] for output in quiet] == ["stdout"]
+    assert waiting[0]["text"] == "done\n"
