@@ -227,13 +227,13 @@ def test_silence_takes_every_call(call):
 def test_the_bar_leaves_tqdm_as_it_was():
     from tqdm import tqdm
 
-    lock, interval = getattr(tqdm, "_lock", None), tqdm.monitor_interval
+    lock, interval, monitor = getattr(tqdm, "_lock", None), tqdm.monitor_interval, tqdm.monitor
     bar = ProgressBar(Terminal())
     bar.start(1, 1)
     bar.close()
     assert getattr(tqdm, "_lock", None) is lock
     assert tqdm.monitor_interval == interval
-    assert tqdm.monitor is None
+    assert tqdm.monitor is monitor
 
 
 class ZMQInteractiveShell:

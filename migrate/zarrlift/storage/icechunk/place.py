@@ -26,10 +26,8 @@ MAIN: Final = "main"
 """The branch that every repository has."""
 _URL: Final = re.compile(r"icechunk(\+[a-z0-9]+)?://")
 _SCHEMES: Final = {"": "file", "file": "file", "s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
-_OF_ICECHUNK: Final = frozenset(
-    {"chunks", "config.yaml", "manifests", "refs", "repo", "snapshots", "transactions"}
-)
-"""Names in a repository (https://icechunk.io/en/latest/reference/spec/)."""
+_FIRST: Final = "1CECHNKREP0F1RSTCMT0"
+"""The snapshot with which every repository begins."""
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 _S3: Final = {
     "access_key_id": "access_key_id",
@@ -228,11 +226,8 @@ class IcechunkPlace:
                 return icechunk.Repository.open(self.storage(), **given)
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
-        there = os.listdir(self.prefix) if self.scheme == "file" and os.path.isdir(self.prefix) else []
-        if not _OF_ICECHUNK.issuperset(there):
-            raise UsageError("the directory of a new repository is not empty", found=self.prefix)
-        if major() > 1:
-            given["check_clean_root"] = not there  # else another process was killed while it made this one
+        if self.scheme == "file" and os.path.isdir(self.prefix):
+            _remove_half_made(Path(self.prefix))
         if spec_version is not None:
             if major() > 1:
                 given["spec_version"] = spec_version
@@ -274,6 +269,22 @@ class IcechunkPlace:
             )
 
 
+def _remove_half_made(root: Path) -> None:
+    """Remove what is left where the creation of a repository was interrupted, which Icechunk 1 refuses.
+
+    That is its first snapshot alone, without a branch. UsageError for anything else.
+    """
+    files = [path for path in root.rglob("*") if not path.is_dir() or path.is_symlink()]
+    first = {f"{folder}/{_FIRST}" for folder in ("snapshots", "transactions")} | {"config.yaml"}
+    # A file that is being written has a suffix such as "#1".
+    if not first.issuperset(path.relative_to(root).as_posix().partition("#")[0] for path in files):
+        raise UsageError("the directory of a new repository is not empty", found=str(root))
+    for path in files:
+        path.unlink()
+    for path in sorted((path for path in root.rglob("*")), reverse=True):
+        path.rmdir()
+
+
 def require_icechunk() -> Any:
     """The package; UsageError that names the extra if it is not installed."""
     try:
@@ -307,5 +318,5 @@ def _told(url: str) -> Iterator[None]:
     try:
         yield
     except icechunk.IcechunkError as error:
-        text = redact_foreign(" ".join(str(error).split()))
+        text = redact_foreign(str(error).partition("\n  |")[0].strip())
         raise StorageError("the Icechunk repository cannot be opened", found=f"{url}: {text}") from error
