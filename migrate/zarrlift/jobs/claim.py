@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError
 
-from ..storage.base import Storage
+from ..storage.base import BESIDE, Storage
 from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
@@ -34,8 +34,6 @@ from .outcome import Outcome
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
 
-BESIDE: Final = ".zarrlift.claim"
-"""Suffix appended to the name of a local directory."""
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors that systems raise for a directory in which files cannot be created."""
 _ATTEMPTS: Final = 20

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CLAIM: Final = ".zarrlift-claim"
 """Prefix of the names in a root that are claims of jobs (`claim`); listings exclude them."""
+BESIDE: Final = ".zarrlift.claim"
+"""Suffix of a claim that is next to a local directory or a repository, after its name."""
 
 
 @dataclass(frozen=True, slots=True)

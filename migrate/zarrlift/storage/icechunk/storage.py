@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore, WrapperStore
 from zarrstack.core.errors import JobError, StorageError, UsageError
 from zarrstack.version import __version__
 
-from ..base import Storage
+from ..base import BESIDE, Storage
 from ..reference_options import AskedReferences
 from ..remote.error_text import plainly
 from ..remote.event_loop import run
@@ -29,8 +29,6 @@ from .session import DOCUMENT, SessionStorage
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-BESIDE: Final = ".zarrlift.claim"
-"""Suffix of the claim, which lies next to the repository, since the repository contains only Zarr's keys."""
 _WORK: Final = "zarrlift-"
 """Prefix of the branch on which a job works; its id follows."""
 
