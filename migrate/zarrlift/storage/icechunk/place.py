@@ -217,13 +217,19 @@ class IcechunkPlace:
         if authorize is not None:
             given["authorize_virtual_chunk_access"] = dict(authorize)
         if not create:
-            if not self.exists():
-                raise UsageError(
-                    f"there is no Icechunk repository: {self.url}",
-                    advice="Correct the URL; as a destination it is made.",
-                )
-            with _told(self.url):
-                return icechunk.Repository.open(self.storage(), **given)
+            missing = UsageError(
+                f"there is no Icechunk repository: {self.url}",
+                advice="Correct the URL; as a destination it is made.",
+            )
+            if self.scheme == "file" and not os.path.isdir(self.prefix):
+                raise missing  # Icechunk would make the directory
+            try:
+                with _told(self.url):
+                    return icechunk.Repository.open(self.storage(), **given)
+            except StorageError:
+                if not self.exists():
+                    raise missing from None
+                raise
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
         if self.scheme == "file" and os.path.isdir(self.prefix):
