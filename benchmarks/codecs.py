@@ -6,7 +6,7 @@ A contender that is not installed is left out; `pip install isal zlib-ng imageco
 Every output is compared with what was encoded before anything is timed. Rounds are interleaved: every
 contender once with one thread and once with two, then all again. The fastest round counts, since what
 makes others slower comes from elsewhere; so machines that do other work give usable ratios too.
-With `--write` the tables go into docs/speed.md.
+With `--write` the tables go into docs/explanation/speed.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.data_types.v3 import DataType
 
-PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "speed.md"
 START, END = "<!-- figures: benchmarks/codecs.py --write -->", "<!-- end of figures -->"
 PACKAGES = (
     *("zarrlift", "numpy", "deflate", "isal", "zlib-ng", "imagecodecs", "cramjam"),

@@ -3,7 +3,7 @@
     python benchmarks/main_job.py [--directory /dev/shm] [--rounds 5] [--write]
 
 The directory is best on a memory file system. Start-up is part of every figure and shown
-by itself as `zarrlift --version`. With `--write` the table goes into docs/speed.md.
+by itself as `zarrlift --version`. With `--write` the table goes into docs/explanation/speed.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from harness import Command, Figures, measure, remover
 
 SOURCES = Path(__file__).with_name("main_job_sources.py")
-PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "speed.md"
 ZARRLIFT = str(Path(sys.executable).with_name("zarrlift"))
 ZARR = str(Path(sys.executable).with_name("zarr"))
 MAX_MEGABYTES = 150

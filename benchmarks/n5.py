@@ -4,7 +4,7 @@
 
 ENVIRONMENT is a virtual environment with z5py (z5py 3.0.2 needs numpy below 2), or its Python; without it
 that row is left out. Every result is compared with the source afterwards, value by value, by tensorstore.
-With `--write` the table goes into docs/speed.md.
+With `--write` the table goes into docs/explanation/speed.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 The store (`object_server`) lies on this machine and answers every request after so many milliseconds; it
 needs aiohttp, zarrlift obstore (its extra `s3`) and in a second row s3fs, as zarr-python does. Every result
 is compared with the source, value by value.
-With `--write` the table goes into docs/speed.md.
+With `--write` the table goes into docs/explanation/speed.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts the figures of `peers` into docs/speed.md, and the chart beside it."""
+"""Puts the figures of `peers` into docs/explanation/speed.md, and the chart beside it."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def readers() -> dict[str, tuple[str, Callable[[Path, str], Any]]]:
     return found
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "readers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "readers.md"
 START, END = "<!-- table -->\n\n", "<!-- end of the table -->"
 """Around the generated part of the page."""
 
