@@ -133,3 +133,22 @@ def test_a_job_file_of_an_earlier_version_is_found_under_its_name(
     assert zarrlift.migrate(source, second).job != str(old)
     with pytest.raises(JobError, match=r"no job was found.*r5-[0-9a-f]{8}\.zarrlift\.db"):
         zarrlift.status("memory://other/r5")
+
+
+def test_inside_a_folder_that_has_a_job_that_job_is_named(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    with pytest.raises(JobError, match="no job was found") as told:
+        zarrlift.status(tmp_path / "out.zarr" / "g")
+    place = tmp_path / "out.zarr"
+    assert told.value.problem.advice == (
+        f"There is a job for {place}, which contains it. Name that folder: zarrlift status {place}"
+    )
+
+
+def test_an_archive_of_a_batch_leads_to_the_batch(source: Path, tmp_path: Path) -> None:
+    zarrlift.batch(source, to=str(tmp_path / "results/{relative}.zarr"))
+    archive = next((tmp_path / "results").iterdir())
+    with pytest.raises(JobError, match="no job was found") as told:
+        zarrlift.status(archive)
+    file = tmp_path / "results.zarrlift.db"
+    assert str(told.value.problem.advice).endswith(f"such as: zarrlift batch status {file}")

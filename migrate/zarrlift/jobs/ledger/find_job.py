@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -170,7 +171,7 @@ def find_job(
         "no job was found for this location",
         key=redact(text),
         expected=" or ".join(str(folder / name) for folder in folders),
-        advice=_near(folders[0] / name) or _NAME_IT,
+        advice=_near(folders[0] / name) or (local and _around(local)) or _NAME_IT,
     )
 
 
@@ -179,6 +180,20 @@ def _near(wanted: Path) -> str | None:
     names = [file.name.removesuffix(SUFFIX) for file in wanted.parent.glob("*" + SUFFIX)]
     near = meant(wanted.name.removesuffix(SUFFIX), names)
     return f"{near} It is in {wanted.parent}." if near else None
+
+
+def _around(local: Path) -> str | None:
+    """Advice that names the job, or the batch, of a folder that contains this path; None without one."""
+    for folder in local.parents[:-1]:
+        file = folder.with_name(folder.name + SUFFIX)
+        if file.is_file():
+            advice: str | None = f"Name that folder: zarrlift status {shlex.quote(str(folder))}"
+            try:
+                Job.open(file, write=False).close()
+            except JobError as error:
+                advice = error.problem.advice
+            return f"There is a job for {folder}, which contains it. {advice or ''}".rstrip()
+    return None
 
 
 def refuse_undone(job: Job) -> None:
