@@ -31,6 +31,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures" / "zarr_v2" / "zarr-2.18" / "people"
+REFERENCE = ROOT / "docs" / "reference"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 FENCE = re.compile(
@@ -242,14 +243,14 @@ def kinds() -> set[str]:
 
 
 def test_every_kind_of_problem_is_in_the_catalogue() -> None:
-    catalogue = set(re.findall(r"^### `([\w-]+)`", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE))
+    catalogue = set(re.findall(r"^### `([\w-]+)`", (REFERENCE / "errors.md").read_text(), re.MULTILINE))
     assert sorted(kinds()) == sorted(catalogue)
 
 
 def test_the_exit_codes_of_the_docs_are_those_of_the_code() -> None:
     from zarrlift.cli import session as cli_session
 
-    rows = re.findall(r"^\| `(\d+)` \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\d+)` \|", (REFERENCE / "errors.md").read_text(), re.MULTILINE)
     codes = (cli_session.DONE, cli_session.PARTLY, cli_session.USAGE, cli_session.INTERRUPTED)
     assert [int(row) for row in rows] == sorted(codes)
 
@@ -307,7 +308,7 @@ def test_every_dependency_has_its_reason() -> None:
 def test_the_table_of_readers_is_that_of_the_code() -> None:
     from tests.support.reader_evidence import END, START, page_tables
 
-    page = (ROOT / "docs" / "reference" / "readers.md").read_text()
+    page = (REFERENCE / "readers.md").read_text()
     assert page.partition(START)[2].partition(END)[0] == page_tables(), (
         "python -m tests.support.reader_evidence"
     )
@@ -316,6 +317,6 @@ def test_the_table_of_readers_is_that_of_the_code() -> None:
 def test_every_tolerated_deviation_is_among_the_known_bad_writers() -> None:
     from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
 
-    page = (ROOT / "docs" / "reference" / "known-bad-writers.md").read_text()
+    page = (REFERENCE / "known-bad-writers.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| ", page, re.MULTILINE)
     assert rows == [(row.name, row.writer) for row in (*DTYPE_DEVIATIONS, *DEVIATIONS)]
