@@ -1,5 +1,5 @@
 # `make check` runs what CI runs; the others are its parts, in the environment of go.py.
-.PHONY: check test lint docs release-check
+.PHONY: check test lint docs release-check release-rehearsal
 check:
 	.ci/run
 test:
@@ -12,3 +12,6 @@ docs: lint
 release-check:
 	[ -n "$${ZARRLIFT_RELEASE:-}" ] || tests/environments/release/install .venv-release
 	$${ZARRLIFT_RELEASE:-.venv-release}/bin/python release/checklist.py
+release-rehearsal:
+	[ -n "$${ZARRLIFT_RELEASE:-}" ] || tests/environments/release/install .venv-release
+	$${ZARRLIFT_RELEASE:-.venv-release}/bin/python release/checklist.py rehearse

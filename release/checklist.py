@@ -1,14 +1,16 @@
 """Walk the checklist of a release: `make release-check`, or `python release/checklist.py STEP...`.
 
 Each step states what it found; one that fails makes the exit code 1. What a script cannot check is listed at
-the end. `python release/checklist.py write-urls` writes the repository's address, which it takes from `git
-remote get-url origin`, to every file that should state it.
+the end. `write-urls` writes the repository's address, which it takes from `git remote get-url origin`, to every
+file that should state it, and `write-date` today's date to CHANGELOG.md and CITATION.cff. `rehearse STEP...`
+(`make release-rehearsal`) does all of this, the tag included, in a clone that it deletes afterwards.
 
 Runs in the environment of tests/environments/release.
 """
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import subprocess
@@ -23,6 +25,8 @@ import build
 from build import PROJECTS, ROOT, run, version
 
 OCEAN = ROOT / "fixtures" / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
+REHEARSED = "https://example.org/zarrlift/zarrlift"
+"""Stands for the repository's address in a rehearsal, where git has no remote."""
 BY_HAND = """\
 By hand:
   - the workflow Tests is green for this commit, on every system that README and classifiers claim
@@ -135,6 +139,35 @@ def write_urls() -> None:
         print(f"{name} states {url}")
 
 
+def write_date() -> None:
+    """Date the version: what is unreleased in the changelog becomes its section."""
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    changelog, citation = ROOT / "CHANGELOG.md", ROOT / "CITATION.cff"
+    heading = f"## [Unreleased]\n\n## [{version()}] - {today}\n"
+    changelog.write_text(changelog.read_text().replace("## [Unreleased]\n", heading, 1))
+    text = re.sub(r"^(version|date-released): .*\n", "", citation.read_text(), flags=re.MULTILINE)
+    citation.write_text(f"{text}version: {version()}\ndate-released: {today}\n")
+    print(f"CHANGELOG.md and CITATION.cff: {version()} of {today}")
+
+
+def rehearse(wanted: list[str]) -> int:
+    """Walk the steps in a clone of this commit in which the release is made; gives the exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "zarrlift"
+        run("git", "clone", "--quiet", ROOT, clone)
+        origin = git("remote", "get-url", "origin")
+        known = origin and not Path(origin).exists()
+        run("git", "remote", "set-url", "origin", origin if known else REHEARSED, cwd=clone)
+        for writes in ("write-date", "write-urls"):
+            run(sys.executable, "release/checklist.py", writes, cwd=clone)
+        who = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@example.org")
+        run("git", *who, "commit", "--quiet", "--all", "--message", f"Release {version()}", cwd=clone)
+        run("git", *who, "tag", "--annotate", f"v{version()}", "--message", "rehearsal", cwd=clone)
+        return subprocess.run(
+            [sys.executable, "release/checklist.py", *wanted], cwd=clone, check=False
+        ).returncode
+
+
 def check_wheels() -> str:
     build.main(ROOT / "dist")
     return "the same files twice; licences.txt and sbom.cdx.json are beside them"
@@ -217,10 +250,13 @@ def main(wanted: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    unknown = {*sys.argv[1:]} - {*STEPS, "write-urls"}
-    if unknown:
-        sys.exit(f"no step {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}, and write-urls")
-    if sys.argv[1:] == ["write-urls"]:
-        write_urls()
-    else:
-        sys.exit(main(sys.argv[1:]))
+    command, *steps = sys.argv[1:] or [""]
+    if command != "rehearse":
+        steps = sys.argv[1:]
+    writers = {"write-urls": write_urls, "write-date": write_date}
+    if command in writers and len(steps) == 1:
+        sys.exit(writers[command]())
+    if unknown := {*steps} - {*STEPS}:
+        words = ", ".join((*STEPS, *writers, "rehearse"))
+        sys.exit(f"no step {', '.join(sorted(unknown))}; there are {words}")
+    sys.exit(rehearse(steps) if command == "rehearse" else main(steps))
