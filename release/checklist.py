@@ -1,7 +1,7 @@
 """Walk the checklist of a release: `make release-check`, or `python release/checklist.py STEP...`.
 
 Each step states what it found; one that fails makes the exit code 1. What a script cannot check is listed at
-the end. `write-urls` writes the repository's address, which it takes from `git remote get-url origin`, to every
+the end. `write-urls` writes the repository's address, taken from `git remote get-url origin`, to every
 file that should state it, and `write-date` today's date to CHANGELOG.md and CITATION.cff. `rehearse STEP...`
 (`make release-rehearsal`) does all of this, the tag included, in a clone that it deletes afterwards.
 
@@ -10,7 +10,7 @@ Runs in the environment of tests/environments/release.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import re
 import subprocess
@@ -141,7 +141,7 @@ def write_urls() -> None:
 
 def write_date() -> None:
     """Date the version: what is unreleased in the changelog becomes its section."""
-    today = datetime.datetime.now(tz=datetime.UTC).date()
+    today = dt.datetime.now(tz=dt.UTC).date()
     changelog, citation = ROOT / "CHANGELOG.md", ROOT / "CITATION.cff"
     heading = f"## [Unreleased]\n\n## [{version()}] - {today}\n"
     changelog.write_text(changelog.read_text().replace("## [Unreleased]\n", heading, 1))
