@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import sys
 import threading
 import time
@@ -159,8 +161,8 @@ class ProgressBar(RefreshingProgress):
                 file=self.stream,
                 unit="B" if by_bytes else f" {self.unit}",
                 unit_scale=by_bytes,
-                dynamic_ncols=True,
                 leave=False,
+                **_shape(self.stream),
             )
         except (OSError, ValueError):
             self._bar = None
@@ -196,9 +198,9 @@ class ProgressBar(RefreshingProgress):
                 self._bar = bar_type()(
                     file=self.stream,
                     unit_scale=True,
-                    dynamic_ncols=True,
                     leave=False,
                     bar_format="{n_fmt} objects listed [{elapsed}]",
+                    **_shape(self.stream),
                 )
             self._bar.n = objects
             self._bar.refresh()
@@ -268,6 +270,19 @@ def chosen_progress(choice: ProgressChoice) -> Progress | None:
     if not choice:
         return None
     return ProgressBar() if in_notebook() else progress_for()
+
+
+def _shape(stream: TextIO) -> dict[str, Any]:
+    """How wide a bar is: as the terminal, also after a resize.
+
+    A terminal that does not know its size reports 0 columns (a container without one, a serial line), where
+    tqdm shows no bar; it is taken to have COLUMNS, or 80.
+    """
+    with suppress(OSError, ValueError):
+        if os.get_terminal_size(stream.fileno()).columns == 0:
+            columns, lines = shutil.get_terminal_size()
+            return {"ncols": columns, "nrows": lines}
+    return {"dynamic_ncols": True}
 
 
 def bar_type() -> type[tqdm[Any]]:

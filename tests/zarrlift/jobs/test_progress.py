@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import pty
 import re
 import sys
 import threading
@@ -40,6 +42,23 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
     lines = progress_for(closed)
     lines.start(1, 1)
     lines.note("x")
+
+
+def test_a_terminal_that_does_not_know_its_size_gets_a_bar_of_80_columns(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    master, slave = pty.openpty()  # of 0 columns
+    with open(slave, "w") as terminal:
+        bar = ProgressBar(terminal)
+        bar.start(1_000_000, 10)
+        bar.tick(RunningProgress(chunks=4, bytes=400_000))
+        shown = b""
+        while b"chunks" not in shown:
+            shown += os.read(master, 10_000)
+        bar.close()
+    os.close(master)
+    shown = shown.decode()
+    assert re.search(r" 40%\|.*400k/1\.00M .*4/10 chunks", shown)
+    assert max(map(len, shown.split("\r"))) <= 80
 
 
 def test_a_listing_shows_the_number_of_objects(caplog):
