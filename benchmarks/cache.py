@@ -3,7 +3,7 @@
     python benchmarks/cache.py [--rounds 5] [--chunks 1000] [--latency 0.02]
 
 Contenders, interleaved in one process: `zarrstack.Cache` and zarr's experimental `CacheStore`, each
-with its values in memory and in a local folder, and no cache. The array lies in memory below the
+with its values in memory and in a local folder, and no cache. The array is stored in memory below the
 latency, so that nothing but the layers differs. Each round opens the array and reads it whole with a cold
 cache, and then again; medians are printed, with the fastest and slowest round.
 Then the layer's own cost per key of 3.3 KB, in microseconds of processor time, over MemoryStore and
@@ -94,7 +94,7 @@ def spread(seconds: list[float]) -> str:
 
 
 def empty_caches(below: Store, folder: str) -> dict[str, Callable[[int], Store]]:
-    """Makers of an empty cache with room for so many bytes, by name."""
+    """Makers of an empty cache with room for a given number of bytes, by name."""
 
     def fresh() -> str:
         return tempfile.mkdtemp(dir=folder)

@@ -183,7 +183,7 @@ def rewrite(source: Pipeline, target: Pipeline) -> Contender:
 
 
 def recode(source: Pipeline, target: Pipeline, place: int) -> Contender:
-    """What a migration does to the payload of a chunk whose items stay as they lie."""
+    """What a migration does to the payload of a chunk whose items keep their order."""
     return lambda payload: target.apply(source.undo(payload, place), place)
 
 

@@ -51,7 +51,7 @@ class Figures:
     processes: int = 1
     """The most at a time."""
     together: float = 0.0
-    """Megabytes of all of them at the peak; 0 where nobody looked."""
+    """Megabytes of all of them at the peak; 0 if it was not measured."""
 
     def add(self, run: Run) -> None:
         """Count one more round."""

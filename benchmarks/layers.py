@@ -7,7 +7,7 @@ One event loop, one operation after the other, values of 4 KiB, each layer with 
 let them pass: no errors, no limits reached, every key known to the cache after the first round.
 Rounds are interleaved (every layer once, then every layer again). The fastest round counts: what
 makes others slower comes from elsewhere. What stands in the table is the difference to the bare
-store of the same run. The LocalStore lies in a memory file system if there is one.
+store of the same run. The LocalStore is in a memory file system if there is one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEYS = 300
 ROUNDS = 9
 FALLING = ", of what is below"
 READING = {"readonly", "overlay" + FALLING}
-"""Rows for reading what lies in the store below; nothing is written through the layer."""
+"""Rows for reading the store below; nothing is written through the layer."""
 PROTOTYPE = default_buffer_prototype()
 
 
@@ -107,7 +107,7 @@ def measure(kind: str, folder: Path, rounds: int) -> tuple[dict[str, Row], dict[
     rows: dict[str, Row] = {}
     missing: dict[str, str] = {}
     for number in range(rounds + 1):
-        # Layers are made anew for each round, as their stores are.
+        # Layers are created for each round, as their stores are.
         for name, make in {"bare store": None, **variants(kind, folder)}.items():
             store = fresh(kind, folder / "store")
             try:

@@ -1,7 +1,7 @@
 """A store that speaks enough of S3 and takes its time: `object_server.py MILLISECONDS`.
 
 Every request is answered that long after it came, however many there are, as by a store far away that is
-never busy. Objects lie in memory. The first line of output is the port. Signatures are not looked at.
+never busy. Objects are stored in memory. The first line of output is the port. Signatures are not checked.
 `GET /-` tells what was asked since the last time, `POST /-` changes the milliseconds.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/object_store.py [--milliseconds 20 100] [--rounds 3] [--side 320] [--write]
 
-The store (`object_server`) lies on this machine and answers every request after so many milliseconds; it
+The store (`object_server`) runs on this machine and answers every request after so many milliseconds; it
 needs aiohttp, zarrlift obstore (its extra `s3`) and in a second row s3fs, as zarr-python does. Every result
 is compared with the source, value by value.
 With `--write` the table goes into docs/explanation/speed.md.

@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--directory", default="/dev/shm", help="where the data lies; best in memory")
+    parser.add_argument("--directory", default="/dev/shm", help="where the data is stored; best in memory")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="names of workloads, with commas between")
     parser.add_argument("--small", action="store_true", help="small sources, one run each")

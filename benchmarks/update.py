@@ -4,7 +4,7 @@
 
 Each command runs in its own process, start-up included, and the two alternate; every result is compared with
 that of the migration. The update is to take less than a tenth of the processor time of the migration, except
-into shards: there the chunks that lie in the last row of shards are read, four times as many as have changed.
+into shards: there the chunks in the last row of shards are read, four times as many as have changed.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Peer:
     name: str
     environment: bool = False
     inside: str = ""
-    """Where below the result its array lies."""
+    """Path of the array below the result."""
     reader: str = "tensorstore"
     """What reads its result, to compare."""
     note: str = ""

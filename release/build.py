@@ -131,7 +131,7 @@ def notes() -> str:
 
 
 def main(folder: Path) -> None:
-    """Write everything into a folder that is made anew."""
+    """Write everything into a new folder."""
     shutil.rmtree(folder, ignore_errors=True)
     built = build_twice(folder)
     with tempfile.TemporaryDirectory() as environment:

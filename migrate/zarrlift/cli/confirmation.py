@@ -23,7 +23,7 @@ def confirm_finish(opened: Batch) -> None:
         f"{count_text(others, 'other archive')} {'is' if others == 1 else 'are'} left as they are. [y/N] "
     )
     if not sys.stdin.isatty():
-        raise values.usage("finish asks before it deletes", expected="--yes, or a terminal")
+        raise values.usage("finish requires confirmation before it deletes", expected="--yes, or a terminal")
     sys.stderr.write(question)
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -219,7 +219,7 @@ class Endpoints:
 
     @property
     def beside(self) -> Path | None:
-        """The local directory that the job file lies next to; None for a destination elsewhere."""
+        """The local directory that the job file is next to; None for a destination elsewhere."""
         if self.place.on_branch:
             return getattr(self.place, "beside", None)
         return self.local_destination

@@ -77,7 +77,7 @@ class RunEngine:
             self._engine.close()
 
     def _opened(self, arrays: list[ArrayPlan]) -> Engine | None:
-        """The engine that the options ask for; None for threads or forks, which each pass makes anew."""
+        """The engine that the options ask for; None for threads or forks, which each pass creates."""
         if self._engine is None and self._options.executor not in (None, "threads"):
             self._engine = engine_for(arrays, self._options, self.budget, local=self.local)
         return self._engine

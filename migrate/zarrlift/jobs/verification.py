@@ -129,7 +129,7 @@ def verify(
         allow_fallback = allow_fallback or known.reading.allow_fallback
         max_document_size = max_document_size or known.reading.max_document_size
     if in_place and format is None:
-        format = detect(first, beside_v3=True)  # noqa: A001 - both formats' documents lie at every node
+        format = detect(first, beside_v3=True)  # noqa: A001 - both formats have documents at every node
         if format == "zarr3":
             raise UsageError(
                 "this is Zarr v3 already, and there is nothing to compare it with",

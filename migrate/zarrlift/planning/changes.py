@@ -22,7 +22,7 @@ class Changes:
     packed: bytes
     """Differences of their ascending linear indexes in the destination's grid, compressed."""
     shape_before: tuple[int, ...] | None = None
-    """The shape of the earlier result, if objects of it lie outside of the present grid."""
+    """The shape of the earlier result, if some of its objects are outside the present grid."""
 
     @classmethod
     def of(cls, objects: Indexes, shape_before: tuple[int, ...] | None) -> Self:

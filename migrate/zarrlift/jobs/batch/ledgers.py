@@ -21,7 +21,7 @@ from .rows import BatchRow, of_ledger
 
 _FOLDER: Final = ".d"
 _TOGETHER: Final = 100
-"""Archives with one folder: whoever creates a job file lists its folder."""
+"""Archives with one folder: creating a job file lists its folder."""
 _TOLD: Final = ".json"
 _NAME: Final = re.compile(rf"(?P<number>[0-9]+)(?:{re.escape(SUFFIX)}|{re.escape(_TOLD)})")
 
@@ -116,7 +116,7 @@ class Ledgers:
                     os.unlink(path.parent / name)
 
     def tidy(self) -> None:
-        """Remove empty folders; nobody may be about to write there."""
+        """Remove empty folders; no other process may be writing there."""
         for folder in (*_listed(self.root), ""):
             with contextlib.suppress(OSError):
                 (self.root / folder).rmdir()

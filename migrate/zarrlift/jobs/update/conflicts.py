@@ -41,7 +41,7 @@ class Conflicts:
         self._linked = job.fact("link") == "hard"
 
     def in_the_way(self, new: Planned) -> Iterator[Problem]:
-        """Whatever lies where a new node comes."""
+        """Objects that already exist where a new node will be written."""
         if self._plan.in_place:
             keys = [join(new.path, "zarr.json")]
             there = [

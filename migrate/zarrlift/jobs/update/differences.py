@@ -36,7 +36,7 @@ def _without_shape(layout: Layout) -> Layout:
 def moved_again(old: ArrayPlan, before: Inventory, new: ArrayPlan, now: Inventory) -> Indexes | None:
     """The objects of the result that the changes of the source concern, in the new grid; None if unknown.
 
-    An edge that a new shape moves concerns what lies at it, except for objects that keep their bytes.
+    An edge that a new shape moves affects the objects stored there, except for objects that keep their bytes.
     """
     if not (before.notices_rewriting and now.notices_rewriting):
         return None
@@ -82,7 +82,7 @@ def in_new_grid(objects: Indexes, old: Layout, new: Layout) -> Indexes:
 
 
 def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:
-    """The shape of the earlier result, if some of its objects lie outside of the new grid."""
+    """The shape of the earlier result, if some of its objects are outside the new grid."""
     shape = old.destination.shape
     if old.changes is not None and old.changes.shape_before is not None:
         shape = tuple(max(pair) for pair in zip(shape, old.changes.shape_before, strict=True))

@@ -1,7 +1,7 @@
 """`update`: brings a result up to date with a source that has changed since.
 
 The plan of the job is compared with a plan of the present source. What differs is recorded in the job before
-anything is changed, as work that is not done, so that an update that was killed goes on where it stopped.
+anything is changed, as work that is not done, so that an update that was killed continues where it stopped.
 """
 
 from __future__ import annotations
