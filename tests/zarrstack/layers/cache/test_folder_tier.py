@@ -271,7 +271,7 @@ def test_a_half_written_folder_is_made_anew(harm, open_cache, tmp_path) -> None:
         await fill(store, 3)
         await fill(store, 3)
         assert store.figures().hits >= 3
-        assert store.figures().trouble is None
+        assert store.figures().failure is None
         assert store.figures().disk_bytes == size(tmp_path / "tier")
 
     run(body)
@@ -299,7 +299,7 @@ def test_a_control_file_that_others_change_in_use_switches_the_tier_off(harm, op
         for each in caches:
             for place in range(1, 10):
                 assert await read(each, f"a/{place}") == bytes([place]) * VALUE
-            assert "is switched off" in each.figures().trouble
+            assert "is switched off" in each.figures().failure
             assert each.figures().disk_bytes == 0
             hits = each.figures().memory_hits
             await read(each, "a/5")
@@ -308,7 +308,7 @@ def test_a_control_file_that_others_change_in_use_switches_the_tier_off(harm, op
         later = open_cache()
         for _ in range(2):
             assert await read(later, "a/0") == b"new"
-        assert (later.figures().trouble, later.figures().disk_hits) == (None, 1)
+        assert (later.figures().failure, later.figures().disk_hits) == (None, 1)
 
     run(body)
 
@@ -321,7 +321,7 @@ def test_offline_a_tier_that_is_switched_off_is_an_error(open_cache, tmp_path) -
         os.truncate(tmp_path / "tier" / "control", 0)
         with pytest.raises(StorageError, match="is not in the cache"):
             await read(offline, "a/0")
-        assert "is switched off" in offline.figures().trouble
+        assert "is switched off" in offline.figures().failure
 
     run(body)
 
@@ -375,13 +375,13 @@ def test_a_full_disk_stops_nobody_and_is_told(open_cache, monkeypatch, caplog) -
             await fill(store, 5)
             await store.set("a/0", buffer(b"new"))
         assert await read(store, "a/0") == b"new"
-        assert "No space left" in store.figures().trouble
+        assert "No space left" in store.figures().failure
         assert len(caplog.records) == 1
         monkeypatch.undo()
         clock.seconds += 61
         await read(store, "a/1")
         await read(store, "a/1")
-        assert store.figures().trouble is None
+        assert store.figures().failure is None
         assert store.figures().hits == 1
 
     run(body)
@@ -396,7 +396,7 @@ def test_a_disk_that_is_full_from_the_start_is_no_cache(open_cache, monkeypatch)
         store = open_cache(memory_bytes=100_000)
         await fill(store, 5)
         await fill(store, 5)
-        assert "No space left" in store.figures().trouble
+        assert "No space left" in store.figures().failure
         assert store.figures().memory_hits == 5
 
     run(body)

@@ -70,7 +70,7 @@ class Cache(ListingCache):
         Returns seconds; wall-clock time, because processes share it.
 
     Raises UsageError for invalid options, a disk tier of another version, or a folder that holds other files.
-    If the disk is full or fails, `figures().trouble` and the logger `zarrstack.cache` report it, and reads
+    If the disk is full or fails, `figures().failure` and the logger `zarrstack.cache` report it, and reads
     continue without it.
     """
 

@@ -52,7 +52,7 @@ class CacheStatistics:
     """Entries that this process did not cache because a tier was full; only with `when_full="keep"`."""
     damaged: int
     """Records of the disk tier that were damaged, and not served."""
-    trouble: str | None
+    failure: str | None
     """Why the disk tier is not written to, or not used at all."""
 
 
@@ -86,7 +86,7 @@ class CacheState:
         self.opening = threading.Lock()
         self.tier: LocalTier | None = None
         self.versions = self._own()
-        self.trouble: str | None = None
+        self.failure: str | None = None
         self._pause = 0.0
         self._counts = [0] * 6
         self._count_lock = threading.Lock()
@@ -156,14 +156,14 @@ class CacheState:
     def report(self, what: str, error: Exception) -> None:
         """Report a failure of the disk tier; reads continue without it."""
         text = f"{what}: {error}"
-        if self.trouble is None:
+        if self.failure is None:
             logger.warning("layer 'cache': %s; continuing without it", text)
-        self.trouble = text
+        self.failure = text
         self._pause = self.clock() + PAUSE
 
     def may_write(self) -> bool:
         """Whether the disk tier accepts new records: after a failure, only once a pause has passed."""
-        return self.tier is not None and (self.trouble is None or not 0 < self._pause - self.clock() <= PAUSE)
+        return self.tier is not None and (self.failure is None or not 0 < self._pause - self.clock() <= PAUSE)
 
     def close(self) -> None:
         """Leave the disk tier and clear the memory; the next use reopens the tier."""
@@ -175,7 +175,7 @@ class CacheState:
         """Return to the initial state, keeping the statistics."""
         self.memory.clear()
         self.tier, self.versions = None, self._own()
-        self.trouble = None
+        self.failure = None
         self.ready = self.folder is None
 
     def after_fork(self) -> None:
@@ -253,7 +253,7 @@ class CacheState:
         except OSError as error:
             self.report(f"cannot write to the disk tier in {tier.root}", error)
         else:
-            self.trouble = None
+            self.failure = None
 
     # -- counting -------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class CacheState:
             evictions=self.memory.evictions + (0 if tier is None else tier.evictions),
             refusals=self.memory.refusals + (0 if tier is None else tier.refusals),
             damaged=0 if tier is None else tier.damaged,
-            trouble=self.trouble,
+            failure=self.failure,
         )
 
 
