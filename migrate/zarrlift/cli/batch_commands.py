@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 _HELP: Final = """Migrate many archives as one job.
 
 \b
-  zarrlift batch plan old/ --to 'v3/{relative}.zarr'   plan every archive below a folder
-  zarrlift batch run old/ --to 'v3/{relative}.zarr'    migrate them; again: resume, or do nothing
-  zarrlift batch status v3                             show the state of each archive
-  zarrlift batch verify v3 --full                      compare every value
-  zarrlift batch undo v3                               take everything back
+  zarrlift batch plan old/ --to 'v3/{relative}.zarr'  plan all below a folder
+  zarrlift batch run old/ --to 'v3/{relative}.zarr'   migrate them, or resume
+  zarrlift batch status v3                            show all states
+  zarrlift batch verify v3 --full                     compare every value
+  zarrlift batch undo v3                              take everything back
 
-\b
 A LIST is a folder or store prefix to search, a glob, or a manifest (.csv, .jsonl, .toml) with the columns
 source, destination, recipe, and any option of migrate. An archive that is refused or fails does not stop
 the others; the exit code is then 1.

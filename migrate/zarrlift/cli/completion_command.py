@@ -15,8 +15,8 @@ def completion(
     r"""Print a script that completes zarrlift's commands, options and their values.
 
     \b
-    bash  eval "$(zarrlift completion bash)"                       in ~/.bashrc
-    zsh   eval "$(zarrlift completion zsh)"                        in ~/.zshrc, after compinit
+    bash  eval "$(zarrlift completion bash)"  in ~/.bashrc
+    zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
     fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish
     """
     import sys

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 _HELP: Final = """Describe, compare, validate and create hierarchies by Zarr Object Models (ZEP 6).
 
 \b
-  zarrlift model show old.zarr > model.json        print the structure as JSON
-  zarrlift model show old.zarr --as v3             print the structure after a migration
-  zarrlift model validate new.zarr model.json      check an archive against a model
-  zarrlift model diff old.zarr new.zarr            compare the structure of two archives
-  zarrlift model create model.json empty.zarr      create the hierarchy without values
+  zarrlift model show old.zarr > model.json    print the structure as JSON
+  zarrlift model show old.zarr --as v3         ... as after a migration
+  zarrlift model validate new.zarr model.json  check against a model
+  zarrlift model diff old.zarr new.zarr        compare two structures
+  zarrlift model create model.json empty.zarr  create it without values
 
-\b
 A MODEL is a ZOM or a JSON Schema in a file (- for stdin), or a Python type, module:Name.
 """
 

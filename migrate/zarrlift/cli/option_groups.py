@@ -96,6 +96,8 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
         return command(**given)
 
     update_wrapper(run, command)
+    # A raw docstring has two characters for the mark of lines that are kept as they are.
+    run.__doc__ = (command.__doc__ or "").replace("\\b\n", "\b\n")
     del run.__wrapped__  # type: ignore[attr-defined]
     run.__annotations__ = {item.name: item.annotation for item in shown}
     run.__signature__ = Signature(shown)  # type: ignore[attr-defined]

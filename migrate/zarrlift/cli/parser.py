@@ -16,18 +16,19 @@ from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, wri
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 
 \b
-  zarrlift inspect old.zarr             show its content and problems
-  zarrlift plan old.zarr new.zarr       show what would be done; writes nothing
-  zarrlift migrate old.zarr new.zarr    migrate it
-  zarrlift resume new.zarr              continue after an interruption
-  zarrlift verify old.zarr new.zarr     compare the two; --full compares every value
-  zarrlift batch run old/ --to 'v3/{{relative}}.zarr'   migrate every archive below a folder
+  zarrlift inspect old.zarr           show its content and problems
+  zarrlift plan old.zarr new.zarr     show what would be done; write nothing
+  zarrlift migrate old.zarr new.zarr  migrate it
+  zarrlift resume new.zarr            continue after an interruption
+  zarrlift verify old.zarr new.zarr   compare the two; --full: every value
+  zarrlift batch run old/ --to 'v3/{{relative}}.zarr'
+                                      migrate every archive below a folder
 
 \b
 Exit codes
   {DONE}    done
-  {PARTLY}    some arrays were refused or failed, the job could not continue, or verification
-       found differences
+  {PARTLY}    some arrays were refused or failed, the job could not continue, or
+       verification found differences
   {USAGE}    the request is invalid; nothing was changed
   {INTERRUPTED}  interrupted (Ctrl-C, SIGTERM); the job can be resumed
 

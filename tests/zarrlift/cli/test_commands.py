@@ -11,7 +11,7 @@ import pytest
 from tests.support import report_examples as examples
 
 import zarrlift
-from zarrlift.cli import main
+from zarrlift.cli import main, parser
 from zarrlift.cli.parser import app
 from zarrlift.recipe.codecs import parse_codecs
 from zarrstack.core.chain.chain import Chain
@@ -468,6 +468,19 @@ def test_verbose_is_of_no_use_alone(capsys):
     assert main(["--verbose"]) == 2
     assert main(["--verbose", "plan", "x"]) == 2
     assert "--version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", *parser.COMMANDS])
+def test_help_fits_80_columns(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = {
+        "batch": ("plan", "run", "gather", "resume", "status", "verify", "update", "finish", "undo"),
+        "model": ("show", "schema", "validate", "diff", "create"),
+    }
+    for words in ([], *([word] for word in groups.get(name, ()))):
+        assert main([*name.split(), *words, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert [line for line in text.splitlines() if len(line) > 80 or "\\b" in line] == []
 
 
 def test_help_of_a_command_with_many_options_has_headings(capsys):
