@@ -169,12 +169,6 @@ class ShardIndex:
         """Mask of the chunks that are not missing."""
         return np.not_equal(self.offsets, MISSING)
 
-    @property
-    def payload_bytes(self) -> int:
-        """Total length of all chunks in bytes, without gaps and index."""
-        # Python integers: a damaged index may hold sums beyond 2^64.
-        return sum(self.lengths[self.present].tolist())
-
     def get(self, coordinates: tuple[int, ...]) -> slice | None:
         """The bytes of a chunk in the object, or None if it is missing."""
         offset, length = int(self.offsets[coordinates]), int(self.lengths[coordinates])
