@@ -168,7 +168,9 @@ def _double(value: float) -> str:
 
 def _says(stated: JSON, fill: Any) -> bool:
     """Whether the existing attribute equals the fill value, in any form."""
-    if isinstance(stated, list) and len(stated) == 1:
+    if isinstance(stated, list):
+        if len(stated) != 1:
+            return False
         stated = stated[0]  # netcdf-c may write attributes of length one as lists
     if isinstance(fill, bytes | np.bytes_):
         return isinstance(stated, str) and stated.encode().rstrip(b"\0") == bytes(fill).rstrip(b"\0")

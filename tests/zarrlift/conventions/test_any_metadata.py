@@ -78,6 +78,7 @@ def test_any_groups_are_lifted_left_or_refused(
 
 
 @example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": False}, "int16", False)
+@example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": []}, "int16", False)
 @example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": [3.4028235677973366e38]}, "float32", True)
 @example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": [3.4028235677973366e38]}, "float32", False)
 @given(

@@ -20,6 +20,13 @@ from zarrlift.jobs.progress import NullProgress, RunningProgress, Ticker
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar, chosen_progress, progress_for
 
 
+@pytest.fixture(autouse=True)
+def no_given_size(monkeypatch):
+    """pytest's workers have a size in their environment, which some versions of tqdm use."""
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -44,8 +51,7 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
     lines.note("x")
 
 
-def test_a_terminal_that_does_not_know_its_size_gets_a_bar_of_80_columns(monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_a_terminal_that_does_not_know_its_size_gets_a_bar_of_80_columns():
     master, slave = pty.openpty()  # of 0 columns
     with open(slave, "w") as terminal:
         bar = ProgressBar(terminal)
