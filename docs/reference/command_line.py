@@ -40,7 +40,7 @@ EXAMPLES: Final = {
     "zarrlift verify in-place.zarr\n"
     "zarrlift finish in-place.zarr",
     "undo": "zarrlift undo in-place.zarr",
-    "serve": "timeout --signal INT 2 zarrlift serve zarrlift-demo/cells.n5 --port 0 || [ $? = 124 ]",
+    "serve": "timeout -s INT 2 zarrlift serve zarrlift-demo/cells.n5 --port 0 || [ $? = 124 ]",
     "readers": "zarrlift readers tensorstore --feature shards",
     "transformers": "zarrlift transformers",
     "demo": "zarrlift demo another-demo",
