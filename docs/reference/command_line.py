@@ -87,13 +87,13 @@ def _command(command: Any, name: str) -> Iterator[str]:
 
 
 def _description(text: str) -> Iterator[str]:
-    r"""The paragraphs of a help text; \b starts one whose lines are kept."""
+    r"""The paragraphs of a help text; \b starts one whose lines are kept, as commands need it."""
     for paragraph in cleandoc(text).split("\n\n"):
-        if paragraph.startswith("\b"):
-            lines = paragraph.removeprefix("\b").strip("\n")
+        lines = paragraph.removeprefix("\b").strip("\n")
+        if lines != paragraph and "zarrlift " in lines:
             yield f"```text\n{lines}\n```\n"
         else:
-            yield _prose(paragraph) + "\n"
+            yield _prose(lines) + "\n"
 
 
 def _records(records: list[tuple[str, str]]) -> Iterator[str]:
