@@ -31,6 +31,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures" / "zarr_v2" / "zarr-2.18" / "people"
+ERRORS = ROOT / "docs" / "reference" / "errors.md"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 FENCE = re.compile(
@@ -54,8 +55,10 @@ OTHERS_OPTIONS = {
     "--runs",
     "--server",
     "--no-version",
+    "--pid",
+    "--user",
 }
-"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests and vcztools."""
+"""Options not in the tables of commands: `--help`, of benchmarks, tests, vcztools, tail and systemd."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
@@ -242,14 +245,14 @@ def kinds() -> set[str]:
 
 
 def test_every_kind_of_problem_is_in_the_catalogue() -> None:
-    catalogue = set(re.findall(r"^### `([\w-]+)`", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE))
+    catalogue = set(re.findall(r"^### `([\w-]+)`", ERRORS.read_text(), re.MULTILINE))
     assert sorted(kinds()) == sorted(catalogue)
 
 
 def test_the_exit_codes_of_the_docs_are_those_of_the_code() -> None:
     from zarrlift.cli import session as cli_session
 
-    rows = re.findall(r"^\| `(\d+)` \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\d+)` \|", ERRORS.read_text(), re.MULTILINE)
     codes = (cli_session.DONE, cli_session.PARTLY, cli_session.USAGE, cli_session.INTERRUPTED)
     assert [int(row) for row in rows] == sorted(codes)
 
