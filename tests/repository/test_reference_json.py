@@ -97,10 +97,9 @@ def little_memory() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[str, Any]]]:
-    """(command line, document) of each command, run in a folder with small archives."""
-    folder, found = tmp_path_factory.mktemp("json"), []
+def runs(folder: Path) -> list[tuple[str, Any]]:
+    """(command line, document) of each command, run in a folder with small archives, and the log's lines."""
+    found: list[tuple[str, Any]] = []
     write_archive(folder / "mixed.zarr")
     write_archive(folder / "broken.zarr")
     (folder / "broken.zarr" / "g" / "recode" / "0").write_bytes(b"garbage")
@@ -134,23 +133,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[str, 
     return found
 
 
-def test_every_member_printed_is_documented_and_every_documented_one_is_printed(
-    runs: list[tuple[str, Any]],
-) -> None:
-    page, wrong = Documented(), []
-    for line, document in runs:
+@pytest.mark.needs_reader("once")
+def test_every_member_printed_is_documented_and_every_documented_one_is_printed(tmp_path: Path) -> None:
+    page, wrong, ran = Documented(), [], set()
+    for line, document in runs(tmp_path):
         if line == "log.jsonl":
             wrong += [text for event in document for text in page.object_problems(event, "log-lines", line)]
             continue
         wrong += page.object_problems(document, "the-document", line)
+        ran.add(document["command"])
         if "result" in document:
             sections = page.results[document["command"]]
             wrong += page.best(document["result"], sections, line)
     assert wrong == []
     assert page.unused() == []
+    assert ran == {None, *page.results}
 
 
-def test_every_command_with_json_is_on_the_page_and_run_here(runs: list[tuple[str, Any]]) -> None:
+def test_every_command_with_json_is_on_the_page() -> None:
     root: Any = typer.main.get_command(command_line.app(*command_line.COMMANDS, nested=True))
     commands = dict(root.commands)
     for name in ("batch", "model"):
@@ -159,7 +159,6 @@ def test_every_command_with_json_is_on_the_page_and_run_here(runs: list[tuple[st
         name for name, command in commands.items() if any("--json" in item.opts for item in command.params)
     }
     assert {*Documented().results} == printing
-    assert {document["command"] for line, document in runs if line != "log.jsonl"} - {None} == printing
 
 
 def test_every_metric_is_on_the_page_with_its_type(tmp_path: Path) -> None:
