@@ -32,7 +32,8 @@ By hand:
   - the workflow Tests is green for this commit, on every system that README and classifiers claim
   - README, docs and tests/repository/test_packaging.py name `pip install zarrlift` once both names are ours
   - the registry trusts the workflow Release with the environments zarrstack and zarrlift
-  - conda-forge has every package that release/recipe.yaml names"""
+  - conda-forge has every package that release/recipe.yaml names
+  - Read the Docs has activated the version of the tag, and shows `stable` by default"""
 
 
 class StepError(Exception):
@@ -132,9 +133,12 @@ def write_urls() -> None:
                 "[project.optional-dependencies]", f"[project.urls]\n{table}\n[project.optional-dependencies]"
             )
         else:
-            word = "repo_url" if path.suffix == ".yml" else "repository-code"
-            text = re.sub(rf"^{word}: .*\n", "", text, flags=re.MULTILINE)
-            text = text.rstrip("\n") + f"\n{word}: {url}\n"
+            lines = {"repository-code": url}
+            if path.suffix == ".yml":
+                lines = {"repo_url": url, "edit_uri": "edit/main/docs/"}
+            for word, value in lines.items():
+                text = re.sub(rf"^{word}: .*\n", "", text, flags=re.MULTILINE)
+                text = text.rstrip("\n") + f"\n{word}: {value}\n"
         path.write_text(text)
         print(f"{name} states {url}")
 

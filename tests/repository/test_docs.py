@@ -55,8 +55,10 @@ OTHERS_OPTIONS = {
     "--runs",
     "--server",
     "--no-version",
+    "--pid",
+    "--user",
 }
-"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests and vcztools."""
+"""Options not in the tables of commands: `--help`, of benchmarks, tests, vcztools, tail and systemd."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),

@@ -12,13 +12,13 @@ Shell = Literal["bash", "zsh", "fish"]
 def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")],
 ) -> int:
-    r"""Print a script that completes zarrlift's commands, options and their values.
+    """Print a script that completes zarrlift's commands, options and their values.
 
     \b
     bash  eval "$(zarrlift completion bash)"  in ~/.bashrc
     zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
     fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish
-    """
+    """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
     import sys
 
     from typer.completion import get_completion_script  # type: ignore[attr-defined]

@@ -275,7 +275,8 @@ def transformers(output: o.Json) -> int:
 
 def readers(
     names: Annotated[
-        str | None, typer.Argument(help="Readers, such as gdal,xarray or 'gdal 3.10'; all by default.")
+        str | None,
+        typer.Argument(help="Readers, such as gdal,xarray or 'gdal 3.10'; all by default.", metavar="NAMES"),
     ] = None,
     feature: Annotated[
         str | None, option("--feature", help="Only features with this in their name.", metavar="TEXT")

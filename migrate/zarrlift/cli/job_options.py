@@ -25,7 +25,8 @@ Parts: TypeAlias = Annotated[
     ),
 ]
 First: TypeAlias = Annotated[
-    int, option("--first", help="With --parts: the index of the first part, 0 or 1.", min=0, max=1)
+    int,
+    option("--first", help="With --parts: the index of the first part, 0 or 1.", metavar="N", min=0, max=1),
 ]
 Part: TypeAlias = Annotated[
     str | None,

@@ -33,14 +33,14 @@ def migrate(
     part: Part = None,
     output: o.ObservedOutput,
 ) -> int:
-    r"""Migrate an archive to DST, or --in-place, which only adds files to the source.
+    """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
     With --job and --part, do one part of a job.
 
     \b
     zarrlift migrate old.zarr new.zarr
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
-    """
+    """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
     if part is not None:
         others = [source, destination, virtual, overwrite, take_over, digest, link != "auto", recipe.given()]
         others.append((reading.given() | writing.given()) - OF_PLACES)

@@ -29,18 +29,21 @@ def option(
 class Command(TyperCommand):
     """A command whose `--help` shows many options under headings."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and the options."""
+    def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """(names, help) of the arguments and the options by heading; without empty headings."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _HEADINGS}}
         shown = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx))]
         many = len(shown) >= _MANY
         for item, record in shown:
             name = (many and getattr(item, "rich_help_panel", None)) or "Options"
             sections["Arguments" if item.param_type_name == "argument" else name].append(record)
-        for name, records in sections.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+        return {name: records for name, records in sections.items() if records}
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options."""
+        for name, records in self.sections(ctx).items():
+            with formatter.section(name):
+                formatter.write_dl(records)
 
 
 class Group:
@@ -96,8 +99,6 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
         return command(**given)
 
     update_wrapper(run, command)
-    # A raw docstring has two characters for the mark of lines that are kept as they are.
-    run.__doc__ = (command.__doc__ or "").replace("\\b\n", "\b\n")
     del run.__wrapped__  # type: ignore[attr-defined]
     run.__annotations__ = {item.name: item.annotation for item in shown}
     run.__signature__ = Signature(shown)  # type: ignore[attr-defined]

@@ -19,17 +19,25 @@ _PORT = 8383
 def serve(
     source: o.Source,
     port: Annotated[
-        int, typer.Option("--port", help="The port to listen on; 0 selects a free one.", min=0, max=65535)
+        int,
+        typer.Option(
+            "--port", help="The port to listen on; 0 selects a free one.", metavar="PORT", min=0, max=65535
+        ),
     ] = _PORT,
     host: Annotated[
         str,
-        typer.Option("--host", help="The address to listen on; 0.0.0.0 is reachable from other machines."),
+        typer.Option(
+            "--host",
+            help="The address to listen on; 0.0.0.0 is reachable from other machines.",
+            metavar="ADDRESS",
+        ),
     ] = _HOST,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-origin",
             help="Web pages that may read in a browser: https://HOST (repeatable), or * for all.",
+            metavar="ORIGIN",
         ),
     ] = None,
     as_: Annotated[

@@ -483,6 +483,11 @@ def test_help_fits_80_columns(name, monkeypatch, capsys):
         assert [line for line in text.splitlines() if len(line) > 80 or "\\b" in line] == []
 
 
+def test_help_shows_each_example_on_its_line(capsys):
+    assert main(["migrate", "--help"]) == 0
+    assert "\n  zarrlift migrate old.zarr new.zarr\n" in capsys.readouterr().out
+
+
 def test_help_of_a_command_with_many_options_has_headings(capsys):
     assert main(["migrate", "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()

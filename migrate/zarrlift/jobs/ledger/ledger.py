@@ -1,7 +1,7 @@
 """The ledger: the work of a job and its completed part. SQLite, one writer.
 
-Work is recorded after it is done. Unrecorded work is repeated, and every step is safe to repeat. The file
-grows with tasks (about a thousand chunks each), not with chunks.
+Work is recorded after it is done. Unrecorded work is repeated, and every step is safe to repeat. Records grow
+with tasks (about a thousand chunks each); the listing of a local source, for updates, with chunks.
 
 `synchronous` is off by default: SQLite's journal protects the file if the process dies; use `--fsync` against
 power failures.

@@ -1,0 +1,136 @@
+"""Write the commands and options of zarrlift into docs/reference/command-line.md, from the program itself.
+
+    python docs/reference/command_line.py
+
+Replaces what is below the line MARK; what is above is written by hand. A test compares both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from zarrlift.cli.option_groups import Command
+from zarrlift.cli.parser import COMMANDS, app
+
+PAGE: Final = Path(__file__).with_name("command-line.md")
+MARK: Final = "<!-- python docs/reference/command_line.py writes what follows. -->\n"
+EXAMPLES: Final = {
+    "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
+    "plan": "zarrlift plan zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
+    "migrate": "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
+    "resume": "zarrlift resume ocean3.zarr",
+    "update": "zarrlift update ocean3.zarr --dry-run",
+    "gather": "zarrlift plan zarrlift-demo/cells.n5 cells.zarr --job cells.zarrlift.db --parts 2\n"
+    "zarrlift migrate --job cells.zarrlift.db --part 0\n"
+    "zarrlift migrate --job cells.zarrlift.db --part 1\n"
+    "zarrlift gather cells.zarrlift.db",
+    "status": "zarrlift status cells.zarr",
+    "report": "zarrlift report cells.zarr --html report.html",
+    "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",
+    "digest": "zarrlift digest zarrlift-demo/ocean.zarr --output ocean.digest\n"
+    "zarrlift verify ocean3.zarr --digest ocean.digest",
+    "finish": "cp -r zarrlift-demo/ocean.zarr in-place.zarr\n"
+    "zarrlift migrate in-place.zarr --in-place\n"
+    "zarrlift verify in-place.zarr\n"
+    "zarrlift finish in-place.zarr",
+    "undo": "zarrlift undo in-place.zarr",
+    "serve": "timeout -s INT 2 zarrlift serve zarrlift-demo/cells.n5 --port 0 || [ $? = 124 ]",
+    "readers": "zarrlift readers tensorstore --feature shards",
+    "transformers": "zarrlift transformers",
+    "demo": "zarrlift demo another-demo",
+    "completion": "zarrlift completion bash > zarrlift.bash",
+    "batch plan": "zarrlift batch plan zarrlift-demo --to 'v3/{relative}.zarr' --job planned.zarrlift.db",
+    "batch run": "zarrlift batch run planned.zarrlift.db",
+    "batch gather": "zarrlift batch gather planned.zarrlift.db",
+    "batch resume": "zarrlift batch resume planned.zarrlift.db",
+    "batch status": "zarrlift batch status planned.zarrlift.db",
+    "batch verify": "zarrlift batch verify planned.zarrlift.db --full",
+    "batch update": "zarrlift batch update planned.zarrlift.db",
+    "batch finish": "zarrlift batch run zarrlift-demo --in-place --job in-place.db\n"
+    "zarrlift batch verify in-place.db\n"
+    "zarrlift batch finish in-place.db --yes",
+    "batch undo": "zarrlift batch undo in-place.db",
+    "model show": "zarrlift model show zarrlift-demo/ocean.zarr --as v3 > model.json",
+    "model schema": "zarrlift model schema zarrlift-demo/ocean.zarr --as v3 --open codecs > schema.json",
+    "model validate": "zarrlift model validate ocean3.zarr schema.json",
+    "model diff": "zarrlift model diff model.json ocean3.zarr --ignore codecs",
+    "model create": "zarrlift model create model.json empty.zarr",
+}
+"""Commands to try, from top to bottom, in a folder where `zarrlift demo` has written zarrlift-demo."""
+
+
+def generated() -> str:
+    """What follows the mark."""
+    root: Any = typer.main.get_command(app(*COMMANDS, nested=True))
+    return "\n".join(part for name in COMMANDS for part in _command(root.commands[name], name))
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    context = typer.Context(command, info_name=f"zarrlift {name}")
+    yield f"## {name}\n"
+    yield f"```text\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
+    yield from _description(command.help)
+    if name in EXAMPLES:
+        yield f"```bash\n{EXAMPLES[name]}\n```\n"
+    if isinstance(command, Command):
+        for heading, records in command.sections(context).items():
+            yield f"**{heading}**\n"
+            yield from _records(records)
+    for below, inner in getattr(command, "commands", {}).items():
+        yield from _command(inner, f"{name} {below}")
+
+
+def _description(text: str) -> Iterator[str]:
+    r"""The paragraphs of a help text; \b starts one whose lines are kept, as commands need it."""
+    for paragraph in cleandoc(text).split("\n\n"):
+        lines = paragraph.removeprefix("\b").strip("\n")
+        if lines != paragraph and "zarrlift " in lines:
+            yield f"```text\n{lines}\n```\n"
+        else:
+            yield _prose(lines) + "\n"
+
+
+def _records(records: list[tuple[str, str]]) -> Iterator[str]:
+    """A definition list, which needs no wide screen."""
+    for names, text in records:
+        if names.endswith("--help"):
+            continue
+        words, _, extra = text.partition("  [")
+        items = [f"`{item.strip()}`" for item in names.split(" / ")]
+        yield f"{' / '.join(items)}\n:   {_prose(words.strip())}{_limits(extra.rstrip(']'))}\n"
+
+
+def _limits(text: str) -> str:
+    """The default and the range of an option, or that an argument is required."""
+    said = ""
+    for item in filter(None, text.split("; ")):
+        name, colon, value = item.partition(": ")
+        if colon:
+            said += f" {name.capitalize()}: `{value}`."
+        elif item == "required":
+            said += " Required."
+        else:
+            low, *high = re.findall(r"\d+", item)  # x>=1, 0<=x<=1
+            said += f" {low} to {high[0]}." if high else f" At least {low}."
+    return said
+
+
+def _prose(text: str) -> str:
+    """Text as Markdown, with options as code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [
+        re.sub(r"(?<![\w-])(--[a-z][a-z-]+)", r"`\1`", re.sub(r"([*_<>\[\]])", r"\\\1", part))
+        for part in parts[::2]
+    ]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    written_by_hand, mark, _ = PAGE.read_text().partition(MARK)
+    PAGE.write_text(f"{written_by_hand}{mark}\n{generated()}")

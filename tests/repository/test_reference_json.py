@@ -1,0 +1,169 @@
+"""Every JSON document that a command prints is the one that docs/reference/json.md describes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import zarr
+from tests.support.documented_json import PAGE, Documented
+from tests.support.fixtures_index import archive
+from tests.support.job_archives import write_archive
+from tests.zarrlift.transfer.test_regrid import leave
+
+from zarrlift.cli import main
+from zarrlift.cli import parser as command_line
+from zarrlift.jobs.metrics_file import MetricsFile
+from zarrlift.planning import planner
+from zarrlift.planning.regrid.blocks import BASE, available_cores
+
+OCEAN, CELLS = "zarrlift-demo/ocean.zarr", "zarrlift-demo/cells.n5"
+RUNS = """
+demo
+model show OCEAN --as v3
+inspect OCEAN
+inspect CELLS
+inspect broken.zarr
+inspect draft.zarr
+inspect . --rate 100MB/s --prices prices.toml
+inspect nothing.zarr
+inspect --nothing
+plan OCEAN new.zarr --recipe recipe.toml
+plan CELLS new.zarr --chunks 1,192,256
+plan rows.zarr new.zarr --chunks -1,2
+plan OCEAN --in-place
+plan OCEAN new.json --virtual
+plan broken.zarr new.zarr
+plan CELLS cells.zarr --job cells.zarrlift.db --parts 2
+migrate --job cells.zarrlift.db --part 0
+status cells.zarrlift.db
+gather cells.zarrlift.db
+migrate --job cells.zarrlift.db --part 1
+gather cells.zarrlift.db
+migrate OCEAN ocean.json --virtual
+migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl --metrics run.prom
+resume mixed3.zarr
+status mixed3.zarr
+report mixed3.zarr
+migrate broken.zarr broken3.zarr --log log.jsonl
+status broken3.zarr
+report broken3.zarr
+digest mixed.zarr --output mixed.digest
+digest broken.zarr
+digest OCEAN --dandi
+verify mixed3.zarr --digest mixed.digest
+CHANGE
+verify mixed.zarr mixed3.zarr --full
+update mixed3.zarr --dry-run
+update mixed3.zarr
+migrate OCEAN --in-place
+verify OCEAN
+finish OCEAN
+undo OCEAN
+readers
+transformers
+batch plan zarrlift-demo broken.zarr --to batch/{name}.zarr --job batch.db --parts 2
+batch run batch.db --part 0
+batch gather batch.db
+batch resume batch.db
+batch status batch.db
+batch verify batch.db
+batch update batch.db
+batch undo batch.db
+batch run zarrlift-demo --in-place --job in-place.db --log log.jsonl
+batch verify in-place.db
+batch finish in-place.db --yes
+model validate mixed3.zarr model.json
+model diff mixed.zarr CELLS
+model create model.json created.zarr
+"""
+
+
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    """So little that rows become columns in two passes; `--memory` takes no such value."""
+    room = 20_000
+    with pytest.MonkeyPatch.context() as patch:
+        leave(room, patch)
+        patch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * room)
+        yield
+
+
+def runs(folder: Path) -> list[tuple[str, Any]]:
+    """(command line, document) of each command, run in a folder with small archives, and the log's lines."""
+    found: list[tuple[str, Any]] = []
+    write_archive(folder / "mixed.zarr")
+    write_archive(folder / "broken.zarr")
+    (folder / "broken.zarr" / "g" / "recode" / "0").write_bytes(b"garbage")
+    (folder / "broken.zarr" / "empty" / ".zarray").write_text("{")
+    shutil.copytree(archive("zarr_v3_draft/may-2022/tree").path, folder / "draft.zarr")
+    rows = zarr.create_array(
+        folder / "rows.zarr", shape=(600, 400), chunks=(1, 400), dtype="<i4", zarr_format=2
+    )
+    rows[:] = 1
+    (folder / "prices.toml").write_text('currency = "EUR"\n[source]\nget = 0.4\n')
+    (folder / "recipe.toml").write_text('model = "model.json"\n[arrays."s*"]\nshards = "2x"\n')
+    with contextlib.chdir(folder):
+        for line in RUNS.strip().splitlines():
+            if line == "CHANGE":
+                zarr.open_group("mixed.zarr", mode="r+", zarr_format=2)["g/recode"][:7] = 7
+                continue
+            words = [{"OCEAN": OCEAN, "CELLS": CELLS}.get(word, word) for word in line.split()]
+            printed = io.StringIO()
+            with (
+                contextlib.redirect_stdout(printed),
+                contextlib.redirect_stderr(io.StringIO()),
+                little_memory() if "rows.zarr" in line else contextlib.nullcontext(),
+            ):
+                code = main([*words, "--json"])
+            document = json.loads(printed.getvalue())
+            assert document["exit_code"] == code
+            found.append((line, document))
+            if line.startswith("model show"):
+                Path("model.json").write_text(json.dumps(document["result"]["model"]))
+        found.append(("log.jsonl", [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]))
+    return found
+
+
+@pytest.mark.needs_reader("once")
+def test_every_member_printed_is_documented_and_every_documented_one_is_printed(tmp_path: Path) -> None:
+    page, wrong, ran = Documented(), [], set()
+    for line, document in runs(tmp_path):
+        if line == "log.jsonl":
+            wrong += [text for event in document for text in page.object_problems(event, "log-lines", line)]
+            continue
+        wrong += page.object_problems(document, "the-document", line)
+        ran.add(document["command"])
+        if "result" in document:
+            sections = page.results[document["command"]]
+            wrong += page.best(document["result"], sections, line)
+    assert wrong == []
+    assert page.unused() == []
+    assert ran == {None, *page.results}
+
+
+def test_every_command_with_json_is_on_the_page() -> None:
+    root: Any = typer.main.get_command(command_line.app(*command_line.COMMANDS, nested=True))
+    commands = dict(root.commands)
+    for name in ("batch", "model"):
+        commands |= {f"{name} {inner}": command for inner, command in commands.pop(name).commands.items()}
+    printing = {
+        name for name, command in commands.items() if any("--json" in item.opts for item in command.params)
+    }
+    assert {*Documented().results} == printing
+
+
+def test_every_metric_is_on_the_page_with_its_type(tmp_path: Path) -> None:
+    progress: Any = None  # it is told nothing
+    metrics = MetricsFile(tmp_path / "run.prom", progress, name="new.zarr")._metrics()
+    section = PAGE.read_text().partition("## Metrics")[2]
+    found = re.findall(r"^`zarrlift_(\w+)` \*(\w+)\*\n:   ", section, re.MULTILINE)
+    assert found == [(name, kind) for name, (kind, *_) in metrics.items()]
