@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.similar_names import nearest
 
 _NOTHING: Final = "no such file or directory"
 
@@ -47,8 +47,8 @@ def _meant(path: Path, given: str) -> str | None:
         names = os.listdir(there)
     except OSError:
         return None
-    similar = get_close_matches(name, names, n=1)
-    return f"Did you mean {there / similar[0]}?" if similar else None
+    similar = nearest(name, names)
+    return f"Did you mean {there / similar}?" if similar else None
 
 
 def references_in(head: bytes) -> bool:

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def meant(name: str, known: Iterable[str]) -> str | None:
-    """`Did you mean 'zstd'?`, as the advice of an error; None if no known name is similar."""
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The most similar of the known names, or None; names that share only an extension are not similar."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), 1)
-    return f"Did you mean {near[0]!r}?" if near and near[0] != name else None
+    names = list(known)
+    stem = _stem(name)
+    near = get_close_matches(stem, {_stem(each) for each in names}, 1)
+    return next(iter(get_close_matches(name, [each for each in names if _stem(each) in near], 1, 0)), None)
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """`Did you mean 'zstd'?`, as the advice of an error; None if no known name is similar."""
+    near = nearest(name, known)
+    return f"Did you mean {near!r}?" if near is not None and near != name else None
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0] or name
