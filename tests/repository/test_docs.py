@@ -54,8 +54,11 @@ OTHERS_OPTIONS = {
     "--runs",
     "--server",
     "--no-version",
+    "--no-build-isolation",
+    "--no-deps",
+    "--target",
 }
-"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests and vcztools."""
+"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests, vcztools and pip."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),

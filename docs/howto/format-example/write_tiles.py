@@ -1,7 +1,6 @@
 """Writes an archive as the microscope does, for tests and for trying."""
 
 import json
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,3 @@ def document(folder: Path, members: dict[str, Any]) -> None:
     """The document of an image, or of a folder of images."""
     folder.mkdir(exist_ok=True)
     (folder / "tiles.json").write_text(json.dumps({"made_by": "tilescope", **members}))
-
-
-if __name__ == "__main__":
-    write_tiles(Path(sys.argv[1]))

@@ -221,6 +221,7 @@ class ListedChunks:
         count: Callable[[int], object] | None = None,
     ) -> None:
         self.found = ChunkScan()
+        self._layout = layout
         self._keys = layout.keys
         self._grid = layout.objects
         self._start = len(prefix)
@@ -238,7 +239,7 @@ class ListedChunks:
         indexes = chunk_indexes(names, self._keys, self._grid)
         chunks = indexes != NO_CHUNK
         for place in np.flatnonzero(~chunks).tolist():
-            if not is_others_name(names[place], self._keys, self._passed_over):
+            if not is_others_name(names[place], self._layout, self._passed_over):
                 self.found.unclaimed_name(names[place])
         if not chunks.all():
             page, indexes = page.only(chunks.tolist()), indexes[chunks]

@@ -124,7 +124,7 @@ class _Scan:
                 if index is not None:
                     self._accept(entry, index, name)
                 elif last or not keys.fits(level, entry.name):
-                    if not is_others_name(name, keys, self.passed_over):
+                    if not is_others_name(name, self.layout, self.passed_over):
                         self.found.unclaimed_name(name)
                 elif entry.is_symlink() and self._leads_away(entry, name):
                     continue
@@ -186,12 +186,13 @@ class _Scan:
         return False
 
 
-def is_others_name(name: str, keys: ChunkKeys, passed_over: frozenset[str]) -> bool:
+def is_others_name(name: str, layout: Layout, passed_over: frozenset[str]) -> bool:
     """Whether a name next to chunks, which is no chunk itself, is known to be that of something else.
 
     Keys of a pattern may share a directory with other arrays, whose keys start differently.
     """
-    if isinstance(keys, PatternKeys) and not name.startswith(keys.start):
+    keys, shared = layout.keys, layout.root is not None
+    if shared and isinstance(keys, PatternKeys) and not name.startswith(keys.start):
         return True
     return name.partition("/")[0] in passed_over
 

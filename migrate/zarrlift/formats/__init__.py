@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 from zarrstack.base.lazy import loader
 
 if TYPE_CHECKING:
-    from .contract import Array as Array
-    from .contract import Directory as Directory
-    from .contract import Group as Group
-    from .contract import NodeKind as NodeKind
     from .contract import SourceFormat as SourceFormat
-    from .contract import json_object as json_object
+    from .description import Array as Array
+    from .description import Directory as Directory
+    from .description import Group as Group
+    from .description import NodeKind as NodeKind
+    from .description import json_object as json_object
     from .files import Files as Files
 
 _HOMES = {
-    "Array": "contract",
-    "Directory": "contract",
+    "Array": "description",
+    "Directory": "description",
     "Files": "files",
-    "Group": "contract",
-    "NodeKind": "contract",
+    "Group": "description",
+    "NodeKind": "description",
     "SourceFormat": "contract",
-    "json_object": "contract",
+    "json_object": "description",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from zarrstack.core.errors import (
@@ -21,8 +21,7 @@ from ..recipe.format_names import provider
 from ..recipe.options import Format
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from .contract import Directory
-from .registry import find, kind_of
+from .description import Directory
 from .tree.directory import NodeDirectory
 from .tree.links import broken_link, link_outside
 from .tree.unlisted import root_alone, unknown_nodes
@@ -38,10 +37,21 @@ class Files:
     that leave the archive are followed only with `--follow-links`.
     """
 
-    def __init__(self, format: Format, storage: Storage, *, follow_links: bool) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        format: Format,
+        documents: Sequence[str],
+        is_array: Callable[[str, bytes], bool],
+        follow_links: bool,
+    ) -> None:
+        """`is_array` is given the name and the content of a document."""
         self.url = storage.url
         """Place of the archive, for messages; contains no credentials."""
         self._format = format
+        self._documents = documents
+        self._is_array_document = is_array
         self._storage = storage
         self._follow_links = follow_links
         self._contents: dict[str, bytes] = {}
@@ -53,7 +63,7 @@ class Files:
 
         In a store that cannot list, the root alone, which must be an array: UsageError if it is not.
         """
-        names = find(self._format).documents
+        names = self._documents
         if self._storage.can_list:
             self.walked = walk(
                 self._storage, documents=names, is_array=self._is_array, follow_links=self._follow_links
@@ -120,9 +130,7 @@ class Files:
         )
 
     def _is_array(self, place: NodeDirectory) -> bool:
-        return any(
-            kind_of(self._format, name, content) == "array" for name, content in place.documents.items()
-        )
+        return any(self._is_array_document(name, content) for name, content in place.documents.items())
 
     def _checked(self, key: Any) -> str:
         """A key that stays in the archive."""

@@ -24,9 +24,9 @@ from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node, SourceD
 from ..recipe.format_names import provider
 from ..recipe.options import Format
 from ..storage.base import Storage
-from .contract import Array, Group
+from .description import Array, Group
 from .files import Files
-from .registry import broken, find
+from .registry import broken, find, is_array_document
 from .tree.conflicts import node_in_array, nodes_inside
 from .tree.directory import CHUNK
 from .tree.node_names import name_problems
@@ -43,7 +43,14 @@ def read(format: Format, storage: Storage, *, follow_links: bool) -> Archive:
     Raises UsageError if the format fails or describes nothing, StorageError if the root cannot be read; all
     other errors are problems of the archive or of a node.
     """
-    reader = _Reader(format, storage, Files(format, storage, follow_links=follow_links))
+    files = Files(
+        storage,
+        format=format,
+        documents=find(format).documents,
+        is_array=partial(is_array_document, format),
+        follow_links=follow_links,
+    )
+    reader = _Reader(format, storage, files)
     nodes = reader.nodes()
     if not nodes:
         expected = ", ".join(find(format).documents)

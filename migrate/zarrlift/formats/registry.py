@@ -21,7 +21,8 @@ from zarrstack.core.errors import UsageError
 from ..recipe import format_names
 from ..recipe.format_names import points_of
 from ..recipe.options import Format
-from .contract import NodeKind, SourceFormat
+from .contract import SourceFormat
+from .description import NodeKind
 from .markers import MARKERS, MarkerDocument
 
 
@@ -76,7 +77,7 @@ def _markers_of(name: Format) -> tuple[MarkerDocument, ...]:
             key=document,
             what=name,
             told_by=partial(_is_node, name, document),
-            is_array=partial(_is_array, name, document),
+            is_array=partial(is_array_document, name, document),
             parsed=False,
         )
         for document in find(name).documents
@@ -87,7 +88,8 @@ def _is_node(name: Format, document: str, content: bytes) -> bool:
     return kind_of(name, document, content) is not None
 
 
-def _is_array(name: Format, document: str, content: bytes) -> bool:
+def is_array_document(name: Format, document: str, content: bytes) -> bool:
+    """Whether another package's format takes a document for that of an array; UsageError if it fails."""
     return kind_of(name, document, content) == "array"
 
 
