@@ -243,7 +243,7 @@ def test_a_format_is_looked_up_only_where_it_may_be_meant(tmp_path, install):
     install(("slabs", "NoSuchClass"))
     zarr.create_array(tmp_path / "old", shape=(2,), dtype="i2", zarr_format=2)
     assert zarrlift.inspect(tmp_path / "old", format="zarr2").format == "zarr2"
-    with pytest.raises(UsageError, match="'slabs' cannot be loaded.*choose another format with --from"):
+    with pytest.raises(UsageError, match=r"'slabs' cannot be loaded.*choose another format with --from"):
         zarrlift.inspect(tmp_path / "old")
 
 
