@@ -58,7 +58,7 @@ OTHERS_OPTIONS = {
     "--no-deps",
     "--target",
 }
-"""Options on pages that are not in the tables of commands: `--help`, of benchmarks, tests, vcztools and pip."""
+"""Options on pages, not in the tables of commands: `--help`, of benchmarks, tests, vcztools and pip."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
