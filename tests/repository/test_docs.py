@@ -57,8 +57,11 @@ OTHERS_OPTIONS = {
     "--no-version",
     "--pid",
     "--user",
+    "--no-build-isolation",
+    "--no-deps",
+    "--target",
 }
-"""Options not in the tables of commands: `--help`, of benchmarks, tests, vcztools, tail and systemd."""
+"""Options not in the tables of commands: `--help`, of benchmarks, tests, vcztools, tail, systemd and pip."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),

@@ -27,7 +27,7 @@ ROOMS = {
     "zarrlift": (
         "errors", "executors", "storage", "recipe", "archive", "formats", "conventions", "planning",
         "models", "transfer", "verification", "views", "jobs", "api", "report", "",
-        "cli", "__main__",
+        "cli", "testing", "__main__",
     ),
 }  # fmt: skip
 """Folders and modules of each package, from the lowest to the highest; "" is the package itself.
@@ -49,6 +49,7 @@ MADE_OF_ZARR = {
     "zarrlift.storage.icechunk.storage",
     "zarrlift.storage.references.store",
     "zarrlift.storage.remote.cross_loop_store",
+    "zarrlift.testing.formats",
     "zarrlift.views.base",
     "zarrlift.views.legacy",
     "zarrlift.views.reverse",
@@ -179,7 +180,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 WITH_NAMES = {
-    "zarrlift", "zarrlift.cli", "zarrlift.conventions", "zarrlift.models",
+    "zarrlift", "zarrlift.cli", "zarrlift.conventions", "zarrlift.formats", "zarrlift.models",
+    "zarrlift.testing",
     "zarrstack", "zarrstack.layers.rekey", "zarrstack.testing",
 }  # fmt: skip
 """Packages whose names are imported from themselves: they load them when they are asked for."""

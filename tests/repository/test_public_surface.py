@@ -15,7 +15,9 @@ import pytest
 
 import zarrlift
 import zarrlift.errors
+import zarrlift.formats
 import zarrlift.models
+import zarrlift.testing
 import zarrstack
 import zarrstack.errors
 
@@ -51,10 +53,14 @@ STACK_ERRORS = (
 )  # fmt: skip
 JOB_ERRORS = ("Interrupted", "JobError", "SourceChangedError", "VerificationError", "WorkerError")
 
+FORMATS = ("Array", "Directory", "Files", "Group", "NodeKind", "SourceFormat", "json_object")
+
 PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
     "zarrlift.errors": {*STACK_ERRORS, *JOB_ERRORS},
+    "zarrlift.formats": {*FORMATS},
     "zarrlift.models": {*MODELS},
+    "zarrlift.testing": {"FormatTests", "installed"},
     "zarrstack": {"StorageTransformer", "stack", "open", "create_array", *LAYERS},
     "zarrstack.errors": {*STACK_ERRORS},
 }
@@ -71,7 +77,15 @@ def submodules(package: object) -> list[str]:
 
 @pytest.mark.parametrize(
     "package",
-    [zarrlift, zarrlift.errors, zarrlift.models, zarrstack, zarrstack.errors],
+    [
+        zarrlift,
+        zarrlift.errors,
+        zarrlift.formats,
+        zarrlift.models,
+        zarrlift.testing,
+        zarrstack,
+        zarrstack.errors,
+    ],
     ids=lambda package: package.__name__,
 )
 def test_the_public_names_are_pinned(package: object) -> None:

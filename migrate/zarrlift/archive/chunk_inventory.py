@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
+from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 
 from ..storage.base import Storage
 from ..storage.listed_versions import version_numbers
@@ -24,7 +25,7 @@ from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
 from .chunk_columns import MAX_IN_MEMORY, ChunkColumns, Columns
 from .chunk_indexes import NO_CHUNK, chunk_indexes
-from .local_scan import METADATA, ChunkScan, scan
+from .local_scan import METADATA, ChunkScan, is_others_name, scan
 from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
@@ -220,6 +221,7 @@ class ListedChunks:
         count: Callable[[int], object] | None = None,
     ) -> None:
         self.found = ChunkScan()
+        self._layout = layout
         self._keys = layout.keys
         self._grid = layout.objects
         self._start = len(prefix)
@@ -231,12 +233,14 @@ class ListedChunks:
         if self._count is not None:
             self._count(len(page.keys))
         page = page.relative(self._start)
-        page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
+        if not isinstance(self._keys, PatternKeys):  # whose chunks may have any name
+            page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
         names = page.keys
         indexes = chunk_indexes(names, self._keys, self._grid)
         chunks = indexes != NO_CHUNK
         for place in np.flatnonzero(~chunks).tolist():
-            self.found.unclaimed_name(names[place])
+            if not is_others_name(names[place], self._layout, self._passed_over):
+                self.found.unclaimed_name(names[place])
         if not chunks.all():
             page, indexes = page.only(chunks.tolist()), indexes[chunks]
         if not len(indexes):

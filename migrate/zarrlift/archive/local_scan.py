@@ -12,6 +12,7 @@ from typing import Final
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.grid.chunk_keys_n5 import N5Keys
+from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 from ..storage.base import Storage
@@ -80,32 +81,57 @@ class _Scan:
         self.follow_links = follow_links
         self.found = ChunkScan()
         ndim = len(layout.shape)
+        self.layout = layout
         nested = layout.keys.depth(ndim) > 1
         head, self.lead = _head(layout.keys) if nested else ("", "")
         self.axes = _axes(layout.keys, ndim)
         directory = storage.path((self.prefix + head).rstrip("/"))
         try:
-            if nested:
+            if isinstance(layout.keys, PatternKeys):
+                self._by_pattern(directory, layout.keys, 0, "")
+            elif nested:
                 self._deep(directory, 0, 0, head)
             else:
-                self._flat(directory, layout)
+                self._flat(directory)
         except OSError as error:
             absent = isinstance(error, FileNotFoundError | NotADirectoryError)
             if absent and error.filename == directory and not os.path.islink(directory):
                 return
             raise storage_error("cannot list", self.prefix, error).at(node=path) from error
 
-    def _flat(self, directory: str, layout: Layout) -> None:
+    def _flat(self, directory: str) -> None:
         """Scan keys without a slash, which are all in one directory."""
         with os.scandir(directory) as every:
             entries = (entry for entry in every if entry.name not in self.passed_over)
             while batch := list(islice(entries, _BATCH)):
-                indexes = chunk_indexes([entry.name for entry in batch], layout.keys, layout.objects)
+                indexes = chunk_indexes(
+                    [entry.name for entry in batch], self.layout.keys, self.layout.objects
+                )
                 for entry, index in zip(batch, indexes.tolist(), strict=True):
                     if index == NO_CHUNK:
                         self.found.unclaimed_name(entry.name)
                     else:
                         self._accept(entry, index, entry.name)
+
+    def _by_pattern(self, directory: str, keys: PatternKeys, level: int, prefix: str) -> None:
+        """Scan keys of a pattern: one directory level for each of its segments, files at the last level."""
+        last = level == keys.depth(keys.ndim) - 1
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                place = keys.coordinates(name, keys.ndim) if last else None
+                index = None if place is None else self.layout.objects.index(place)
+                if index is not None:
+                    self._accept(entry, index, name)
+                elif last or not keys.fits(level, entry.name):
+                    if not is_others_name(name, self.layout, self.passed_over):
+                        self.found.unclaimed_name(name)
+                elif entry.is_symlink() and self._leads_away(entry, name):
+                    continue
+                elif entry.is_dir():
+                    self._by_pattern(entry.path, keys, level + 1, f"{name}/")
+                else:
+                    self._no_file(name, "a file in the place of a directory of chunks")
 
     def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
         """Scan keys with slashes: one directory level per axis, files at the last level.
@@ -160,6 +186,17 @@ class _Scan:
         return False
 
 
+def is_others_name(name: str, layout: Layout, passed_over: frozenset[str]) -> bool:
+    """Whether a name next to chunks, which is no chunk itself, is known to be that of something else.
+
+    Keys of a pattern may share a directory with other arrays, whose keys start differently.
+    """
+    keys, shared = layout.keys, layout.root is not None
+    if shared and isinstance(keys, PatternKeys) and not name.startswith(keys.start):
+        return True
+    return name.partition("/")[0] in passed_over
+
+
 def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
     """The directories with the chunks of a local array, and those above them up to the array's own.
 
@@ -171,6 +208,13 @@ def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[s
     if layout.keys.depth(ndim) == 1:
         return
     assert isinstance(storage, LocalStorage)
+    if isinstance(layout.keys, PatternKeys):
+        above = [top]
+        for number in range(layout.keys.depth(ndim) - 1):
+            names = ((place, name) for place in above for name in storage.directories(place))
+            above = [f"{place}/{name}".strip("/") for place, name in names if layout.keys.fits(number, name)]
+            yield from above
+        return
     head, _ = _head(layout.keys)
     level = [f"{top}/{head}".strip("/")]
     if head:

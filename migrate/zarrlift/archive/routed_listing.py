@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from zarrstack.core.errors import UnsupportedError
+from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 
 from ..storage.listing import ListedPage
 from .chunk_columns import ChunkColumns, Columns, Indexes
@@ -46,7 +47,9 @@ class RoutedListing:
         """`arrays` are (path, layout, names below it that belong to other nodes)."""
         self._columns = ChunkColumns()
         self._arrays: dict[str, _Array] = {}
-        self._by_prefix: dict[str, _Array] = {}
+        self._by_prefix: dict[str, list[_Array]] = {}
+        self._shared = False
+        """Whether an object may belong to an array other than the innermost one around it."""
         self._sorted: Columns | None = None
         self.objects = 0
         """Number of objects listed."""
@@ -59,7 +62,9 @@ class RoutedListing:
                 )
             chunks = ListedChunks(layout, layout.prefix(path), METADATA | children)
             chunks.found.chunks = _Shared(self._columns, base)
-            self._arrays[path] = self._by_prefix[layout.prefix(path)] = _Array(layout, chunks, base)
+            self._arrays[path] = array = _Array(layout, chunks, base)
+            self._by_prefix.setdefault(layout.prefix(path), []).append(array)
+            self._shared |= isinstance(layout.keys, PatternKeys)
             base += layout.objects.total
 
     def take(self, page: ListedPage) -> None:
@@ -71,19 +76,23 @@ class RoutedListing:
         # Most neighbors are in one directory.
         for directory, keys in groupby(page.keys, _directory):
             end = start + sum(1 for _ in keys)
-            if (array := self._of(directory)) is not None:
+            for array in self._of(directory):
                 array.chunks.take(
                     ListedPage(page.keys[start:end], page.sizes[start:end], page.versions[start:end])
                 )
             start = end
 
-    def _of(self, directory: str) -> _Array | None:
-        """The innermost array with objects in a directory, which ends with "/" or is empty."""
-        while directory not in self._by_prefix:
-            if not directory:
-                return None
+    def _of(self, directory: str) -> Iterator[_Array]:
+        """The arrays to which objects in a directory, which ends with "/" or is empty, may belong.
+
+        That is the innermost one, unless keys are made by patterns, which may share directories.
+        """
+        while True:
+            arrays = self._by_prefix.get(directory, ())
+            yield from arrays
+            if not directory or (arrays and not self._shared):
+                return
             directory = _directory(directory[:-1])
-        return self._by_prefix[directory]
 
     def inventory(self, path: str) -> Inventory | None:
         """The inventory of an array; nothing can be added afterwards. StorageError."""

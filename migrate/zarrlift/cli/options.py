@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from ..recipe.options import Axes, Format, Link, VerifyLevel
+from ..recipe.options import FORMATS, Axes, Link, VerifyLevel
 from .option_groups import Group, option
 from .option_values import size, storage_options
 from .reference_options import FSSPEC, References
@@ -79,6 +79,12 @@ Digest: TypeAlias = Annotated[
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 
+def _formats() -> list[str]:
+    from ..recipe.format_names import known_names
+
+    return list(known_names())
+
+
 class ReadingBoth(References):
     """How several archives are read."""
 
@@ -128,9 +134,15 @@ class ReadingBoth(References):
 class Reading(ReadingBoth):
     """How the source is read."""
 
-    from_: Annotated[Format | None, option("--from", help="The source's format, if several are present.")] = (
-        None
-    )
+    from_: Annotated[
+        str | None,
+        option(
+            "--from",
+            help=f"The source's format, if several are present: {', '.join(FORMATS)}, or that of a plug-in.",
+            metavar="NAME",
+            autocompletion=_formats,
+        ),
+    ] = None
     storage_options: StorageOptions = None
 
     def arguments(self) -> dict[str, Any]:

@@ -1,1 +1,38 @@
-"""Readers of source formats, one module or folder each; they describe an archive as `Archive`."""
+"""Readers of source formats, one module or folder each; they describe an archive as `Archive`.
+
+The names exported here are the contract for formats of other packages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zarrstack.base.lazy import loader
+
+if TYPE_CHECKING:
+    from .contract import SourceFormat as SourceFormat
+    from .description import Array as Array
+    from .description import Directory as Directory
+    from .description import Group as Group
+    from .description import NodeKind as NodeKind
+    from .description import json_object as json_object
+    from .files import Files as Files
+
+_HOMES = {
+    "Array": "description",
+    "Directory": "description",
+    "Files": "files",
+    "Group": "description",
+    "NodeKind": "description",
+    "SourceFormat": "contract",
+    "json_object": "description",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
+
+
+__getattr__ = loader(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -22,15 +22,21 @@ def describe(
 
     The storage applies the size limit of `options` to documents.
 
-    Raises UsageError if there is no archive, or if its format is not supported; problems of nodes are in the
-    nodes.
+    Raises UsageError if there is no archive, if its format is not known, or if a format of another package
+    fails; problems of nodes are in the nodes.
     """
     from importlib import import_module
 
-    from .detect import READERS, detect
+    from .detect import detect
+    from .registry import READERS
 
     storage.document_bound = options.document_bound
-    reader = READERS[detect(storage, format=format)]
+    name = detect(storage, format=format)
+    if name not in READERS:
+        from .outside import read
+
+        return read(name, storage, follow_links=options.follow_links)
+    reader = READERS[name]
     module = import_module(f".{reader.module}", __package__)
     more = {name: getattr(options, name) for name in reader.options}
     archive: Archive = module.read(
@@ -44,6 +50,7 @@ def read_alike(format: Format, first: ReadOptions, second: ReadOptions) -> bool:
 
     Links are excluded, because each run compares what they lead to.
     """
-    from .detect import READERS
+    from .registry import READERS
 
-    return all(getattr(first, name) == getattr(second, name) for name in READERS[format].options)
+    options = READERS[format].options if format in READERS else ()
+    return all(getattr(first, name) == getattr(second, name) for name in options)

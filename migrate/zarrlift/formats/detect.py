@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import MetadataError, UsageError
@@ -15,118 +14,16 @@ from zarrstack.core.paths import join
 from ..recipe.options import Format
 from ..storage.base import Storage
 from .foreign_places import foreign_place
+from .markers import DRAFT, V3, MarkerDocument
+from .registry import markers_for
 from .tree.documents import documents_at, parse_object, parsed_or_none
 
-_V3: Final = "zarr.json"
 _MAX_LISTED: Final = 1000
 """Maximum number of directories searched for the first node below an implicit root."""
 _AT_ONCE: Final = 100
 """Number of places whose documents are requested together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkerDocument:
-    """A document that identifies a format."""
-
-    format: Format
-    key: str
-    what: str
-    """Name of the format for people."""
-    told_by: Callable[[Mapping[str, Any] | None], bool]
-    """Whether a document, or None if it is not a JSON object, is one of this format."""
-    is_array: Callable[[Mapping[str, Any] | None], bool]
-    """Whether such a document is that of an array."""
-    certain: bool = True
-    """False if other programs use the document's name too."""
-
-
-def _always(_: Mapping[str, Any] | None) -> bool:
-    return True
-
-
-def _never(_: Mapping[str, Any] | None) -> bool:
-    return False
-
-
-def _is_v3(data: Mapping[str, Any] | None) -> bool:
-    return not _is_draft(data)
-
-
-def _is_draft(data: Mapping[str, Any] | None) -> bool:
-    if data is None:
-        return False
-    from zarrstack.core.draft_v3.nodes import is_entry
-
-    return is_entry(data)
-
-
-def _is_v3_array(data: Mapping[str, Any] | None) -> bool:
-    return data is not None and data.get("node_type") == "array"
-
-
-def _is_v1(data: Mapping[str, Any] | None) -> bool:
-    return data is not None and data.get("zarr_format") == 1
-
-
-def is_n5(data: Mapping[str, Any] | None) -> bool:
-    """Whether an `attributes.json` is N5's: a root or a dataset (https://github.com/saalfeldlab/n5)."""
-    if data is None or "n5" in data:
-        return data is not None
-    from zarrstack.core.n5.dataset import is_dataset
-
-    return is_dataset(data)
-
-
-def _is_n5_dataset(data: Mapping[str, Any] | None) -> bool:
-    from zarrstack.core.n5.dataset import is_dataset
-
-    return data is not None and is_dataset(data)
-
-
-_DRAFT: Final = MarkerDocument(
-    format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft, is_array=_never
-)
-_V2: Final = partial(MarkerDocument, format="zarr2", told_by=_always)
-MARKERS: Final = (
-    _V2(key=".zarray", what="a Zarr v2 array", is_array=_always),
-    _V2(key=".zgroup", what="a Zarr v2 group", is_array=_never),
-    _V2(key=".zmetadata", what="consolidated Zarr v2 metadata", is_array=_never),
-    _DRAFT,
-    MarkerDocument(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3, is_array=_is_v3_array),
-    MarkerDocument(
-        format="n5", key="attributes.json", what="N5", told_by=is_n5, is_array=_is_n5_dataset, certain=False
-    ),
-    MarkerDocument(
-        format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, is_array=_always, certain=False
-    ),
-    MarkerDocument(
-        format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always, is_array=_always
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """The reader of a format: a module of this package with
-
-        def read(storage, *, follow_links: bool, only: bool, ...) -> Archive
-
-    If `only` is set, this format was requested, and documents of other formats next to its own are ignored.
-    """
-
-    module: str
-    """Imported on first use."""
-    options: tuple[str, ...] = ()
-    """Further fields of `ReadOptions` that `read` takes under the same names."""
-
-
-READERS: Final[Mapping[Format, Reader]] = {
-    "zarr1": Reader("zarr_v1"),
-    "zarr2": Reader("zarr_v2.reader"),
-    "n5": Reader("n5.reader", ("axes",)),
-    "zarr3": Reader("zarr_v3.reader"),
-    "zarr3-draft": Reader("zarr_v3_draft.reader", options=("allow_fallback",)),
-}
 Seen: TypeAlias = dict[str, "Marks"]
 """Markers by the path of their node."""
 
@@ -143,9 +40,6 @@ class Marks:
     def formats(self) -> frozenset[Format]:
         """The formats that the markers identify."""
         return frozenset(marker.format for marker in self.markers)
-
-
-_KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
 def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = False) -> Format:
@@ -167,12 +61,12 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
 def nearest(storage: Storage, format: Format | None = None, *, beside_v3: bool = False) -> Seen:
     """The markers at the root of an archive; for an implicit root, those of the nearest nodes."""
     seen = _look(storage, format, beside_v3=beside_v3)
-    if format in (None, _DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
+    if format in (None, DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
         # Nothing, or consolidated metadata of the draft, which has the same name as that of Zarr v2.
         from .zarr_v3_draft.entry_point import without_entry
 
         if without_entry(storage) is not None:
-            seen = {"": Marks((_DRAFT,), array=False)}
+            seen = {"": Marks((DRAFT,), array=False)}
     if {marker.format for marks in seen.values() for marker in marks.markers} == {"zarr3"}:
         _check_v3(storage, seen)
     return seen
@@ -213,12 +107,13 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
     def meant(marker: MarkerDocument) -> bool:
         return marker.format == format if format is not None else not beside_v3 or marker.format != "zarr3"
 
+    markers = markers_for(format)
     others: Seen = {}
     level = [""]
     looked = 0
     while level and looked < _MAX_LISTED:
         for start in range(0, len(level), _AT_ONCE):
-            seen = marks_at(storage, level[start : start + _AT_ONCE])
+            seen = _marks_at(storage, level[start : start + _AT_ONCE], markers)
             if any(meant(marker) for marks in seen.values() for marker in marks.markers):
                 return seen
             others = others or seen
@@ -241,11 +136,13 @@ def marks_at(storage: Storage, paths: Sequence[str], arrays_of: Format | None = 
 
     `arrays_of`: only the documents that an array of this format may have are requested.
     """
-    markers = [
-        marker
-        for marker in MARKERS
-        if arrays_of is None or (marker.format == arrays_of and marker.is_array is not _never)
-    ]
+    markers = markers_for(arrays_of)
+    if arrays_of is not None:
+        markers = tuple(marker for marker in markers if marker.format == arrays_of and marker.of_arrays)
+    return _marks_at(storage, paths, markers)
+
+
+def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDocument]) -> Seen:
     names = dict.fromkeys(marker.key for marker in markers)
     keys = [(path, join(path, name)) for path in paths for name in names]
     contents = documents_at(storage, [key for _, key in keys])
@@ -253,21 +150,27 @@ def marks_at(storage: Storage, paths: Sequence[str], arrays_of: Format | None = 
     seen: Seen = {}
     for path in paths:
         there = [
-            # The name of other documents is sufficient, and consolidated metadata may be large.
-            (marker, content, None if marker.told_by is _always else parsed_or_none(content, key))
+            (marker, content, _shown(marker, content, key))
             for marker in markers
             if (content := found.get(key := join(path, marker.key))) is not None
         ]
         told = [item for item in there if _tells(item[0], item[2])]
         # A document without content identifies a format by its name, if nothing else does.
-        told = [item for item in told if item[0].told_by is _always or item[1]] or told
+        told = [item for item in told if item[0].by_name or item[1]] or told
         if told:
             array = any(marker.is_array(data) for marker, _, data in told)
             seen[path] = Marks(tuple(marker for marker, _, _ in told), array=array)
     return seen
 
 
-def _tells(marker: MarkerDocument, data: Mapping[str, Any] | None) -> bool:
+def _shown(marker: MarkerDocument, content: bytes, key: str) -> Mapping[str, Any] | bytes | None:
+    """A document as its marker receives it."""
+    if marker.by_name:
+        return None  # consolidated metadata may be large
+    return parsed_or_none(content, key) if marker.parsed else content
+
+
+def _tells(marker: MarkerDocument, data: Mapping[str, Any] | bytes | None) -> bool:
     return (data is not None or marker.certain) and marker.told_by(data)
 
 
@@ -279,24 +182,24 @@ def _check_v3(storage: Storage, seen: Seen) -> None:
     if "" not in seen:
         return
     try:
-        _check_root(documents_at(storage, [_V3])[0] or b"")
+        _check_root(documents_at(storage, [V3])[0] or b"")
     except MetadataError:
         below = [entry.name for entry in storage.list_dir("") if entry.is_dir] if storage.can_list else []
-        contents = documents_at(storage, [join(name, _V3) for name in below[:_MAX_LISTED]])
+        contents = documents_at(storage, [join(name, V3) for name in below[:_MAX_LISTED]])
         if all(content is None for content in contents):
             raise
 
 
 def _check_root(content: bytes) -> None:
     """Raise MetadataError if a `zarr.json` is not a Zarr v3 document."""
-    data = parse_object(content, _V3)
+    data = parse_object(content, V3)
     if type(data.get("zarr_format")) is not int:
         found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
         expected = "3, or a URI in the 2022 draft"
-        raise MetadataError("zarr_format is not a valid version", key=_V3, found=found, expected=expected)
+        raise MetadataError("zarr_format is not a valid version", key=V3, found=found, expected=expected)
     if data.get("node_type") not in ("array", "group"):
         found = excerpt(data["node_type"]) if "node_type" in data else "none"
-        raise MetadataError("node_type is neither array nor group", key=_V3, found=found)
+        raise MetadataError("node_type is neither array nor group", key=V3, found=found)
 
 
 def _found(storage: Storage, seen: Seen) -> str:
@@ -309,7 +212,9 @@ def _found(storage: Storage, seen: Seen) -> str:
 
 
 def _documents(format: Format | None) -> str:
-    return ", ".join(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
+    return ", ".join(
+        dict.fromkeys(marker.key for marker in markers_for(format) if format in (None, marker.format))
+    )
 
 
 def nothing(storage: Storage, format: Format | None = None) -> UsageError:
@@ -325,7 +230,8 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
     else:
         found = f"none of them in {storage.url}, which cannot be listed"
-    contents = dict(zip(_KEYS, documents_at(storage, _KEYS), strict=True))
+    keys = tuple(dict.fromkeys(marker.key for marker in markers_for(format) if marker.parsed))
+    contents = dict(zip(keys, documents_at(storage, keys), strict=True))
     there = {key: content for key, content in contents.items() if content is not None}
     unread = [key for key, content in there.items() if parsed_or_none(content, key) is None]
     advice = None

@@ -81,7 +81,7 @@ def writers(archive: Archive) -> frozenset[str]:
                 found.add(writer)
         if isinstance(node, ArrayNode) and node.documents:
             start = node.documents[0].content[:_START]
-            found.update(writer for form, writer in _FORMS[archive.format] if form.match(start))
+            found.update(writer for form, writer in _FORMS.get(archive.format, ()) if form.match(start))
     if any(writer.startswith("netcdf-c ") for writer in found):
         found.discard("netcdf-c")  # its documents have no version
     return frozenset(found)

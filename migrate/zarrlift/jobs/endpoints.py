@@ -18,6 +18,7 @@ from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
+from ..recipe.format_names import require_installed
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
@@ -125,6 +126,7 @@ class Endpoints:
     ) -> Endpoints:
         """Open the source and destination of a job, or those given because they have moved."""
         header = job.header
+        require_installed(header["format"], header.get("package"))
         lasting = job.fact("source_place") or header["source"]
         opened = cls.open(
             lasting if source is None else source,

@@ -16,6 +16,7 @@ from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
+from ..formats.registry import attributes_document
 from ..planning.array_planner import digest
 from ..planning.plans import Plan
 from ..storage.base import Storage
@@ -29,7 +30,6 @@ from .ledger.find_job import find_job, refuse_undone
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .resume.relocate import refuse_other_place
-from .source_check import ATTRIBUTES
 from .stored_inventories import changed_objects
 
 _AGAIN: Final = "Undo the job and migrate again."
@@ -117,7 +117,7 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
         if digest(content) != expected:
             problems.append(kept("the document changed since it was migrated", None, key, _AGAIN))
         found.append((key, content))
-    name = ATTRIBUTES.get(plan.format)
+    name = attributes_document(plan.format)
     known = {key for key, _ in pairs}
     later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
     for key, content in zip(later, storage.get_many(later), strict=True):

@@ -16,6 +16,7 @@ from zarrstack.core.paths import join
 
 from ..archive.local_scan import chunk_directories
 from ..formats.describe import describe
+from ..formats.registry import attributes_document, node_documents
 from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
 from ..planning.array_planner import digest, digests
@@ -26,15 +27,6 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from .local_times import FileTimes
 
-ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
-"""File that holds the attributes of a node; other programs may create it at any time."""
-_DOCUMENTS: Final = {
-    "zarr1": ("meta",),
-    "zarr2": (".zarray", ".zgroup"),
-    "n5": ("attributes.json",),
-    "zarr3": ("zarr.json",),
-}
-"""Documents that make a directory a node."""
 _AT_ONCE: Final = 8
 """Number of arrays of a store that are checked together."""
 _RESUME: Final = "Stop all writers of the source, then resume: the node is planned again."
@@ -120,7 +112,7 @@ class SourceCheck:
         if self._inlined:
             return self._archive_documents(plan)
         keys = [key for key, _ in plan.source_digests]
-        name = ATTRIBUTES.get(self._plan.format)
+        name = attributes_document(self._plan.format)
         if name is not None and join(plan.path, name) not in keys:
             keys.append(join(plan.path, name))  # it may exist now
         found = _changed(self._source, keys, dict(plan.source_digests))
@@ -176,8 +168,8 @@ class SourceCheck:
 
     def added(self) -> Iterator[Problem]:
         """A refusal for each node added since planning; StorageError."""
-        documents = _DOCUMENTS.get(self._plan.format)
-        if documents is None or not self._source.can_list:
+        documents = node_documents(self._plan.format)
+        if not documents or not self._source.can_list:
             return
         if self._times is not None:
             self._times.forget()

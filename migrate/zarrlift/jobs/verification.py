@@ -14,6 +14,7 @@ from zarrstack.core.errors import JobError, Problem, UsageError, WorkerError
 
 from ..archive.read_options import ReadOptions
 from ..executors.choice import ExecutorChoice
+from ..recipe.format_names import require_installed
 from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
@@ -123,6 +124,8 @@ def verify(
         )
     if known is not None:
         recipe = known.recipe if recipe is None else recipe
+        if format is None:
+            require_installed(known.format, known.package)
         format = known.format if format is None else format  # noqa: A001
         follow_links = follow_links or known.reading.follow_links
         axes = known.reading.axes if axes is None else axes
@@ -226,6 +229,8 @@ class _KnownJob:
     destination: str
     in_place: bool
     format: Format
+    package: str | None
+    """The package that reads the format; None for zarrlift itself."""
     reading: ReadOptions
     finished: bool
     recipe: Recipe
@@ -266,6 +271,7 @@ def _known_job(
             provenance=provenance,
             digest=digest,
             reading=ReadOptions.from_json(plan),
+            package=plan.get("package"),
             **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
         )
     except (JobError, KeyError):

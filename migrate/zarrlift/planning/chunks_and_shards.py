@@ -101,7 +101,11 @@ def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEn
         if isinstance(source, N5Keys) and source.axes == "kept":
             source = KeyEncoding("v2", "/")
         if not isinstance(source, KeyEncoding):
-            raise UnsupportedError("Zarr v3 has no encoding for these chunk keys", found=str(source))
+            raise UnsupportedError(
+                "Zarr v3 has no encoding for these chunk keys",
+                found=str(source),
+                advice="Migrate to a new destination, or exclude the array.",
+            )
         if recipe.separator not in (None, source.separator):
             raise UsageError(
                 "chunk keys cannot change in place",

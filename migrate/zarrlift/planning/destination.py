@@ -43,6 +43,7 @@ _VARIABLE: Final[Mapping[str, str]] = {
     "variable_length_bytes": "vlen-bytes",
 }
 """Data type of variable length -> its array-to-bytes codec."""
+_COPY_ADVICE: Final = "Migrate to a new destination, or exclude the array."
 _KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
 _REFERRED_ADVICE: Final = "A migration without --virtual copies and re-encodes it."
 
@@ -66,6 +67,12 @@ def destination_layout(
     check_recipe(recipe, in_place=in_place, virtual=virtual is not None)
     source = node.layout
     keys = keys_for(source.keys, recipe, in_place=in_place)
+    if in_place and source.root is not None:
+        raise UnsupportedError(
+            "Zarr v3 has the chunks of an array below the array's own path",
+            found=f"chunks below /{source.root}",
+            advice=_COPY_ADVICE,
+        )
     problems: list[Problem]
     try:
         if virtual is not None:

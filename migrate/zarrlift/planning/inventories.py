@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.paths import names_below
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
@@ -40,10 +39,17 @@ class Inventories:
         """Add to the number of listed objects."""
         self.listed += objects
 
-    def list_from(self, inventory: StoreInventory, url: str, nodes: Iterable[Node]) -> None:
-        """Take the objects of these nodes from a store's own inventory instead of listing; UsageError."""
-        nodes = list(nodes)
-        children = names_below(node.path for node in nodes)
+    def list_from(
+        self,
+        inventory: StoreInventory,
+        url: str,
+        nodes: Iterable[Node],
+        children: Mapping[str, frozenset[str]],
+    ) -> None:
+        """Take the objects of these nodes from a store's own inventory instead of listing; UsageError.
+
+        `children` are the names in directories that are no chunks.
+        """
         routed = RoutedListing(
             (node.path, node.layout, children.get(node.path, frozenset()))
             for node in nodes

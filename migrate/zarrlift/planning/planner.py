@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Literal
 
 from zarrstack.core.errors import (
@@ -19,10 +20,12 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import names_below, parents
 from zarrstack.core.similar_names import meant
 
-from ..archive.nodes import Archive, GroupNode
+from ..archive.nodes import Archive, ArrayNode, GroupNode
 from ..archive.read_options import ReadOptions
 from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
+from ..recipe.format_names import provider
+from ..recipe.options import FORMATS
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
@@ -65,7 +68,11 @@ def make_plan(
     inventories = Inventories() if inventories is None else inventories
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in parents(path)} | chosen
-    children = names_below(node.path for node in archive.nodes)
+    # The documents of zarrlift's own formats are known by their names.
+    others = (
+        () if archive.format in FORMATS else [each.key for node in archive.nodes for each in node.documents]
+    )
+    children = names_below(chain((node.path for node in archive.nodes), others))
     applied = apply_conventions(archive, storage, recipe, in_place=in_place)
     planner = ArrayPlanner(
         storage,
@@ -81,7 +88,7 @@ def make_plan(
         count=inventories.count,
     )
     if store_inventory is not None:
-        inventories.list_from(store_inventory, storage.url, map(applied.described, archive.nodes))
+        inventories.list_from(store_inventory, storage.url, map(applied.described, archive.nodes), children)
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
@@ -100,7 +107,7 @@ def make_plan(
             continue
         try:
             planned, inventory = planner.plan(
-                node, recipe.for_array(node.path), children.get(node.path, frozenset())
+                node, recipe.for_array(node.path), children.get(_directory(node), frozenset())
             )
         except UsageError:
             raise
@@ -125,6 +132,7 @@ def make_plan(
         in_place=in_place,
         virtual=virtual is not None,
         format=archive.format,
+        package=provider(archive.format),
         recipe=recipe,
         arrays=tuple(arrays),
         groups=tuple(groups),
@@ -149,6 +157,11 @@ def make_plan(
             )
         )
     return replace(result, problems=tuple(problems)), inventories
+
+
+def _directory(node: ArrayNode) -> str:
+    """Path of the directory with the chunks of an array."""
+    return node.path if node.layout is None or node.layout.root is None else node.layout.root
 
 
 def _unlisted(storage: Storage, arrays: Sequence[ArrayPlan]) -> list[Problem]:

@@ -225,6 +225,8 @@ class Plan(NotebookResult):
     virtual: bool = False
     """Whether the result refers to the source's chunks."""
     format: Format
+    package: str | None = None
+    """The package that reads the format, with its version; None for zarrlift itself."""
     recipe: Recipe
     arrays: tuple[ArrayPlan, ...] = ()
     """Sorted by path."""
@@ -257,6 +259,7 @@ class Plan(NotebookResult):
             "in_place": self.in_place,
             **({"virtual": True} if self.virtual else {}),
             "format": self.format,
+            **({"package": self.package} if self.package else {}),
             "recipe": self.recipe.to_json(),
             "excluded": list(self.excluded),
             "consolidate": self.consolidate,
@@ -293,6 +296,7 @@ class Plan(NotebookResult):
         return cls(
             **{name: data[name] for name in kept},
             virtual=data.get("virtual", False),
+            package=data.get("package"),
             recipe=Recipe.from_json(data["recipe"]),
             reading=ReadOptions.from_json(data),
             arrays=tuple(by_type[ArrayPlan]),

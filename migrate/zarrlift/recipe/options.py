@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
-"""Source formats."""
+Format: TypeAlias = str
+"""Name of a source format: one of `FORMATS`, or that of a format added by another package."""
+FORMATS: Final = ("zarr1", "zarr2", "zarr3", "zarr3-draft", "n5")
+"""The formats included in zarrlift."""
 Axes: TypeAlias = Literal["reversed", "kept"]
 """Axis orders of N5 arrays."""
 VerifyLevel: TypeAlias = Literal["none", "sample", "full"]

@@ -10,7 +10,7 @@ import pytest
 
 import zarrlift
 from zarrlift.archive.read_options import ReadOptions
-from zarrlift.formats import detect
+from zarrlift.formats import registry
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrstack.core.errors import JobError, UsageError
 
@@ -27,8 +27,8 @@ def asked(monkeypatch):
 
     spy.read = read
     monkeypatch.setitem(sys.modules, spy.__name__, spy)
-    reader = detect.Reader("spy", options=("axes", "allow_fallback"))
-    monkeypatch.setitem(detect.READERS, "zarr2", reader)
+    reader = registry.Reader("spy", options=("axes", "allow_fallback"))
+    monkeypatch.setitem(registry.READERS, "zarr2", reader)
     return calls
 
 

@@ -36,6 +36,11 @@ def registered(group: str) -> tuple[EntryPoint, ...]:
     return tuple(point for _, point in sorted(points.items()))
 
 
+def origin(point: EntryPoint) -> str:
+    """The package that registers an entry point, with its version; its module if that is unknown."""
+    return point.value if point.dist is None else f"{point.dist.name} {point.dist.version}"
+
+
 def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str, advice: str) -> type[T]:
     """Load the class registered under one name.
 
@@ -47,10 +52,10 @@ def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str,
     if len(points) > 1:
         raise UsageError(
             f"more than one {what} is called {name!r}",
-            found=" and ".join(point.value for point in points),
+            found=" and ".join(map(origin, points)),
             advice="Uninstall one of the packages.",
         )
-    place = points[0].value
+    place = origin(points[0])
     try:
         found = points[0].load()
     except Exception as error:  # importing a plug-in may raise anything
@@ -62,12 +67,12 @@ def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str,
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise UsageError(
             f"the object registered as {name!r} is not a {what}",
-            found=place,
+            found=f"{points[0].value} of {place}",
             expected=f"a subclass of {public}",
         )
     if getattr(found, "name", None) != name:
         raise UsageError(
-            f"the {what} registered as {name!r} has another name",
+            f"the {what} that {place} registers as {name!r} has another name",
             found=repr(getattr(found, "name", None)),
             expected=repr(name),
         )

@@ -20,7 +20,7 @@ from ...archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node, Source
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage
-from ..detect import is_n5
+from ..markers import is_n5
 from ..tree import consolidated
 from ..tree.directory import NodeDirectory
 from ..tree.documents import parsed_or_none

@@ -25,7 +25,8 @@ from zarrstack.core.json_text import JSONObject
 from zarrstack.core.sizes import parse_size
 
 from ...archive.read_options import ReadOptions
-from ...recipe.options import ARRAY_OPTIONS, Axes, Format, Link, VerifyLevel
+from ...recipe.format_names import require_known
+from ...recipe.options import ARRAY_OPTIONS, Axes, Link, VerifyLevel
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .requests import RowRequest
@@ -36,12 +37,11 @@ _FLAGS: Final = (
     *("follow_links", "allow_fallback"),
 )
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "format": get_args(Format),
     "link": get_args(Link),
     "verify": get_args(VerifyLevel),
     "axes": get_args(Axes),
 }
-_TEXTS: Final = ("source_through", "dest_through", "inventory")
+_TEXTS: Final = ("format", "source_through", "dest_through", "inventory")
 _RECIPE: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays", *ARRAY_OPTIONS)
 _KNOWN: Final = (
     *("source", "destination", "recipe", "max_document_size"),
@@ -178,6 +178,8 @@ def _request(values: Mapping[str, Any], default: RowRequest, recipes: dict[str, 
             if values[name] not in choices:
                 raise UsageError(f"{name}: {values[name]!r}", expected=", ".join(choices))
             changed[name] = values[name]
+    if "format" in values:
+        require_known(str(values["format"]))
     changed.update({name: values[name] for name in _TEXTS if name in values})
     in_place = changed.get("in_place", default.in_place)
     reading: JSONObject = default.reading.to_json()

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...recipe.format_names import require_installed
 from ...storage.writer_for import writer_for
 from ..checks.checks_for import checks_for
 from ..endpoints import Endpoints
@@ -48,6 +49,7 @@ def resume_job(
 
             return update_job(job, options, ends, checks, progress)
         refuse_undone(job)
+        require_installed(job.header["format"], job.header.get("package"))
         ends.destination.attach(job.id)
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))

@@ -1,0 +1,13 @@
+from pathlib import Path
+
+from write_tiles import write_tiles
+from zarrlift_tiles import Tiles
+
+from zarrlift.testing import FormatTests
+
+
+class TestTiles(FormatTests):
+    format = Tiles
+
+    def write(self, folder: Path):
+        return write_tiles(folder)

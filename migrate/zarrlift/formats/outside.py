@@ -1,0 +1,286 @@
+"""Describes an archive with the format of another package, and checks what that says.
+
+What is wrong with one node refuses that node. Only a format that fails as a whole, or gives something that is
+no node, is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import index
+from typing import Any, Final
+
+from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.grid.chunk_keys import ChunkKeys, chunk_keys_of
+from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
+from zarrstack.core.paths import parents
+
+from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node, SourceDocument
+from ..recipe.format_names import provider
+from ..recipe.options import Format
+from ..storage.base import Storage
+from .description import Array, Group
+from .files import Files
+from .registry import broken, find, is_array_document
+from .tree.conflicts import node_in_array, nodes_inside
+from .tree.directory import CHUNK
+from .tree.node_names import name_problems
+from .tree.nodes import add_groups, implicit_group, placed, refuse
+from .tree.unclaimed_files import unclaimed_file_notes, unclaimed_files
+from .zarr_v3.array import V3ArrayDescriber
+
+_WRONG: Final = "the format {!r} of {} describes this node wrongly: "
+
+
+def read(format: Format, storage: Storage, *, follow_links: bool) -> Archive:
+    """Describe an archive with a format of another package.
+
+    Raises UsageError if the format fails or describes nothing, StorageError if the root cannot be read; all
+    other errors are problems of the archive or of a node.
+    """
+    files = Files(
+        storage,
+        format=format,
+        documents=find(format).documents,
+        is_array=partial(is_array_document, format),
+        follow_links=follow_links,
+    )
+    reader = _Reader(format, storage, files)
+    nodes = reader.nodes()
+    if not nodes:
+        expected = ", ".join(find(format).documents)
+        raise UsageError(f"no {format} archive found", found=storage.url, expected=expected)
+    return Archive(url=storage.url, format=format, nodes=nodes, problems=tuple(reader.problems))
+
+
+@dataclass(slots=True)
+class _Reader:
+    format: Format
+    storage: Storage
+    files: Files
+    problems: list[Problem] = field(default_factory=list)
+    describer: V3ArrayDescriber = field(default_factory=V3ArrayDescriber)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, sorted, with implicit groups; empty if nothing is described."""
+        nodes: dict[str, Node] = {}
+        for described in self._described():
+            if not isinstance(described, Array | Group | Problem):
+                expected = "zarrlift.formats.Array, Group, or a Problem"
+                raise broken(self.format, "describes something else", excerpt(described), expected)
+            if isinstance(described, Problem):
+                self._add_problem(nodes, described)
+            elif self._path(described.path) in nodes:
+                refuse(nodes, self._wrong("it is described twice").at(node=described.path))
+            elif isinstance(described, Group):
+                nodes[described.path] = self._group(described)
+            else:
+                nodes[described.path] = self._array(described)
+        found = self.files.walked
+        for path, place in found.items():
+            if place.problems and path not in nodes:
+                nodes[path] = implicit_group(path, place.problems)
+        if not nodes:
+            return ()
+        self._refuse_inner(nodes)
+        nodes.setdefault("", implicit_group(""))
+        add_groups(nodes, found)
+        documents = {
+            document.key.rpartition("/")[2] for node in nodes.values() for document in node.documents
+        }
+        if not any(
+            isinstance(node, ArrayNode) and node.layout and node.layout.root for node in nodes.values()
+        ):
+            strays = unclaimed_files(found, nodes, {*documents, *find(self.format).documents})
+            self.problems.extend(unclaimed_file_notes([*strays]))
+        return tuple(nodes[path] for path in sorted(nodes))
+
+    def _refuse_inner(self, nodes: dict[str, Node]) -> None:
+        """Refuse nodes inside arrays, described or not."""
+        arrays = {path: node for path, node in nodes.items() if isinstance(node, ArrayNode)}
+        for path in list(nodes):
+            if (above := next((line for line in parents(path) if line in arrays), None)) is not None:
+                refuse(nodes, node_in_array(path, None, above))
+        for path, node in arrays.items():
+            if node.layout is not None and (place := self.files.walked.get(path)) is not None:
+                is_chunk = partial(_may_hold_chunks, node.layout.keys)
+                for problem in nodes_inside(self.storage, place, find(self.format).documents, is_chunk):
+                    refuse(nodes, problem)
+
+    def _described(self) -> Iterator[object]:
+        """What the format gives, which may be anything; UsageError if it fails."""
+        try:
+            yield from find(self.format)().read(self.files)
+        except (ZarrstackError, MemoryError):
+            raise
+        except Exception as error:  # a plug-in may raise anything
+            raise broken(
+                self.format, "fails to read an archive", f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _add_problem(self, nodes: dict[str, Node], problem: Problem) -> None:
+        if problem.node is None:
+            self.problems.append(problem)
+        elif problem.severity == "refusal":
+            refuse(nodes, problem.at(node=self._path(problem.node)))
+        else:
+            self.problems.append(problem)
+
+    def _path(self, path: object) -> str:
+        """A path that is text; UsageError for anything else, which no node can be named by."""
+        if not isinstance(path, str) or path.startswith("/") or path.endswith("/"):
+            raise broken(
+                self.format, "gives something else than the path of a node", excerpt(path), "such as 'a/b'"
+            )
+        return path
+
+    def _group(self, group: Group) -> GroupNode:
+        problems = self._problems_at(group.path)
+        documents = self._documents(group.documents, problems)
+        attributes = self._json(group.attributes, "attributes", problems)
+        return GroupNode(
+            path=group.path,
+            attributes=attributes if isinstance(attributes, dict) else {},
+            documents=documents,
+            implicit=not documents,
+            problems=placed(problems, group.path, documents[0].key if documents else None),
+        )
+
+    def _array(self, array: Array) -> ArrayNode:
+        problems = self._problems_at(array.path)
+        documents = self._documents(array.documents, problems)
+        if not array.documents:
+            problems.append(self._wrong("it names no documents, whose changes would not be noticed"))
+        attributes = self._json(array.attributes, "attributes", problems)
+        layout = self._layout(array, problems)
+        for document in documents:
+            if layout is not None and is_chunk(layout, array.path, document.key):
+                problems.append(self._wrong("a document of it is one of its chunks", document.key))
+        told = placed(problems, array.path, documents[0].key if documents else None)
+        return ArrayNode(
+            path=array.path,
+            attributes=attributes if isinstance(attributes, dict) else {},
+            layout=None if any_refusal(told) else layout,
+            fill_is_null=array.fill_value is None,
+            documents=documents,
+            problems=told,
+        )
+
+    def _layout(self, array: Array, problems: list[Problem]) -> Layout | None:
+        """The layout, checked as that of a `zarr.json`; None after adding a problem."""
+        try:
+            shape, chunk_shape = _lengths(array.shape, "shape"), _lengths(array.chunk_shape, "chunk_shape")
+            names = None if array.dimension_names is None else list(array.dimension_names)
+            fill = array.fill_value
+            if fill is None:
+                data_type = DataType.from_json(array.data_type)
+                fill = fill_to_json(zero_fill(data_type), data_type)
+            keys = chunk_keys_of(_text(array.keys, "keys"), len(shape))
+            directory = None if array.directory is None else _text(array.directory, "directory")
+            if directory and (wrong := name_problems(directory)) and any_refusal(wrong):
+                raise MetadataError("directory is not a path in the archive", found=excerpt(directory))
+        except ZarrstackError as error:
+            problems.append(self._wrong(error.problem.message, error.problem.found, error.problem.expected))
+            return None
+        except (TypeError, ValueError) as error:
+            problems.append(self._wrong(str(error)))
+            return None
+        document: Any = {
+            "shape": shape,
+            "data_type": array.data_type,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape}},
+            "chunk_key_encoding": {"name": "default"},
+            "fill_value": fill,
+            "codecs": list(array.codecs),
+            "dimension_names": names,
+        }
+        document = self._json(document, "description", problems)
+        if document is None:
+            return None
+        described = self.describer.describe(document)
+        problems.extend(
+            self._wrong(problem.message, problem.found, problem.expected) for problem in described.problems
+        )
+        if described.layout is None:
+            return None
+        root = None if directory == array.path else directory
+        return replace(described.layout, keys=keys, root=root)
+
+    def _documents(self, keys: Any, problems: list[Problem]) -> tuple[SourceDocument, ...]:
+        documents = []
+        for key in (keys,) if isinstance(keys, str) else keys:
+            try:
+                content = self.files.content(key)
+            except ZarrstackError as error:
+                problems.append(error.problem)
+                continue
+            if content is None:
+                problems.append(self._wrong("a document that it names does not exist", excerpt(key)))
+            else:
+                documents.append(SourceDocument(key=key, content=content))
+        return tuple(documents)
+
+    def _problems_at(self, path: str) -> list[Problem]:
+        """Problems of the name, and of the directory if it was visited."""
+        place = self.files.walked.get(path)
+        return name_problems(path) if place is None else list(place.problems)
+
+    def _json(self, value: Any, what: str, problems: list[Problem]) -> JSON:
+        """A value as JSON gives it; None, after adding a problem, if it has none."""
+        try:
+            if isinstance(value, Mapping):
+                result: JSONObject = json.loads(json.dumps(dict(value)))
+                return result
+            found = excerpt(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            found = str(error)
+        problems.append(self._wrong(f"its {what} are not JSON", found))
+        return None
+
+    def _wrong(self, message: str, found: str | None = None, expected: str | None = None) -> Problem:
+        """The refusal of a node because of what the format says of it."""
+        package = provider(self.format)
+        return Problem(
+            kind="format",
+            message=_WRONG.format(self.format, package) + message,
+            found=found,
+            expected=expected,
+            advice=f"Check its document; if that is valid, report this to the authors of {package}.",
+        )
+
+
+def _lengths(lengths: Any, what: str) -> list[int]:
+    """Lengths as JSON; those of numpy are converted."""
+    try:
+        return [index(length) for length in lengths]
+    except TypeError:
+        raise MetadataError(
+            f"{what} is not a list of lengths", found=excerpt(lengths), expected="whole numbers"
+        ) from None
+
+
+def _may_hold_chunks(keys: ChunkKeys, name: str) -> bool:
+    """Whether the first segment of a chunk's key may have a name."""
+    if isinstance(keys, PatternKeys):
+        return keys.fits(0, name)
+    return name == "c" or CHUNK.fullmatch(name) is not None
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise MetadataError(f"{what} is not text", found=excerpt(value))
+    return value
+
+
+def is_chunk(layout: Layout, path: str, key: str) -> bool:
+    """Whether a key is that of a chunk of the array at a path."""
+    prefix = layout.prefix(path)
+    if not key.startswith(prefix):
+        return False
+    place = layout.keys.coordinates(key.removeprefix(prefix), len(layout.shape))
+    return place is not None and layout.objects.index(place) is not None
