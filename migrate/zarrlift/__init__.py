@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .verification.dandi_checksum import dandi_checksum
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
-    from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
+    from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
     from .views.reverse import ReverseView, present
 
 _HOMES = {
@@ -78,6 +78,8 @@ _HOMES = {
     "migrate": "api",
     "migrate_part": "jobs.parts.migrate_part",
     "open": "views.legacy",
+    "open_array": "views.legacy",
+    "open_group": "views.legacy",
     "plan": "api",
     "plan_parts": "jobs.parts.plan_parts",
     "plan_update": "jobs.update.update",
@@ -125,6 +127,8 @@ __all__ = [
     "migrate",
     "migrate_part",
     "open",
+    "open_array",
+    "open_group",
     "plan",
     "plan_parts",
     "plan_update",

@@ -11,7 +11,7 @@ from zarrstack.core.errors import UsageError
 from .archive.nodes import Archive
 from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
-from .executors.choice import ExecutorChoice, asked_executor
+from .executors.choice import ExecutorChoice
 from .formats.describe import describe
 from .jobs.archive_run import ArchiveRequest, migrate_archive
 from .jobs.claim import claimed
@@ -34,7 +34,7 @@ PathText: TypeAlias = str | os.PathLike[str]
 
 
 def inspect(
-    url: Place,
+    source: Place,
     *,
     storage_options: Options = None,
     format: Format | None = None,
@@ -56,7 +56,7 @@ def inspect(
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     return look_for(describe(storage, format=format, options=reading), storage)
 
 
@@ -117,7 +117,6 @@ def migrate(
     job: PathText | None = None,
     job_storage_options: Options = None,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel = "sample",
@@ -205,7 +204,7 @@ def migrate(
     )
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
         verify=verify,
         digest=digest,
@@ -216,7 +215,7 @@ def migrate(
         from .jobs.virtual.run import migrate_virtual, refuse_options
 
         job_options = {"job": job, "take_over": take_over, "digest": digest, "fsync": fsync}
-        workers_options = {"workers": workers, "processes": processes, "executor": executor}
+        workers_options = {"workers": workers, "executor": executor}
         refuse_options({**job_options, **workers_options, "dask_address": dask_address})
         with observed(progress, str(source), str(destination), log=log, metrics=metrics) as run:
             return run.end(migrate_virtual(asked.virtual_request(), verify, run.progress))
@@ -232,7 +231,6 @@ def resume(
     job: PathText | None = None,
     job_storage_options: Options = None,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel | None = None,
@@ -254,15 +252,15 @@ def resume(
     The other arguments are those of `migrate`. Raises JobError if there is no such job.
     """
     # Not loaded by a first run.
+    from .jobs.ledger.last_run import level_before
     from .jobs.resume.relocate import ends_of
     from .jobs.resume.resume_job import resume_job
 
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
-        verify=verify or "sample",
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
@@ -274,9 +272,9 @@ def resume(
             storage_options=storage_options,
             dest_storage_options=dest_storage_options,
         )
-        hard_links = opened.fact("link") == "hard"
+        level, hard_links = verify or level_before(opened), opened.fact("link") == "hard"
     ends.check_reach(options)
-    options = replace(options, hard_links=hard_links)
+    options = replace(options, verify=level, hard_links=hard_links)
     with (
         ends.observed(progress, log=log, metrics=metrics) as run,
         claimed(ends.place, path, take_over=take_over) as claim,

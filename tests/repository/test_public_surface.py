@@ -21,7 +21,8 @@ import zarrstack.errors
 
 FUNCTIONS = (
     "batch", "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part",
-    "open", "plan", "plan_parts", "plan_update", "present", "resume", "status", "undo", "update", "verify",
+    "open", "open_array", "open_group", "plan", "plan_parts", "plan_update", "present", "resume", "status",
+    "undo", "update", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
@@ -55,7 +56,7 @@ PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
     "zarrlift.errors": {*STACK_ERRORS, *JOB_ERRORS},
     "zarrlift.models": {*MODELS},
-    "zarrstack": {"StorageTransformer", "stack", "open", "create_array", *LAYERS},
+    "zarrstack": {"StorageTransformer", "stack", "open", "open_array", "open_group", "create_array", *LAYERS},
     "zarrstack.errors": {*STACK_ERRORS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""

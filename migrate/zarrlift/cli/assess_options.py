@@ -20,7 +20,7 @@ SearchedSource: TypeAlias = Annotated[
 DigestFile: TypeAlias = Annotated[
     str | None,
     option(
-        "--digest",
+        "--digests",
         help="Compare the values of SRC with digests: a file of `zarrlift digest`, or a job.",
         metavar="FILE",
     ),

@@ -63,7 +63,7 @@ Verify: TypeAlias = Annotated[
     option("--verify", heading="Result", help="How much is compared before an array is published."),
 ]
 VerifyAgain: TypeAlias = Annotated[
-    VerifyLevel | None, option("--verify", help="How much is compared; by default as the job states.")
+    VerifyLevel | None, option("--verify", help="How much is compared; by default as in earlier runs.")
 ]
 LinkOption: TypeAlias = Annotated[
     Link,
@@ -261,14 +261,13 @@ class Executing(Group):
 class Running(Executing):
     """How a job is run."""
 
-    processes: Annotated[bool, option("--processes", help="The same as --executor processes.")] = False
     fsync: Annotated[
         bool, option("--fsync", help="Protect the result against power failures too; slower.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `migrate` and `resume`."""
-        return {**super().arguments(), "processes": self.processes, "fsync": self.fsync}
+        return {**super().arguments(), "fsync": self.fsync}
 
 
 class Json(Group):

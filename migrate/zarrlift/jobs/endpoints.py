@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from .processes.executors import RunOptions, out_of_reach
 from .progress import ProgressChoice
 from .provenance import Provenance
 
-Options: TypeAlias = dict[str, Any] | None
+Options: TypeAlias = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from zarrstack.core.errors import JobError, Problem
-from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
 from ..planning.array_planner import digest
@@ -39,9 +39,9 @@ def finish(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
-    job_storage_options: JSONObject | None = None,
+    job_storage_options: Mapping[str, Any] | None = None,
     take_over: bool = False,
-    storage_options: JSONObject | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 

@@ -9,13 +9,13 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
@@ -49,10 +49,10 @@ def undo(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
-    job_storage_options: JSONObject | None = None,
+    job_storage_options: Mapping[str, Any] | None = None,
     take_over: bool = False,
-    storage_options: JSONObject | None = None,
-    dest_storage_options: JSONObject | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    dest_storage_options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Revert a job: restore what `finish` removed and delete exactly what the job wrote.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject
@@ -35,13 +35,26 @@ Modelled: TypeAlias = "Place | Group | Array[Any] | JSONObject | Hierarchy"
 """An archive (path, URL, store, zarr's open group or array), a model file, or a model."""
 
 
+class Reading(TypedDict, total=False):
+    """How an archive is read; the arguments of `show`."""
+
+    migrated: bool
+    recipe: Recipe | None
+    format: Format | None
+    storage_options: Mapping[str, Any] | None
+    follow_links: bool
+    axes: Axes | None
+    allow_fallback: bool
+    max_document_size: int | None
+
+
 def show(
     place: Modelled,
     *,
     migrated: bool = False,
     recipe: Recipe | None = None,
     format: Format | None = None,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
@@ -84,9 +97,9 @@ def is_model_file(place: object) -> bool:
 def schema(
     place: Modelled | None = None,
     *,
-    format: FormatNumber = 3,
+    zarr_format: FormatNumber = 3,
     leave_open: Collection[str] = (),
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> JSONObject:
     """The JSON Schema of all models of a format, or of one hierarchy.
 
@@ -95,7 +108,7 @@ def schema(
     UsageError.
     """
     if place is None:
-        return format_schema(format)
+        return format_schema(zarr_format)
     return hierarchy_schema(show(place, **reading).model, leave_open=leave_open)
 
 
@@ -104,7 +117,7 @@ def validate(
     model: str | JSONObject | type | Requirement,
     *,
     leave_open: Collection[str] = (),
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> tuple[Problem, ...]:
     """Every violation of a model by an archive, by path; empty if it conforms.
 
@@ -118,7 +131,7 @@ def validate(
 
 
 def validate_many(
-    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Any
+    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Unpack[Reading]
 ) -> Iterator[tuple[Modelled, tuple[Problem, ...]]]:
     """Validate many archives against one model; yields each with its violations.
 
@@ -133,7 +146,7 @@ def validate_many(
 
 
 def diff(
-    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Any
+    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Unpack[Reading]
 ) -> tuple[Difference, ...]:
     """The structural differences between two hierarchies, by path; empty if they are equal.
 

@@ -27,7 +27,7 @@ _PIECE: Final = 16 << 20
 _AT_ONCE: Final = 16
 
 
-def dandi_checksum(place: Place, *, storage_options: Mapping[str, Any] | None = None) -> str:
+def dandi_checksum(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> str:
     """DANDI's checksum of an archive of any format, as it is stored.
 
     Raises UsageError if there is nothing, or nothing can be listed, or if zarr-checksum is not installed, and
@@ -41,7 +41,7 @@ def dandi_checksum(place: Place, *, storage_options: Mapping[str, Any] | None = 
             expected="zarr-checksum",
             advice="Install the extra dandi of zarrlift.",
         ) from error
-    storage = open_storage(place, storage_options=storage_options)
+    storage = open_storage(source, storage_options=storage_options)
     if not storage.can_list:
         raise UsageError(
             "DANDI's checksum covers every object, and this place cannot be listed", found=storage.url

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def present(
-    url: Place,
-    shown: PresentedFormat,
+    source: Place,
+    as_format: PresentedFormat,
     *,
     separator: Separator = ".",
     axes: Axes | None = None,
@@ -48,7 +48,7 @@ def present(
     max_document_size: int | None = None,
     recipe: Recipe | None = None,
 ) -> ReverseView:
-    """A read-only store that presents any archive as Zarr v2 (`shown="zarr2"`) or N5 (`"n5"`) immediately.
+    """A read-only store that presents any archive as Zarr v2 or N5 immediately.
 
     For readers that do not support Zarr v3 yet. An archive in an older format, or one with a `recipe`, is
     first presented as Zarr v3, as by `open`. `separator` is used in v2's chunk keys; `axes` relates N5's axes
@@ -59,14 +59,14 @@ def present(
     Raises UsageError if there is no archive, StorageError. Reads raise UnsupportedError for the documents of
     an omitted node, ChunkError for a damaged chunk.
     """
-    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     reading = ReadOptions.asked(
         follow_links=follow_links,
         axes=axes,
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    return presented(storage, shown, separator=separator, format=format, reading=reading, recipe=recipe)
+    return presented(storage, as_format, separator=separator, format=format, reading=reading, recipe=recipe)
 
 
 def presented(

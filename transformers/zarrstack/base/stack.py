@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
 
 from zarr.abc.store import Store
 from zarr.storage import StoreLike
@@ -12,9 +13,25 @@ from .descend import UNBOUND, descend
 from .store_like import store_of
 from .transformer import StorageTransformer
 
+Top = TypeVar("Top", bound=StorageTransformer)
+
+
+@overload
+def stack(store: StoreLike, *, storage_options: Mapping[str, Any] | None = None) -> Store: ...
+
+
+@overload
+def stack(
+    store: StoreLike,
+    top: Top,
+    /,
+    *layers: StorageTransformer,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Top: ...
+
 
 def stack(
-    store: StoreLike, *layers: StorageTransformer, storage_options: dict[str, Any] | None = None
+    store: StoreLike, *layers: StorageTransformer, storage_options: Mapping[str, Any] | None = None
 ) -> Store:
     """Put layers over a store, given from the array down, and return the topmost.
 

@@ -15,7 +15,7 @@ from typing import Final, TypedDict, Unpack
 
 from zarrstack.core.errors import JobError, any_refusal
 
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ..current_status import is_locked
 from ..endpoints import Options
 from ..observed import Observed, observed
@@ -39,7 +39,6 @@ class How(TypedDict, total=False):
     """How a batch is run; the arguments are those of `migrate`."""
 
     workers: int | None
-    processes: bool
     executor: ExecutorChoice | None
     dask_address: str | None
     fsync: bool
@@ -231,7 +230,7 @@ def running(how: How, progress: Progress | None = None) -> Running:
     """How a batch is run, from arguments; UsageError."""
     options = RunOptions(
         workers=how.get("workers"),
-        executor=asked_executor(how.get("executor"), processes=how.get("processes", False)),
+        executor=how.get("executor"),
         dask_address=how.get("dask_address"),
         fsync=how.get("fsync", False),
     )

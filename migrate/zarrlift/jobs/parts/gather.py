@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 from dataclasses import replace
 
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ...recipe.options import VerifyLevel
 from ...storage.listed_versions import Timestamp
 from ..checks.checks_for import checks_for
@@ -34,7 +34,6 @@ def gather(
     job: str | os.PathLike[str] | None = None,
     job_storage_options: Options = None,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel = "sample",
@@ -56,7 +55,7 @@ def gather(
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
         verify=verify,
         fsync=fsync,

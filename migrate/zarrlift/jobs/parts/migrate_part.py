@@ -12,7 +12,7 @@ from pathlib import Path
 from zarrstack.core.errors import UsageError
 
 from ...errors import Interrupted
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
@@ -64,7 +64,6 @@ def migrate_part(
     part: int | str,
     *,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel = "sample",
@@ -89,7 +88,7 @@ def migrate_part(
     index = part_index(part)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
         verify=verify,
     )

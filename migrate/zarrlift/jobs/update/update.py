@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
 
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ...planning.inventories import Inventories
 from ...recipe.options import VerifyLevel
 from ...storage.open_storage import Place
@@ -22,6 +22,7 @@ from ..checks.checks_for import checks_for
 from ..claim import claimed
 from ..endpoints import Endpoints, Options
 from ..ledger.find_job import find_job
+from ..ledger.last_run import level_before
 from ..ledger.ledger import Job
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -112,7 +113,6 @@ def update(
     force: bool = False,
     atomic: bool = False,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel | None = None,
@@ -143,9 +143,8 @@ def update(
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
-        verify=verify or "sample",
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
@@ -157,6 +156,7 @@ def update(
             storage_options=storage_options,
             dest_storage_options=dest_storage_options,
         )
+        options = replace(options, verify=verify or level_before(opened))
     asked = {"delete": delete, "force": force, "atomic": atomic}
     with ends.observed(progress, log=log, metrics=metrics) as run:
         return run.end(update_archive(ends, path, options, run.progress, take_over=take_over, **asked))
