@@ -13,7 +13,7 @@ from zarrstack.version import __version__ as __version__
 from .archive.notebook import made_by as _html_made_by
 
 if TYPE_CHECKING:
-    from .api import inspect, migrate, plan, resume, status
+    from .api import inspect, migrate, plan, resume
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Interrupted
     from .jobs.batch.batch import Batch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
+    from .jobs.job_status import status
     from .jobs.outcome import Outcome
     from .jobs.parts.gather import gather
     from .jobs.parts.migrate_part import migrate_part
@@ -85,7 +86,7 @@ _HOMES = {
     "plan_update": "jobs.update.update",
     "present": "views.reverse",
     "resume": "api",
-    "status": "api",
+    "status": "jobs.job_status",
     "undo": "jobs.undo",
     "update": "jobs.update.update",
     "verify": "jobs.verification",

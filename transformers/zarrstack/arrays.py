@@ -45,9 +45,22 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
 ) -> zarr.Array[Any] | zarr.Group:
     """Open an array or group like `zarr.open`, applying its storage transformers.
 
+    `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the node in it.
     `mode` is "r+" by default (an existing node, for reading and writing), "r" for a read-only store; "w" and
-    "a" may create a node, without transformers. `storage_options` apply to a URL. UnsupportedError for an
-    array that names an unknown transformer, MetadataError for an invalid configuration; both name the array.
+    "a" may create a node, without transformers. Other arguments are passed on to `zarr.open`.
+
+    Raises
+    ------
+    UnsupportedError
+        For an array that names an unknown transformer; the error names the array.
+    MetadataError
+        For an invalid configuration of a transformer; the error names the array.
+
+    Examples
+    --------
+    >>> group = zarr.create_group("images.zarr")
+    >>> zarrstack.open("images.zarr", mode="r").store
+    stack(LocalStore('file://images.zarr'), PerArray())
     """
     place = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
     if mode is None:
@@ -63,7 +76,21 @@ def open_array(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Array[Any]:
-    """Open an array like `open`; UsageError if the node is a group."""
+    """Open an array like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is a group; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> options = {"shape": (4,), "chunks": (1,), "dtype": "i4"}
+    >>> layers = [zarrstack.Sharding(chunks_per_shard=[2])]
+    >>> array = zarrstack.create_array("a.zarr", **options, storage_transformers=layers)
+    >>> zarrstack.open_array("a.zarr").chunks
+    (1,)
+    """
     node = open(store, path=path, mode=mode, storage_options=storage_options, **options)
     if not isinstance(node, zarr.Array):
         raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
@@ -78,7 +105,19 @@ def open_group(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Group:
-    """Open a group like `open`; UsageError if the node is an array."""
+    """Open a group like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is an array; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> group = zarr.create_group("images.zarr", attributes={"made": "today"})
+    >>> zarrstack.open_group("images.zarr").attrs["made"]
+    'today'
+    """
     node = open(store, path=path, mode=mode, storage_options=storage_options, **options)
     if not isinstance(node, zarr.Group):
         raise UsageError("this node is an array, not a group", node=node.path, advice="Use open_array.")
@@ -95,9 +134,24 @@ def create_array(
 ) -> zarr.Array[Any]:
     """Create an array like `zarr.create_array`, stored through these layers.
 
-    `storage_transformers` are given from the array down to the store, as layers without a store or as their
-    JSON, and are recorded in the array's `zarr.json`. UnsupportedError for a layer that metadata may not
-    name. `storage_options` apply to a URL.
+    `store` is a zarr store, a path, or a URL with its `storage_options`; `name` is the path of the array in
+    it. `storage_transformers` are given from the array down to the store, as layers without a store or as
+    their JSON, and are recorded in the array's `zarr.json`. Other arguments are passed on to
+    `zarr.create_array`.
+
+    Raises
+    ------
+    UnsupportedError
+        For a layer that metadata may not name.
+
+    Examples
+    --------
+    >>> options = {"shape": (4,), "chunks": (1,), "dtype": "i4"}
+    >>> layers = [zarrstack.Sharding(chunks_per_shard=[2])]
+    >>> array = zarrstack.create_array("a.zarr", **options, storage_transformers=layers)
+    >>> array[:] = 7
+    >>> array.nchunks_initialized
+    4
     """
     place = _place(store, name or "", create=True, storage_options=storage_options)
     entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]

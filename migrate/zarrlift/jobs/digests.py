@@ -45,8 +45,22 @@ def digest(
     do not matter. Shape, data type and fill value do; a missing chunk equals one full of fill values. Arrays
     that cannot be read are in `problems`. A digest detects errors, not forgery.
 
-    If `source` is a job file, the digests are those that the job has stored, and no value is read. The other
-    arguments are those of `inspect`. UsageError if there is no archive, StorageError if it cannot be read.
+    If `source` is a job file, the digests are those that the job has stored, and no value is read.
+    `progress` is as for `migrate`. The other arguments are those of `inspect`.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive, or the job has no digests.
+    StorageError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> before, after = zarrlift.digest("ocean.zarr"), zarrlift.digest("new.zarr")
+    >>> before.arrays["sst"] == after.arrays["sst"]
+    True
     """
     from ..formats.describe import describe
     from ..storage.open_storage import open_storage

@@ -56,8 +56,24 @@ def undo(
 ) -> Outcome:
     """Revert a job: restore what `finish` removed and delete exactly what the job wrote.
 
-    Objects that were changed since are kept and reported in the outcome's problems. Raises JobError if
-    another host has claimed the place and `take_over` is not set.
+    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
+    `job` names the job file of a destination or source if it is not where jobs are looked for.
+    `storage_options` and `dest_storage_options` open the source and the destination. With `take_over`, a
+    place that another host has claimed is changed too.
+
+    Objects that were changed since are kept and reported in the outcome's problems.
+
+    Raises
+    ------
+    JobError
+        If there is no such job, or another host has claimed the place and `take_over` is not set.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarrlift.undo("new.zarr").state
+    'undone'
     """
     started = time.monotonic()
     with Job.open(find_job(target, job, job_storage_options)) as opened:

@@ -70,11 +70,26 @@ def verify(
 
     Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how
     the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
-    requires it. Raises UsageError if there is no archive, JobError if there is no job, StorageError if a
-    listing fails; differences are in the report.
+    requires it.
 
     With `digests`, the values of `source`, any archive, are compared with digests instead of another archive:
     those in a file that `zarrlift digest` wrote, or those of a job. Only arrays are compared.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive, or for arguments that exclude each other.
+    JobError
+        If there is no such job, or `finish` has removed what it compares with.
+    StorageError
+        If a listing fails. Differences are in the report.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> report = zarrlift.verify("ocean.zarr", "new.zarr", full=True)
+    >>> report.ok, report.arrays
+    (True, 4)
     """
     from ..formats.describe import describe
     from ..formats.detect import detect

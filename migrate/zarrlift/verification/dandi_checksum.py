@@ -30,8 +30,19 @@ _AT_ONCE: Final = 16
 def dandi_checksum(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> str:
     """DANDI's checksum of an archive of any format, as it is stored.
 
-    Raises UsageError if there is nothing, or nothing can be listed, or if zarr-checksum is not installed, and
-    StorageError for what cannot be read.
+    `source` is a path, a URL (with `storage_options`) or a zarr store.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing, nothing can be listed, or zarr-checksum is not installed.
+    StorageError
+        If an object cannot be read.
+
+    Examples
+    --------
+    >>> len(zarrlift.dandi_checksum("ocean.zarr").partition("-")[0])
+    32
     """
     try:
         from zarr_checksum.tree import ZarrChecksumTree

@@ -61,9 +61,22 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     would write. `path` is the path of a node in the archive; the other arguments are those of `inspect`. A
     Zarr v3 archive is opened directly.
 
-    Raises UsageError if there is no archive or no such node; UnsupportedError or MetadataError, with the
-    reason, for a node that a migration would refuse; StorageError. Reads raise ChunkError for a damaged
-    chunk.
+    Raises
+    ------
+    UsageError
+        If there is no archive or no such node.
+    UnsupportedError, MetadataError
+        With the reason, for a node that a migration would refuse.
+    StorageError
+        If the archive cannot be read.
+    ChunkError
+        When a damaged chunk is read.
+
+    Examples
+    --------
+    >>> ocean = zarrlift.open("ocean.zarr")
+    >>> ocean["lat"][:3]
+    array([-89., -87., -85.])
     """
     import zarr
 
@@ -81,7 +94,18 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
 
 
 def open_array(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Array[Any]:
-    """Open an array like `open`; UsageError if the node is a group."""
+    """Open an array like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is a group; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> zarrlift.open_array("ocean.zarr", path="lat").shape
+    (90,)
+    """
     import zarr
 
     node = open(source, path=path, **options)
@@ -91,7 +115,18 @@ def open_array(source: Place, *, path: str = "", **options: Unpack[Opening]) -> 
 
 
 def open_group(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Group:
-    """Open a group like `open`; UsageError if the node is an array."""
+    """Open a group like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is an array; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> sorted(zarrlift.open_group("ocean.zarr").array_keys())
+    ['lat', 'lon', 'sst', 'time']
+    """
     import zarr
 
     node = open(source, path=path, **options)
@@ -124,6 +159,12 @@ class LegacyView(HierarchyView[ViewedArchive]):
     Options: `format` (detected by default), `axes` ("reversed" or "kept"), `allow_fallback`, `follow_links`,
     `max_document_size` in bytes, and `recipe`, a `Recipe` as JSON. The archive is described on first access;
     later changes of its metadata are not followed.
+
+    Examples
+    --------
+    >>> view = zarrlift.LegacyView(zarr.storage.LocalStore("ocean.zarr"))
+    >>> zarr.open_array(view, path="lat", mode="r")[:3]
+    array([-89., -87., -85.])
     """
 
     name = "legacy-view"

@@ -33,14 +33,25 @@ def stack(
 def stack(
     store: StoreLike, *layers: StorageTransformer, storage_options: Mapping[str, Any] | None = None
 ) -> Store:
-    """Put layers over a store, given from the array down, and return the topmost.
+    """Put `layers` over a store, given from the array down, and return the topmost.
 
     `store` is anything that zarr accepts as one: a store, path, URL (with `storage_options`) or dictionary.
 
     `stack(store, Log(), Cache())` logs the array's requests; the cache answers those it can, and only the
     others reach `store`. The layers are bound to their stores, not copied, so `log.summary()` continues to
-    work. UsageError, with the reason, for an order that a layer refuses, and for a layer that has a store
-    already. After any error no layer is bound.
+    work.
+
+    Raises
+    ------
+    UsageError
+        With the reason, for an order that a layer refuses, and for a layer that has a store
+        already. After any error no layer is bound.
+
+    Examples
+    --------
+    >>> store = zarrstack.stack(MemoryStore(), zarrstack.ReadOnly(), zarrstack.Cache())
+    >>> [type(layer).__name__ for layer in (store, store.below)]
+    ['ReadOnly', 'Cache']
     """
     bottom = store_of(store, storage_options)
     for place, layer in enumerate(layers):

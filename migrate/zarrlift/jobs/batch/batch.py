@@ -51,7 +51,16 @@ class How(TypedDict, total=False):
 
 
 class Batch:
-    """A batch in a job file: its archives, and what was done with them last."""
+    """A batch in a job file: its archives, and what was done with them last.
+
+    Examples
+    --------
+    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr", job="all.db", run=False)
+    >>> batch.run(workers=2).ok
+    True
+    >>> zarrlift.Batch("all.db").verify(full=True).ok
+    True
+    """
 
     def __init__(self, job: str | os.PathLike[str]) -> None:
         """`job` is the job file, or a place whose batch is next to it. JobError if there is none."""

@@ -49,8 +49,24 @@ def gather(
 
     May be called at any time, also while parts are running, and again. `target` is the job file, the
     destination or the source; the other arguments are those of `resume`. The outcome is "incomplete" as long
-    as tasks are missing; `parts_left` contains the parts to run again. Raises UsageError if the job has no
-    parts, JobError if another process has it.
+    as tasks are missing; `parts_left` contains the parts to run again.
+
+    Raises
+    ------
+    UsageError
+        If the job has no parts.
+    JobError
+        If another process has it.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
+    >>> outcome = zarrlift.migrate_part("parts.db", 0)
+    >>> zarrlift.gather("parts.db").parts_left
+    ((1, 2),)
+    >>> outcome = zarrlift.migrate_part("parts.db", 1)
+    >>> zarrlift.gather("parts.db").state
+    'done'
     """
     path = find_job(target, job, job_storage_options)
     options = RunOptions(

@@ -80,8 +80,22 @@ def migrate_part(
     file is only read; what is done is recorded in a ledger next to it, and published by `gather`. A part that
     was killed is run again; one that is complete does nothing. The other arguments are those of `migrate`.
 
-    The outcome is "incomplete" if tasks have failed. Raises UsageError (no such part), JobError (not a job in
-    parts, the part is running on this machine), Interrupted (Ctrl-C).
+    The outcome is "incomplete" if tasks have failed.
+
+    Raises
+    ------
+    UsageError
+        If the job has no such part.
+    JobError
+        If the job is not one in parts, or the part is running on this machine.
+    Interrupted
+        After Ctrl-C; run the part again.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
+    >>> [zarrlift.migrate_part("parts.db", part).state for part in range(2)]
+    ['done', 'done']
     """
     started = time.monotonic()
     path = job_of_parts(job)

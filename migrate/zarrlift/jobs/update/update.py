@@ -40,7 +40,16 @@ PathText: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatePlan:
-    """What an update would do."""
+    """What an update would do.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> plan = zarrlift.plan_update("new.zarr")
+    >>> plan.nodes, plan.bytes, plan.kept
+    ((), 0, False)
+    """
 
     job: str
     """Path of the job file."""
@@ -87,6 +96,19 @@ def plan_update(
     """Return what `update` would do, without changing anything.
 
     The arguments are those of `update`.
+
+    Raises
+    ------
+    JobError
+        If there is no such job.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarr.open_array("ocean.zarr", path="time", mode="r+")[0] = 1
+    >>> zarrlift.plan_update("new.zarr").objects
+    1
     """
     path = find_job(target, job, job_storage_options)
     with Job.open(path, write=False) as opened:
@@ -138,7 +160,26 @@ def update(
     - `atomic`: make the update in a new tree beside a local result, which then takes its place.
 
     The other arguments are those of `resume`. Nodes that are left as they are, and the reasons, are in the
-    outcome's `problems`. Raises JobError if there is no such job.
+    outcome's `problems`.
+
+    Raises
+    ------
+    JobError
+        If there is no such job, or it runs elsewhere.
+    UsageError
+        If a place has moved and the new one is not given.
+    Interrupted
+        After Ctrl-C; `update` or `resume` continues.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarr.open_array("ocean.zarr", path="time", mode="r+")[0] = 1
+    >>> zarrlift.update("new.zarr").ok
+    True
+    >>> int(zarr.open_array("new.zarr", path="time")[0])
+    1
     """
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
