@@ -242,14 +242,18 @@ def kinds() -> set[str]:
 
 
 def test_every_kind_of_problem_is_in_the_catalogue() -> None:
-    catalogue = set(re.findall(r"^### `([\w-]+)`", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE))
+    catalogue = set(
+        re.findall(r"^### `([\w-]+)`", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE)
+    )
     assert sorted(kinds()) == sorted(catalogue)
 
 
 def test_the_exit_codes_of_the_docs_are_those_of_the_code() -> None:
     from zarrlift.cli import session as cli_session
 
-    rows = re.findall(r"^\| `(\d+)` \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\d+)` \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE
+    )
     codes = (cli_session.DONE, cli_session.PARTLY, cli_session.USAGE, cli_session.INTERRUPTED)
     assert [int(row) for row in rows] == sorted(codes)
 
