@@ -29,7 +29,7 @@ from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
-from .observed import FileName, Observed, observed
+from .observed import Observed, PathText, observed
 from .option_words import remembered
 from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
@@ -254,7 +254,7 @@ class Endpoints:
             raise out_of_reach()
 
     def observed(
-        self, progress: ProgressChoice, *, log: FileName | None, metrics: FileName | None
+        self, progress: ProgressChoice, *, log: PathText | None, metrics: PathText | None
     ) -> AbstractContextManager[Observed]:
         """Write a log and metrics of a run, if requested."""
         places = self.source.url, self.destination.url

@@ -11,7 +11,7 @@ from .outcome import Outcome
 from .progress import NullProgress, Progress, ProgressChoice, Ticker
 from .progress_display import chosen_progress
 
-FileName: TypeAlias = str | os.PathLike[str]
+PathText: TypeAlias = str | os.PathLike[str]
 
 
 class Observed:
@@ -52,8 +52,8 @@ def observed(
     source: str,
     destination: str,
     *,
-    log: FileName | None,
-    metrics: FileName | None,
+    log: PathText | None,
+    metrics: PathText | None,
 ) -> Iterator[Observed]:
     """Write events to the file `log` and figures to the file `metrics`, each if given.
 

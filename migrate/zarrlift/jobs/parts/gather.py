@@ -15,7 +15,7 @@ from ..endpoints import Endpoints, Options
 from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..observed import FileName
+from ..observed import PathText
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
@@ -42,8 +42,8 @@ def gather(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: FileName | None = None,
-    metrics: FileName | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Record what the parts of a job have done, and verify and publish every array that is complete.
 

@@ -26,7 +26,7 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
-from ..observed import FileName
+from ..observed import PathText
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -71,8 +71,8 @@ def migrate_part(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: FileName | None = None,
-    metrics: FileName | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Do the tasks of one part of a job made by `plan_parts`.
 
