@@ -13,7 +13,7 @@ from zarrstack.version import __version__ as __version__
 from .archive.notebook import made_by as _html_made_by
 
 if TYPE_CHECKING:
-    from .api import inspect, migrate, plan, resume, status
+    from .api import inspect, migrate, plan, resume
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Interrupted
     from .jobs.batch.batch import Batch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
+    from .jobs.job_status import status
     from .jobs.outcome import Outcome
     from .jobs.parts.gather import gather
     from .jobs.parts.migrate_part import migrate_part
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from .verification.dandi_checksum import dandi_checksum
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
-    from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
+    from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
     from .views.reverse import ReverseView, present
 
 _HOMES = {
@@ -78,12 +79,14 @@ _HOMES = {
     "migrate": "api",
     "migrate_part": "jobs.parts.migrate_part",
     "open": "views.legacy",
+    "open_array": "views.legacy",
+    "open_group": "views.legacy",
     "plan": "api",
     "plan_parts": "jobs.parts.plan_parts",
     "plan_update": "jobs.update.update",
     "present": "views.reverse",
     "resume": "api",
-    "status": "api",
+    "status": "jobs.job_status",
     "undo": "jobs.undo",
     "update": "jobs.update.update",
     "verify": "jobs.verification",
@@ -125,6 +128,8 @@ __all__ = [
     "migrate",
     "migrate_part",
     "open",
+    "open_array",
+    "open_group",
     "plan",
     "plan_parts",
     "plan_update",

@@ -1,17 +1,17 @@
-"""The public functions inspect, plan, migrate, resume and status."""
+"""The public functions inspect, plan, migrate and resume."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from zarrstack.core.errors import UsageError
 
 from .archive.nodes import Archive
 from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
-from .executors.choice import ExecutorChoice, asked_executor
+from .executors.choice import ExecutorChoice
 from .formats.describe import describe
 from .jobs.archive_run import ArchiveRequest, migrate_archive
 from .jobs.claim import claimed
@@ -27,14 +27,11 @@ from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
 from .storage.open_storage import Place, open_storage
 
-if TYPE_CHECKING:
-    from .jobs.status import Status
-
 PathText: TypeAlias = str | os.PathLike[str]
 
 
 def inspect(
-    url: Place,
+    source: Place,
     *,
     storage_options: Options = None,
     format: Format | None = None,
@@ -45,10 +42,29 @@ def inspect(
 ) -> Archive:
     """Describe an archive: every node, its storage layout, and every problem.
 
-    Reads metadata, and the small arrays of references that conventions need. `axes` is the axis order of N5
-    arrays ("reversed" by default); `allow_fallback` reads arrays of the 2022 draft by their `fallback` data
-    type. Documents larger than `max_document_size` bytes (64 MiB by default) are refused. Raises UsageError
-    if there is no archive, StorageError if it cannot be read.
+    Reads metadata, and the small arrays of references that conventions need.
+
+    - `source`: a path, a URL supported by fsspec (with `storage_options`), a zarr store or a store path.
+    - `format`: that of the archive, if several are present; by default it is detected.
+    - `follow_links`: follow links to targets outside the archive.
+    - `axes`: the axis order of N5 arrays, "reversed" by default.
+    - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
+    - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive.
+    StorageError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> archive = zarrlift.inspect("ocean.zarr")
+    >>> archive.format
+    'zarr2'
+    >>> [node.path for node in archive.nodes]
+    ['', 'lat', 'lon', 'sst', 'time']
     """
     reading = ReadOptions.asked(
         follow_links=follow_links,
@@ -56,7 +72,7 @@ def inspect(
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     return look_for(describe(storage, format=format, options=reading), storage)
 
 
@@ -84,6 +100,17 @@ def plan(
 
     The arguments are those of `migrate`. Without `destination`, the plan is for a copy to an unspecified
     place.
+
+    Raises
+    ------
+    UsageError, StorageError
+        As `migrate`.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan("ocean.zarr", "new.zarr")
+    >>> [(array.path, array.route.name) for array in plan.arrays]
+    [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
     """
     return ArchiveRequest.asked(
         source,
@@ -117,7 +144,6 @@ def migrate(
     job: PathText | None = None,
     job_storage_options: Options = None,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel = "sample",
@@ -149,6 +175,8 @@ def migrate(
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
     - `recipe`: the requested changes.
+    - `format`: that of the source, if several are present; by default it is detected.
+    - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
     - `virtual`: copy no chunk; the destination, an Icechunk repository or references of kerchunk, refers to
       those of the source (see docs/howto/virtual.md).
     - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
@@ -178,7 +206,24 @@ def migrate(
     - `log`: append what happens to this file, as JSON lines.
     - `metrics`: write figures to this file at intervals, in Prometheus' text format.
 
-    Raises UsageError (no archive, destination exists), JobError (another job), Interrupted (Ctrl-C).
+    Raises
+    ------
+    UsageError
+        If there is no archive, the destination exists, or the arguments are invalid; nothing is
+        changed.
+    JobError
+        If another job has the destination, or the job does not match its files.
+    StorageError
+        If a place cannot be read or written as a whole.
+    Interrupted
+        After Ctrl-C; the job can be resumed.
+
+    Examples
+    --------
+    >>> recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:3"))
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr", recipe=recipe, workers=2)
+    >>> outcome.ok, outcome.arrays_done
+    (True, 4)
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
@@ -205,7 +250,7 @@ def migrate(
     )
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
         verify=verify,
         digest=digest,
@@ -216,7 +261,7 @@ def migrate(
         from .jobs.virtual.run import migrate_virtual, refuse_options
 
         job_options = {"job": job, "take_over": take_over, "digest": digest, "fsync": fsync}
-        workers_options = {"workers": workers, "processes": processes, "executor": executor}
+        workers_options = {"workers": workers, "executor": executor}
         refuse_options({**job_options, **workers_options, "dask_address": dask_address})
         with observed(progress, str(source), str(destination), log=log, metrics=metrics) as run:
             return run.end(migrate_virtual(asked.virtual_request(), verify, run.progress))
@@ -232,7 +277,6 @@ def resume(
     job: PathText | None = None,
     job_storage_options: Options = None,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel | None = None,
@@ -251,18 +295,34 @@ def resume(
     `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source.
     Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
     they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
-    The other arguments are those of `migrate`. Raises JobError if there is no such job.
+    `verify` is by default the level of the earlier runs, the lowest if they differ. The other arguments are those of `migrate`.
+
+    Raises
+    ------
+    UsageError
+        If a place has moved and the new one is not given.
+    JobError
+        If there is no such job, or it runs elsewhere.
+    Interrupted
+        After Ctrl-C; the job can be resumed.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").state
+    'done'
+    >>> zarrlift.resume("new.zarr").state
+    'nothing to do'
     """
     # Not loaded by a first run.
+    from .jobs.ledger.last_run import level_before
     from .jobs.resume.relocate import ends_of
     from .jobs.resume.resume_job import resume_job
 
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
-        verify=verify or "sample",
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
@@ -274,22 +334,11 @@ def resume(
             storage_options=storage_options,
             dest_storage_options=dest_storage_options,
         )
-        hard_links = opened.fact("link") == "hard"
+        level, hard_links = verify or level_before(opened), opened.fact("link") == "hard"
     ends.check_reach(options)
-    options = replace(options, hard_links=hard_links)
+    options = replace(options, verify=level, hard_links=hard_links)
     with (
         ends.observed(progress, log=log, metrics=metrics) as run,
         claimed(ends.place, path, take_over=take_over) as claim,
     ):
         return run.end(claim.end(resume_job(path, options, ends, run.progress, take_over=take_over)))
-
-
-def status(target: PathText, *, job: PathText | None = None, job_storage_options: Options = None) -> Status:
-    """Return the status of a job; a running job is not affected."""
-    from .jobs.current_status import current_status
-    from .jobs.parts.part_status import status_of_parts
-
-    with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
-        if opened.fact("parts") is not None and opened.state == "incomplete":
-            return status_of_parts(opened)
-        return current_status(opened)

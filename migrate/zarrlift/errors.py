@@ -38,7 +38,15 @@ __all__ = [
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised after Ctrl-C or a termination signal; `job` can be resumed."""
+    """Raised after Ctrl-C or a termination signal; `job` can be resumed.
+
+    Examples
+    --------
+    >>> try:
+    ...     outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    ... except zarrlift.Interrupted as stopped:
+    ...     print("Continue with:", f"zarrlift resume {stopped.job}")
+    """
 
     def __init__(self, job: str, options: tuple[str, ...] = ()) -> None:
         """`options`: command line arguments, as in `Outcome.options`."""

@@ -152,7 +152,7 @@ def test_by_processes(verify: str, values: np.ndarray, tmp_path: Path) -> None:
     source = v2(tmp_path / "source", values)
     recipe = Recipe(base=RECIPES["rechunked shards"])
     outcome = zarrlift.migrate(
-        source, tmp_path / "new", recipe=recipe, digest=True, processes=True, workers=2, verify=verify
+        source, tmp_path / "new", recipe=recipe, digest=True, executor="processes", workers=2, verify=verify
     )
     assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(source).arrays
 
@@ -253,7 +253,7 @@ def test_a_flipped_value_is_named_with_its_block(tmp_path: Path, capsys: pytest.
     array[2, (1 << 23) + 50] = 9
     assert main(["verify", str(tmp_path / "v3"), "--digest", str(tmp_path / "digests.json")]) == 1
     assert "values differ in [0:3, 8388608:12582912]" in " ".join(capsys.readouterr().out.split())
-    report = zarrlift.verify(tmp_path / "v3", digest=tmp_path / "digests.json")
+    report = zarrlift.verify(tmp_path / "v3", digests=tmp_path / "digests.json")
     assert report.differences == (("", 1),)
     assert [problem.kind for problem in report.problems] == ["verify-values"]
 
@@ -261,10 +261,10 @@ def test_a_flipped_value_is_named_with_its_block(tmp_path: Path, capsys: pytest.
 def test_verify_compares_a_place_with_a_job(values: np.ndarray, tmp_path: Path) -> None:
     source = v2(tmp_path / "source", values)
     outcome = zarrlift.migrate(source, tmp_path / "new", digest=True)
-    assert zarrlift.verify(tmp_path / "new", digest=outcome.job).ok
-    assert zarrlift.verify(source, digest=outcome.job).ok
+    assert zarrlift.verify(tmp_path / "new", digests=outcome.job).ok
+    assert zarrlift.verify(source, digests=outcome.job).ok
     (tmp_path / "new/a/c/1/1").unlink()
-    report = zarrlift.verify(tmp_path / "new", digest=zarrlift.digest(source))
+    report = zarrlift.verify(tmp_path / "new", digests=zarrlift.digest(source))
     assert [problem.message for problem in report.problems] == ["values differ in [0:50, 0:40]"]
 
 
@@ -275,7 +275,7 @@ def test_arrays_on_one_side_only_and_changed_headers(tmp_path: Path) -> None:
     other = zarr.open_group(tmp_path / "two", mode="w")
     other.create_array("b", shape=4, dtype="u2", fill_value=1)
     other.create_array("c", shape=4, dtype="u2", fill_value=0)
-    report = zarrlift.verify(tmp_path / "two", digest=zarrlift.digest(tmp_path / "one"))
+    report = zarrlift.verify(tmp_path / "two", digests=zarrlift.digest(tmp_path / "one"))
     assert [(problem.node, problem.message) for problem in report.problems] == [
         ("a", "an array is missing"),
         ("b", "the fill value differs"),
@@ -291,7 +291,7 @@ def test_an_unreadable_array_has_no_digest_and_is_not_verified(values: np.ndarra
     assert not found.arrays
     assert [(problem.node, problem.key) for problem in found.problems] == [("a", "a/1.1")]
     assert main(["digest", str(source), "-q"]) == 1
-    report = zarrlift.verify(source, digest=before)
+    report = zarrlift.verify(source, digests=before)
     assert [(problem.node, problem.key) for problem in report.problems] == [("a", "a/1.1")]
 
 
@@ -300,11 +300,11 @@ def test_what_is_no_file_of_digests(values: np.ndarray, tmp_path: Path) -> None:
     for content in ("{}", "[", '{"digests": 1}', '{"digests": 2, "url": "", "format": "", "arrays": {}}'):
         (tmp_path / "file").write_text(content)
         with pytest.raises(UsageError, match="these are not digests"):
-            zarrlift.verify(source, digest=tmp_path / "file")
+            zarrlift.verify(source, digests=tmp_path / "file")
     with pytest.raises(StorageError, match="cannot read the digests"):
-        zarrlift.verify(source, digest=tmp_path / "none")
+        zarrlift.verify(source, digests=tmp_path / "none")
     with pytest.raises(UsageError, match="without a job"):
-        zarrlift.verify(source, tmp_path / "new", digest=tmp_path / "file")
+        zarrlift.verify(source, tmp_path / "new", digests=tmp_path / "file")
     outcome = zarrlift.migrate(source, tmp_path / "new")
     with pytest.raises(UsageError, match="this job has no digests"):
         zarrlift.digest(outcome.job)
@@ -328,7 +328,7 @@ def test_the_output_as_json(values: np.ndarray, tmp_path: Path, capsys: pytest.C
     printed = capsys.readouterr().out
     (tmp_path / "printed.json").write_text(printed)
     assert json.loads(printed)["result"]["arrays"]["a"]["block_shape"] == [64, 64]
-    assert zarrlift.verify(source, digest=tmp_path / "printed.json").ok
+    assert zarrlift.verify(source, digests=tmp_path / "printed.json").ok
     assert main(["digest", str(source)]) == 0
     assert zarrlift.digest(source).arrays["a"].text in capsys.readouterr().out
 

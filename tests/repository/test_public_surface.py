@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 import pkgutil
@@ -23,7 +24,8 @@ import zarrstack.errors
 
 FUNCTIONS = (
     "batch", "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part",
-    "open", "plan", "plan_parts", "plan_update", "present", "resume", "status", "undo", "update", "verify",
+    "open", "open_array", "open_group", "plan", "plan_parts", "plan_update", "present", "resume", "status",
+    "undo", "update", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
@@ -61,7 +63,7 @@ PUBLIC = {
     "zarrlift.formats": {*FORMATS},
     "zarrlift.models": {*MODELS},
     "zarrlift.testing": {"FormatTests", "installed"},
-    "zarrstack": {"StorageTransformer", "stack", "open", "create_array", *LAYERS},
+    "zarrstack": {"StorageTransformer", "stack", "open", "open_array", "open_group", "create_array", *LAYERS},
     "zarrstack.errors": {*STACK_ERRORS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""
@@ -185,6 +187,38 @@ def test_every_error_is_one_tree_with_its_own_kind() -> None:
         "verification",
         "worker",
     ]
+
+
+def error_classes() -> dict[str, tuple[str, set[str]]]:
+    """Name of each exception class in the source: its file, and the names of its bases."""
+    found = {}
+    for package in (zarrlift, zarrstack):
+        for path in Path(package.__file__).parent.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    found[node.name] = (path.name, {ast.unparse(base).split(".")[-1] for base in node.bases})
+    built_in = {name for name, value in vars(builtins).items() if inspect.isclass(value)}
+    errors = {name for name in built_in if issubclass(getattr(builtins, name), BaseException)}
+    while new := {name for name, (_, bases) in found.items() if bases & errors} - errors:
+        errors |= new
+    return {name: found[name] for name in sorted(errors & found.keys())}
+
+
+def test_an_error_that_reaches_users_is_public_or_one_of_a_public_kind() -> None:
+    """What is neither is caught where it is called: it only says to other code of the package what to do."""
+    classes = error_classes()
+    public = set(zarrlift.errors.__all__)
+    assert {name for name, (file, _) in classes.items() if file == "errors.py"} == public - {"Problem"}
+    own = {name: bases for name, (_, bases) in classes.items() if name not in public}
+    inside = {name for name, bases in own.items() if not bases & public}
+    source = "".join(
+        path.read_text()
+        for package in (zarrlift, zarrstack)
+        for path in Path(package.__file__).parent.rglob("*.py")
+    )
+    raised = {name for name in inside if re.search(rf"raise {name}\b", source)}
+    caught = {name for name in inside if re.search(rf"except \(?.*\b{name}\b", source)}
+    assert inside == raised == caught
 
 
 def test_errors_are_made_nowhere_else() -> None:

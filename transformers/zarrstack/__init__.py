@@ -5,17 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .base.lazy import loader
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .arrays import create_array as create_array
     from .arrays import open as open  # noqa: A004
+    from .arrays import open_array as open_array
+    from .arrays import open_group as open_group
     from .base.stack import stack as stack
     from .base.transformer import StorageTransformer as StorageTransformer
+    from .layers.cache.layer import Cache as Cache
+    from .layers.checksum.layer import Checksum as Checksum
+    from .layers.draft.layer import Draft as Draft
+    from .layers.log.layer import Log as Log
+    from .layers.overlay.layer import Overlay as Overlay
+    from .layers.per_array import PerArray as PerArray
+    from .layers.readonly import ReadOnly as ReadOnly
+    from .layers.rekey.layer import Rekey as Rekey
+    from .layers.retry import Retry as Retry
+    from .layers.sharding.layer import Sharding as Sharding
+    from .layers.throttle import Throttle as Throttle
 
 _HOMES = {
     "StorageTransformer": "base.transformer",
     "create_array": "arrays",
     "open": "arrays",
+    "open_array": "arrays",
+    "open_group": "arrays",
     "stack": "base.stack",
     # The layers: one module each.
     "Cache": "layers.cache.layer",

@@ -4,7 +4,7 @@
         "images.zarr", name="a", shape=(10_000, 10_000), chunks=(100, 100), dtype="uint16",
         storage_transformers=[Sharding(chunks_per_shard=[10, 10])],
     )
-    array = zarrstack.open("images.zarr", "a")
+    array = zarrstack.open("images.zarr", path="a")
 
 The result is a zarr-python array or group. Its `store` is a `PerArray` layer; pass that to other libraries
 that read such arrays, such as xarray.
@@ -12,8 +12,8 @@ that read such arrays, such as xarray.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import zarr
 from zarr.core.sync import sync
@@ -21,6 +21,8 @@ from zarr.storage import StorePath
 from zarr.storage._common import make_store_path
 
 from .base.description import LayerOptions
+from .base.store_like import as_dict
+from .core.errors import UsageError
 from .core.json_text import JSON
 from .layers.per_array import PerArray
 
@@ -29,20 +31,36 @@ if TYPE_CHECKING:
 
     from .base.transformer import StorageTransformer
 
+Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
+"""As in zarr-python: an existing node ("r", "r+"), or one that is created ("a" if missing, "w", "w-")."""
+
 
 def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     store: StoreLike,
-    path: str = "",
     *,
-    mode: Any = None,
-    storage_options: dict[str, Any] | None = None,
+    path: str = "",
+    mode: Mode | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Array[Any] | zarr.Group:
     """Open an array or group like `zarr.open`, applying its storage transformers.
 
+    `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the node in it.
     `mode` is "r+" by default (an existing node, for reading and writing), "r" for a read-only store; "w" and
-    "a" may create a node, without transformers. `storage_options` apply to a URL. UnsupportedError for an
-    array that names an unknown transformer, MetadataError for an invalid configuration; both name the array.
+    "a" may create a node, without transformers. Other arguments are passed on to `zarr.open`.
+
+    Raises
+    ------
+    UnsupportedError
+        For an array that names an unknown transformer; the error names the array.
+    MetadataError
+        For an invalid configuration of a transformer; the error names the array.
+
+    Examples
+    --------
+    >>> group = zarr.create_group("images.zarr")
+    >>> zarrstack.open("images.zarr", mode="r").store
+    stack(LocalStore('file://images.zarr'), PerArray())
     """
     place = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
     if mode is None:
@@ -50,19 +68,90 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     return zarr.open(store=place.store, path=place.path, mode=mode, **options)
 
 
+def open_array(
+    store: StoreLike,
+    *,
+    path: str = "",
+    mode: Mode | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> zarr.Array[Any]:
+    """Open an array like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is a group; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> options = {"shape": (4,), "chunks": (1,), "dtype": "i4"}
+    >>> layers = [zarrstack.Sharding(chunks_per_shard=[2])]
+    >>> array = zarrstack.create_array("a.zarr", **options, storage_transformers=layers)
+    >>> zarrstack.open_array("a.zarr").chunks
+    (1,)
+    """
+    node = open(store, path=path, mode=mode, storage_options=storage_options, **options)
+    if not isinstance(node, zarr.Array):
+        raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
+    return node
+
+
+def open_group(
+    store: StoreLike,
+    *,
+    path: str = "",
+    mode: Mode | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> zarr.Group:
+    """Open a group like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is an array; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> group = zarr.create_group("images.zarr", attributes={"made": "today"})
+    >>> zarrstack.open_group("images.zarr").attrs["made"]
+    'today'
+    """
+    node = open(store, path=path, mode=mode, storage_options=storage_options, **options)
+    if not isinstance(node, zarr.Group):
+        raise UsageError("this node is an array, not a group", node=node.path, advice="Use open_array.")
+    return node
+
+
 def create_array(
     store: StoreLike,
     *,
     name: str | None = None,
     storage_transformers: Iterable[StorageTransformer | JSON] = (),
-    storage_options: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Array[Any]:
     """Create an array like `zarr.create_array`, stored through these layers.
 
-    `storage_transformers` are given from the array down to the store, as layers without a store or as their
-    JSON, and are recorded in the array's `zarr.json`. UnsupportedError for a layer that metadata may not
-    name. `storage_options` apply to a URL.
+    `store` is a zarr store, a path, or a URL with its `storage_options`; `name` is the path of the array in
+    it. `storage_transformers` are given from the array down to the store, as layers without a store or as
+    their JSON, and are recorded in the array's `zarr.json`. Other arguments are passed on to
+    `zarr.create_array`.
+
+    Raises
+    ------
+    UnsupportedError
+        For a layer that metadata may not name.
+
+    Examples
+    --------
+    >>> options = {"shape": (4,), "chunks": (1,), "dtype": "i4"}
+    >>> layers = [zarrstack.Sharding(chunks_per_shard=[2])]
+    >>> array = zarrstack.create_array("a.zarr", **options, storage_transformers=layers)
+    >>> array[:] = 7
+    >>> array.nchunks_initialized
+    4
     """
     place = _place(store, name or "", create=True, storage_options=storage_options)
     entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
@@ -74,9 +163,11 @@ class _Place(StorePath):
     store: PerArray
 
 
-def _place(store: StoreLike, path: str, *, create: bool, storage_options: dict[str, Any] | None) -> _Place:
+def _place(store: StoreLike, path: str, *, create: bool, storage_options: Mapping[str, Any] | None) -> _Place:
     """Resolve a path in a store, with a `PerArray` over it."""
-    opened = make_store_path(store, path=path, mode="a" if create else None, storage_options=storage_options)
+    opened = make_store_path(
+        store, path=path, mode="a" if create else None, storage_options=as_dict(storage_options)
+    )
     place = sync(opened)
     found = place.store
     layer = found if isinstance(found, PerArray) else PerArray(found)

@@ -29,7 +29,14 @@ _ITEM: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the values of one array are stored, in Zarr v3 terms."""
+    """How the values of one array are stored, in Zarr v3 terms.
+
+    Examples
+    --------
+    >>> [array] = [node for node in zarrlift.inspect("ocean.zarr").nodes if node.path == "sst"]
+    >>> array.layout.chunk_shape, array.layout.key("sst", (0, 1, 0))
+    ((4, 45, 90), 'sst/0.1.0')
+    """
 
     shape: tuple[int, ...]
     data_type: DataType
@@ -94,7 +101,13 @@ class SourceDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNode:
-    """A group: attributes and children; `implicit` if it has no document."""
+    """A group: attributes and children; `implicit` if it has no document.
+
+    Examples
+    --------
+    >>> zarrlift.inspect("ocean.zarr").nodes[0].attributes
+    {'title': 'A year of the sea, made up'}
+    """
 
     path: str
     """"" for the root, otherwise names joined by "/"."""
@@ -111,7 +124,14 @@ class GroupNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayNode:
-    """An array; `layout` is None if and only if a problem refuses it."""
+    """An array; `layout` is None if and only if a problem refuses it.
+
+    Examples
+    --------
+    >>> [array] = [node for node in zarrlift.inspect("ocean.zarr").nodes if node.path == "lat"]
+    >>> array.attributes["units"], array.layout.shape
+    ('degrees_north', (90,))
+    """
 
     path: str
     attributes: Mapping[str, JSON] = field(default_factory=dict)
@@ -158,7 +178,14 @@ class RecognizedConvention:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Archive(NotebookResult):
-    """A tree of nodes, with problems."""
+    """A tree of nodes, with problems.
+
+    Examples
+    --------
+    >>> archive = zarrlift.inspect("cells.n5")
+    >>> archive.format, len(archive.nodes), [problem.kind for problem in archive.all_problems()][:1]
+    ('n5', 5, ['axes'])
+    """
 
     url: str
     format: Format

@@ -169,7 +169,7 @@ def verify(
     ] = None,
     *,
     full: o.Full = False,
-    digest: DigestFile = None,
+    digests: DigestFile = None,
     job: JobFile,
     recipe_file: VerifyRecipe = None,
     reading: o.Reading,
@@ -182,15 +182,14 @@ def verify(
     def work() -> Answer:
         import zarrlift
 
-        from ..jobs.progress import Ticker
         from ..report import outcome as report_outcome
 
-        with output.watched() as progress, Ticker(progress):
+        with output.watched() as progress:
             found = zarrlift.verify(
                 source,
                 destination,
                 full=full,
-                digest=digest,
+                digests=digests,
                 recipe=load_recipe(recipe_file),
                 progress=progress,
                 **job.arguments(),
@@ -236,10 +235,9 @@ def digest(
             return Answer(code=DONE, text=lambda _: iter([checksum]), data=lambda: {"dandi": checksum})
 
         from ..jobs.digests import write_digests
-        from ..jobs.progress import Ticker
         from ..report import digest as report_digest
 
-        with output.watched() as progress, Ticker(progress):
+        with output.watched() as progress:
             found = zarrlift.digest(source, progress=progress, **reading.arguments())
         if output_file is not None:
             write_digests(found, output_file)

@@ -121,7 +121,7 @@ def schema(
         typer.Argument(help="An archive or model; without it, the schema of a whole format.", metavar="SRC"),
     ] = None,
     zarr_format: Annotated[
-        Literal["2", "3"] | None, typer.Option("--format", help="Without SRC: the format; 3 by default.")
+        Literal["2", "3"] | None, typer.Option("--zarr-format", help="Without SRC: the format; 3 by default.")
     ] = None,
     leave_open: Open = None,
     as_: AsOption = None,
@@ -137,10 +137,10 @@ def schema(
         if source is None:
             if leave_open or as_ is not None:
                 raise usage("--open and --as require SRC")
-            made = models.schema(format=2 if zarr_format == "2" else 3)
+            made = models.schema(zarr_format=2 if zarr_format == "2" else 3)
         else:
             if zarr_format is not None:
-                raise usage("--format cannot be used with SRC")
+                raise usage("--zarr-format cannot be used with SRC")
             made = models.schema(
                 source, leave_open=parts(leave_open or ()), migrated=as_ is not None, **reading.arguments()
             )

@@ -63,7 +63,7 @@ Verify: TypeAlias = Annotated[
     option("--verify", heading="Result", help="How much is compared before an array is published."),
 ]
 VerifyAgain: TypeAlias = Annotated[
-    VerifyLevel | None, option("--verify", help="How much is compared; by default as the job states.")
+    VerifyLevel | None, option("--verify", help="How much is compared; by default as in earlier runs.")
 ]
 LinkOption: TypeAlias = Annotated[
     Link,
@@ -280,7 +280,8 @@ class Running(Executing):
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `migrate` and `resume`."""
-        return {**super().arguments(), "processes": self.processes, "fsync": self.fsync}
+        executor = self.executor or ("processes" if self.processes else None)
+        return {**super().arguments(), "executor": executor, "fsync": self.fsync}
 
 
 class Json(Group):

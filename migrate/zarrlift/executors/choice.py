@@ -48,11 +48,6 @@ def check_choice(choice: ExecutorChoice | None, *, dask_address: str | None = No
         )
 
 
-def asked_executor(choice: ExecutorChoice | None, *, processes: bool) -> ExecutorChoice | None:
-    """What is asked for if `processes` is short for the executor "processes"."""
-    return "processes" if processes and choice is None else choice
-
-
 def in_process(choice: ExecutorChoice | None) -> bool:
     """Whether calls run in this process."""
     return choice is None or choice == "threads" or isinstance(choice, ThreadPoolExecutor)

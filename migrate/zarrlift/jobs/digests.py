@@ -14,10 +14,11 @@ from zarrstack.core.json_text import document
 
 from ..archive.read_options import ReadOptions
 from ..recipe.options import Axes, Format
-from ..verification.archives import Watcher
 from ..verification.digest_report import ArchiveDigest
 from .ledger.find_job import fetch_job, is_stored
 from .ledger.ledger import SUFFIX, Job
+from .observed import ticking
+from .progress import ProgressChoice
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
@@ -28,7 +29,7 @@ Digests: TypeAlias = "str | os.PathLike[str] | ArchiveDigest"
 
 
 def digest(
-    url: Place,
+    source: Place,
     *,
     storage_options: Mapping[str, Any] | None = None,
     format: Format | None = None,
@@ -36,7 +37,7 @@ def digest(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
-    progress: Watcher | None = None,
+    progress: ProgressChoice = None,
 ) -> ArchiveDigest:
     """Compute a digest of the values of every array of an archive, in any format that can be read.
 
@@ -44,24 +45,39 @@ def digest(
     do not matter. Shape, data type and fill value do; a missing chunk equals one full of fill values. Arrays
     that cannot be read are in `problems`. A digest detects errors, not forgery.
 
-    If `url` is a job file, the digests are those that the job has stored, and no value is read. The other
-    arguments are those of `inspect`. UsageError if there is no archive, StorageError if it cannot be read.
+    If `source` is a job file, the digests are those that the job has stored, and no value is read.
+    `progress` is as for `migrate`. The other arguments are those of `inspect`.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive, or the job has no digests.
+    StorageError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> before, after = zarrlift.digest("ocean.zarr"), zarrlift.digest("new.zarr")
+    >>> before.arrays["sst"] == after.arrays["sst"]
+    True
     """
     from ..formats.describe import describe
     from ..storage.open_storage import open_storage
     from ..verification.value_digests import digest_archive
 
-    if isinstance(url, (str, os.PathLike)) and os.fspath(url).endswith(SUFFIX):
-        return stored_digests(_job_file(url, storage_options))
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(SUFFIX):
+        return stored_digests(_job_file(source, storage_options))
     reading = ReadOptions.asked(
         follow_links=follow_links,
         axes=axes,
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     archive = describe(storage, format=format, options=reading)
-    return digest_archive(archive, storage, follow_links=follow_links, progress=progress)
+    with ticking(progress) as display:
+        return digest_archive(archive, storage, follow_links=follow_links, progress=display)
 
 
 def _job_file(file: str | os.PathLike[str], options: Mapping[str, Any] | None) -> JobPath:

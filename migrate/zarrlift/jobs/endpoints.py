@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,14 +30,14 @@ from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
-from .observed import FileName, Observed, observed
+from .observed import Observed, PathText, observed
 from .option_words import remembered
 from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
 from .progress import ProgressChoice
 from .provenance import Provenance
 
-Options: TypeAlias = dict[str, Any] | None
+Options: TypeAlias = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +256,7 @@ class Endpoints:
             raise out_of_reach()
 
     def observed(
-        self, progress: ProgressChoice, *, log: FileName | None, metrics: FileName | None
+        self, progress: ProgressChoice, *, log: PathText | None, metrics: PathText | None
     ) -> AbstractContextManager[Observed]:
         """Write a log and metrics of a run, if requested."""
         places = self.source.url, self.destination.url

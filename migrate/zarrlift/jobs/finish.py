@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from zarrstack.core.errors import JobError, Problem
-from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
 from ..formats.registry import attributes_document
@@ -39,18 +39,37 @@ def finish(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
-    job_storage_options: JSONObject | None = None,
+    job_storage_options: Mapping[str, Any] | None = None,
     take_over: bool = False,
-    storage_options: JSONObject | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
-    For an incomplete job of an Icechunk repository, which `storage_options` open: leave out the arrays that
-    failed, and let readers see the others.
+    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
+    `job` names the job file of a destination or source if it is not where jobs are looked for.
+    `storage_options` open the archive. With `take_over`, an archive that another host has claimed is changed
+    too.
+
+    For an incomplete job of an Icechunk repository: leave out the arrays that failed, and let readers see the
+    others.
 
     Requires that every node is migrated and that a verification has passed since. Each document is kept in
-    the job file before it is deleted, so `undo` can restore it. Raises JobError if these conditions are not
-    met, or if another host has claimed the archive and `take_over` is not set.
+    the job file before it is deleted, so `undo` can restore it.
+
+    Raises
+    ------
+    JobError
+        If nodes are not migrated or not verified since, or if another host has claimed the archive
+        and `take_over` is not set.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", in_place=True).ok
+    True
+    >>> zarrlift.verify("ocean.zarr").ok
+    True
+    >>> zarrlift.finish("ocean.zarr").state
+    'finished'
     """
     started = time.monotonic()
     with Job.open(find_job(target, job, job_storage_options)) as opened:

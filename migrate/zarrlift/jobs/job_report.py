@@ -64,7 +64,16 @@ class StoredForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayReport:
-    """What became of one array."""
+    """What became of one array.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> array = zarrlift.job_report("new.zarr").arrays[0]
+    >>> array.path, array.state, array.route
+    ('lat', 'done', 'relink')
+    """
 
     path: str
     state: NodeState
@@ -99,7 +108,16 @@ class ArrayReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a job did, what it refused, what failed and why."""
+    """What a job did, what it refused, what failed and why.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> report = zarrlift.job_report("new.zarr")
+    >>> report.arrays_done, sorted(report.routes())
+    (4, ['recode', 'relink'])
+    """
 
     job: str
     source: str
@@ -221,8 +239,19 @@ def job_report(
 ) -> JobReport:
     """Report what a job did: each array with its route, sizes and digest, and all problems.
 
-    A running job is not affected. The arguments are those of `status`. Only the job file is read. Raises
-    JobError if there is no such job.
+    A running job is not affected. The arguments are those of `status`. Only the job file is read.
+
+    Raises
+    ------
+    JobError
+        If there is no such job.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> report = zarrlift.job_report("new.zarr")
+    >>> report.total("bytes_read") > report.total("objects_before") > 0
+    True
     """
     with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
         return report_of(opened)

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 from .outcome import Outcome
-from .progress import NullProgress, Progress, ProgressChoice
+from .progress import NullProgress, Progress, ProgressChoice, Ticker
 from .progress_display import chosen_progress
 
-FileName: TypeAlias = str | os.PathLike[str]
+PathText: TypeAlias = str | os.PathLike[str]
 
 
 class Observed:
@@ -29,13 +29,31 @@ class Observed:
 
 
 @contextmanager
+def shown(progress: ProgressChoice) -> Iterator[Progress | None]:
+    """The display that is asked for; one made here is closed."""
+    display = chosen_progress(progress)
+    try:
+        yield display
+    finally:
+        if display is not None and display is not progress:
+            display.close()
+
+
+@contextmanager
+def ticking(progress: ProgressChoice) -> Iterator[Progress | None]:
+    """The display that is asked for, refreshed every second, for what is not a job."""
+    with shown(progress) as display, Ticker(display):
+        yield display
+
+
+@contextmanager
 def observed(
     progress: ProgressChoice,
     source: str,
     destination: str,
     *,
-    log: FileName | None,
-    metrics: FileName | None,
+    log: PathText | None,
+    metrics: PathText | None,
 ) -> Iterator[Observed]:
     """Write events to the file `log` and figures to the file `metrics`, each if given.
 
@@ -46,9 +64,7 @@ def observed(
             from .event_log import logged
 
             stack.enter_context(logged(log, f"{source} -> {destination}"))
-        display = chosen_progress(progress)
-        if display is not None and display is not progress:
-            stack.callback(display.close)
+        display = stack.enter_context(shown(progress))
         run = Observed(display)
         if metrics is not None:
             from .metrics_file import MetricsFile

@@ -16,7 +16,14 @@ OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Outcome(NotebookResult):
-    """The result of a call on a job."""
+    """The result of a call on a job.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> outcome.ok, outcome.state, outcome.problems
+    (True, 'done', ())
+    """
 
     job: str
     """Path of the job file."""

@@ -22,7 +22,16 @@ _ROWS: Final = ("nodes", "parts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """Progress of one node."""
+    """Progress of one node.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> node = zarrlift.status("new.zarr").nodes[-1]
+    >>> node.path, node.kind, node.tasks_done == node.tasks_total
+    ('time', 'array', True)
+    """
 
     path: str
     kind: Literal["array", "group", "refusal"]
@@ -57,7 +66,14 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartStatus:
-    """The last run of one part of a job."""
+    """The last run of one part of a job.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
+    >>> [(part.part, part.activity) for part in zarrlift.status("parts.db").parts]
+    [(0, None), (1, None)]
+    """
 
     part: int
     """Its index, counted as the job does."""
@@ -74,7 +90,15 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Status(NotebookResult):
-    """The status of a job; reading it does not affect a running job."""
+    """The status of a job; reading it does not affect a running job.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> [node.path for node in zarrlift.status("new.zarr").nodes]
+    ['', 'lat', 'lon', 'sst', 'time']
+    """
 
     job: str
     source: str

@@ -9,13 +9,13 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
@@ -49,15 +49,31 @@ def undo(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
-    job_storage_options: JSONObject | None = None,
+    job_storage_options: Mapping[str, Any] | None = None,
     take_over: bool = False,
-    storage_options: JSONObject | None = None,
-    dest_storage_options: JSONObject | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    dest_storage_options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Revert a job: restore what `finish` removed and delete exactly what the job wrote.
 
-    Objects that were changed since are kept and reported in the outcome's problems. Raises JobError if
-    another host has claimed the place and `take_over` is not set.
+    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
+    `job` names the job file of a destination or source if it is not where jobs are looked for.
+    `storage_options` and `dest_storage_options` open the source and the destination. With `take_over`, a
+    place that another host has claimed is changed too.
+
+    Objects that were changed since are kept and reported in the outcome's problems.
+
+    Raises
+    ------
+    JobError
+        If there is no such job, or another host has claimed the place and `take_over` is not set.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarrlift.undo("new.zarr").state
+    'undone'
     """
     started = time.monotonic()
     with Job.open(find_job(target, job, job_storage_options)) as opened:

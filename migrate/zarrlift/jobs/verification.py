@@ -22,13 +22,15 @@ from ..storage.local.files import WRITTEN
 from ..storage.reference_options import with_references
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec
-from ..verification.archives import Watcher, verify_archives
+from ..verification.archives import verify_archives
 from ..verification.report import VerificationReport
 from .endpoints import reachable
 from .ledger.find_job import find_job
 from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
+from .observed import ticking
 from .processes.executors import RunOptions, engine_for
+from .progress import ProgressChoice
 from .provenance import Provenance, as_expected, digest_of
 
 if TYPE_CHECKING:
@@ -52,8 +54,8 @@ def verify(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
-    digest: Digests | None = None,
-    progress: Watcher | None = None,
+    digests: Digests | None = None,
+    progress: ProgressChoice = None,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     workers: int | None = None,
@@ -69,24 +71,39 @@ def verify(
 
     Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how
     the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
-    requires it. Raises UsageError if there is no archive, JobError if there is no job, StorageError if a
-    listing fails; differences are in the report.
+    requires it.
 
-    With `digest`, the values of `source`, any archive, are compared with digests instead of another archive:
+    With `digests`, the values of `source`, any archive, are compared with digests instead of another archive:
     those in a file that `zarrlift digest` wrote, or those of a job. Only arrays are compared.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive, or for arguments that exclude each other.
+    JobError
+        If there is no such job, or `finish` has removed what it compares with.
+    StorageError
+        If a listing fails. Differences are in the report.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> report = zarrlift.verify("ocean.zarr", "new.zarr", full=True)
+    >>> report.ok, report.arrays
+    (True, 4)
     """
     from ..formats.describe import describe
     from ..formats.detect import detect
     from ..storage.open_storage import open_storage
 
-    if digest is not None:
+    if digests is not None:
         if destination is not None or full or recipe is not None or job is not None:
             raise UsageError("digests are compared with one archive, without a job, a recipe or --full")
         from ..verification.digest_report import compare_digests
         from .digests import digest as digest_of
         from .digests import load_digests
 
-        expected = load_digests(digest, job_storage_options)
+        expected = load_digests(digests, job_storage_options)
         found = digest_of(
             source,
             storage_options=storage_options,
@@ -156,7 +173,6 @@ def verify(
         second,
         full=full,
         recipe=recipe,
-        progress=progress,
         threads=workers,
         root_attributes=partial(
             as_expected,
@@ -166,6 +182,7 @@ def verify(
             digest=None if known is None else known.digest,
         ),
     )
+    spec: WorkerSpec | None = None
     if full and options.elsewhere:
         spec = WorkerSpec(
             job_id="",
@@ -177,9 +194,12 @@ def verify(
             source_through=None if known is None else known.source_through,
             destination_through=None if known is None else known.dest_through,
         )
-        report = _on_engine(compare, options, spec, None if recipe is None else recipe.memory)
-    else:
-        report = compare()
+    with ticking(progress) as display:
+        compare = partial(compare, progress=display)
+        if spec is None:
+            report = compare()
+        else:
+            report = _on_engine(compare, options, spec, None if recipe is None else recipe.memory)
     if known is not None and not full and not in_place:
         report = report.with_problems(_changed(known, first))
     if known is not None:

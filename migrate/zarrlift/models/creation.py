@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -47,15 +47,33 @@ def create(
     *,
     consolidate: bool = False,
     migrated: bool = False,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Created:
     """Create the hierarchy of a model (or of another archive) at an empty place.
+
+    `model` is a model, a file with one, or an archive; `place` is a path, a URL (with `storage_options`) or a
+    zarr store. `consolidate` adds consolidated metadata.
 
     Documents are written in the order in which a migration publishes them: arrays, then groups from the
     leaves up, the root last, each document atomically. The hierarchy appears complete or not at all; the
     remains of a killed call are completed by the next one with the same model. `migrated` creates the v3 form
-    of a v2 model. Raises MetadataError with all faults of the model, JobError if the place contains anything
-    else, StorageError.
+    of a v2 model.
+
+    Raises
+    ------
+    MetadataError
+        With all faults of the model.
+    JobError
+        If the place contains anything else.
+    StorageError
+        If a document cannot be written.
+
+    Examples
+    --------
+    >>> zarrlift.models.create("ocean.zarr", "empty.zarr", migrated=True).arrays
+    4
+    >>> zarr.open_array("empty.zarr", path="sst").nchunks_initialized
+    0
     """
     hierarchy = show(model, migrated=migrated)
     if hierarchy.unread:

@@ -20,7 +20,15 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One difference of the second hierarchy from the first."""
+    """One difference of the second hierarchy from the first.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> [(d.path, d.member) for d in zarrlift.models.diff("ocean.zarr", "new.zarr")][:1]
+    [('lat', 'chunk_key_encoding')]
+    """
 
     path: str
     """Path of the node."""

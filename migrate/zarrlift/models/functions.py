@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject
@@ -35,13 +35,26 @@ Modelled: TypeAlias = "Place | Group | Array[Any] | JSONObject | Hierarchy"
 """An archive (path, URL, store, zarr's open group or array), a model file, or a model."""
 
 
+class Reading(TypedDict, total=False):
+    """How an archive is read; the arguments of `show`."""
+
+    migrated: bool
+    recipe: Recipe | None
+    format: Format | None
+    storage_options: Mapping[str, Any] | None
+    follow_links: bool
+    axes: Axes | None
+    allow_fallback: bool
+    max_document_size: int | None
+
+
 def show(
     place: Modelled,
     *,
     migrated: bool = False,
     recipe: Recipe | None = None,
     format: Format | None = None,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
@@ -49,10 +62,22 @@ def show(
 ) -> Hierarchy:
     """The model of an archive: v2 and v3 unchanged, other formats as the v3 model of their layout.
 
-    With `migrated`, the model of the result of a migration with `recipe`, by the plan's own mapping. Chunks
-    are not read. Documents larger than `max_document_size` bytes (64 MiB by default) are refused. Nodes that
-    cannot be read are omitted and listed in `problems`. Raises UsageError if there is nothing at the place,
-    MetadataError if the root cannot be read.
+    `place` is an archive (a path, a URL with `storage_options`, a zarr store, group or array), a model or a
+    file with one. With `migrated`, the model of the result of a migration with `recipe`, by the plan's own
+    mapping. `format`, `follow_links`, `axes`, `allow_fallback` and `max_document_size` are those of
+    `zarrlift.inspect`. Chunks are not read. Nodes that cannot be read are omitted and listed in `problems`.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing at the place.
+    MetadataError
+        If the root cannot be read.
+
+    Examples
+    --------
+    >>> sorted(zarrlift.models.show("ocean.zarr").model["members"])
+    ['lat', 'lon', 'sst', 'time']
     """
     if isinstance(place, Hierarchy):
         return as_v3(place, recipe) if migrated else place
@@ -84,18 +109,28 @@ def is_model_file(place: object) -> bool:
 def schema(
     place: Modelled | None = None,
     *,
-    format: FormatNumber = 3,
+    zarr_format: FormatNumber = 3,
     leave_open: Collection[str] = (),
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> JSONObject:
-    """The JSON Schema of all models of a format, or of one hierarchy.
+    """The JSON Schema of all models of Zarr v2 or v3 (`zarr_format`), or of the hierarchy at `place`.
 
     The schema of a hierarchy accepts only this structure, except for the parts in `leave_open`: "shape",
-    "chunks", "codecs", "fill_value", "keys", "attributes", "members". `reading` is as for `show`. Raises
-    UsageError.
+    "chunks", "codecs", "fill_value", "keys", "attributes", "members". `reading` is as for `show`.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing at the place, or for an unknown part in `leave_open`.
+
+    Examples
+    --------
+    >>> schema = zarrlift.models.schema("ocean.zarr", leave_open=["attributes"])
+    >>> zarrlift.models.validate("ocean.zarr", schema)
+    ()
     """
     if place is None:
-        return format_schema(format)
+        return format_schema(zarr_format)
     return hierarchy_schema(show(place, **reading).model, leave_open=leave_open)
 
 
@@ -104,13 +139,25 @@ def validate(
     model: str | JSONObject | type | Requirement,
     *,
     leave_open: Collection[str] = (),
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> tuple[Problem, ...]:
-    """Every violation of a model by an archive, by path; empty if it conforms.
+    """Every violation of a model by the archive at `place`, by path; empty if it conforms.
 
     `model` is a JSON Schema or a ZOM (a file or its content), or a Python type (`module:Name` or the type
-    itself). Unreadable parts of the archive are among the problems. `reading` is as for `show`. Raises
-    UsageError for an invalid model, and for a ZOM of another format.
+    itself); of a ZOM, `leave_open` names parts that may differ (see `schema`). Unreadable parts of the
+    archive are among the problems. `reading` is as for `show`.
+
+    Raises
+    ------
+    UsageError
+        For an invalid model, and for a ZOM of another format.
+
+    Examples
+    --------
+    >>> model = zarrlift.models.show("ocean.zarr").model
+    >>> del model["members"]["lat"]
+    >>> [problem.message for problem in zarrlift.models.validate("ocean.zarr", model)]
+    ['the array is not in the model']
     """
     requirement = model if isinstance(model, Requirement) else load(model, leave_open=leave_open)
     hierarchy = show(place, **reading)
@@ -118,11 +165,23 @@ def validate(
 
 
 def validate_many(
-    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Any
+    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Unpack[Reading]
 ) -> Iterator[tuple[Modelled, tuple[Problem, ...]]]:
-    """Validate many archives against one model; yields each with its violations.
+    """Validate the archives at `places` against one model; yields each with its violations.
 
-    An archive that cannot be read has a single problem with the reason; the others are still validated.
+    `model` and `reading` are those of `validate`. An archive that cannot be read has a single problem with
+    the reason; the others are still validated.
+
+    Raises
+    ------
+    UsageError
+        For an invalid model.
+
+    Examples
+    --------
+    >>> schema = zarrlift.models.schema(zarr_format=2)
+    >>> [len(problems) for place, problems in zarrlift.models.validate_many(["ocean.zarr"], schema)]
+    [0]
     """
     requirement = model if isinstance(model, Requirement) else load(model)
     for place in places:
@@ -133,13 +192,26 @@ def validate_many(
 
 
 def diff(
-    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Any
+    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Unpack[Reading]
 ) -> tuple[Difference, ...]:
-    """The structural differences between two hierarchies, by path; empty if they are equal.
+    """The structural differences of `second` from `first`, by path; empty if they are equal.
 
     Values and storage are not compared. Models of one format are compared directly, others as the v3 models
     of their layouts. `ignore` names members of metadata to skip, such as "codecs". `reading` is as for
     `show`, for both.
+
+    Raises
+    ------
+    UsageError, MetadataError
+        As `show`.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> differences = zarrlift.models.diff("ocean.zarr", "new.zarr", ignore=["codecs"])
+    >>> [(one.path, one.member) for one in differences][:2]
+    [('lat', 'chunk_key_encoding'), ('lat', 'dimension_names')]
     """
     one, other = show(first, **reading), show(second, **reading)
     if (one.format == "zarr2") != (other.format == "zarr2"):

@@ -51,7 +51,14 @@ MAX_JSON_LEVELS: Final = 2 * MAX_LEVELS + 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """A model and its origin."""
+    """A model and its origin.
+
+    Examples
+    --------
+    >>> hierarchy = zarrlift.models.show("ocean.zarr")
+    >>> hierarchy.format, hierarchy.problems
+    ('zarr2', ())
+    """
 
     url: str
     format: Format

@@ -39,11 +39,21 @@ def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
 
 
 def consolidated(model: JSONObject) -> JSONObject:
-    """The consolidated metadata of a model: flattened, with all nodes in one document.
+    """The consolidated metadata of `model`: flattened, with all nodes in one document.
 
     For v2 the content of `.zmetadata`, for v3 the root's `zarr.json` with all others inside. Both are
-    conventions of zarr-python (3.1.6 and 3.4.2), not part of a specification. MetadataError if the root is an
-    array.
+    conventions of zarr-python (3.1.6 and 3.4.2), not part of a specification.
+
+    Raises
+    ------
+    MetadataError
+        If the root is an array.
+
+    Examples
+    --------
+    >>> model = zarrlift.models.show("ocean.zarr").model
+    >>> sorted(zarrlift.models.consolidated(model)["metadata"])[:2]
+    ['.zattrs', '.zgroup']
     """
     if not is_group(model):
         raise MetadataError("consolidated metadata belongs to a root that is a group", node="")

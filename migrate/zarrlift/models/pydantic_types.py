@@ -173,10 +173,22 @@ def _problem(place: Sequence[str | int], row: Any) -> Problem:
 
 
 def as_instance(model: JSONObject, type_: type[T]) -> T:
-    """The model as an instance of a type, such as `GroupSpec[Any, ArraySpec[XAttrs]]` of pydantic-zarr.
+    """The `model` as an instance of `type_`, such as `GroupSpec[Any, ArraySpec[XAttrs]]` of pydantic-zarr.
 
-    MetadataError with the first violation and their number. pydantic-zarr's default for a missing v2
+    pydantic-zarr's default for a missing v2
     `dimension_separator` is "/", but the specification's is ".", so it is added explicitly.
+
+    Raises
+    ------
+    MetadataError
+        With the first violation and their number.
+
+    Examples
+    --------
+    >>> from pydantic_zarr.v2 import ArraySpec
+    >>> model = zarrlift.models.show("ocean.zarr").model["members"]["lat"]
+    >>> zarrlift.models.as_instance(model, ArraySpec[dict]).shape
+    (90,)
     """
     typed = TypedModel(type_, name=getattr(type_, "__name__", str(type_)))
     whole = _with_separators(model)
@@ -195,7 +207,15 @@ def as_instance(model: JSONObject, type_: type[T]) -> T:
 
 
 def from_instance(instance: Any) -> JSONObject:
-    """The model of an instance of a pydantic class, such as pydantic-zarr's."""
+    """The model of `instance`, of a pydantic class such as pydantic-zarr's.
+
+    Examples
+    --------
+    >>> from pydantic_zarr.v2 import ArraySpec
+    >>> array = ArraySpec(shape=(4,), chunks=(2,), dtype="<i4", attributes={})
+    >>> zarrlift.models.from_instance(array)["chunks"]
+    [2]
+    """
     if hasattr(instance, "__dataclass_fields__"):
         data = _plain(instance)
     else:

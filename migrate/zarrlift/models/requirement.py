@@ -28,7 +28,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A model for checking hierarchies, created once for any number of checks."""
+    """A model for checking hierarchies, created once for any number of checks.
+
+    Examples
+    --------
+    >>> requirement = zarrlift.models.load(zarrlift.models.schema(zarr_format=2))
+    >>> requirement.violations(zarrlift.models.show("ocean.zarr").model)
+    ()
+    """
 
     name: str
     """The file or `module:Name`, for messages."""
@@ -53,10 +60,21 @@ class Requirement:
 
 
 def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -> Requirement:
-    """The requirement in a JSON file, a JSON object or a type (`module:Name` as text).
+    """The requirement in `source`: a JSON file, a JSON object or a type (`module:Name` as text).
 
-    `leave_open` names parts of a ZOM that may differ (see `schema`). Raises UsageError for an invalid or
-    unreadable model, MetadataError for a ZOM with faults.
+    `leave_open` names parts of a ZOM that may differ (see `schema`).
+
+    Raises
+    ------
+    UsageError
+        For an invalid or unreadable model.
+    MetadataError
+        For a ZOM with faults.
+
+    Examples
+    --------
+    >>> zarrlift.models.load(zarrlift.models.show("ocean.zarr").model).kind
+    'zom'
     """
     if isinstance(source, str) and not is_class_name(source):
         return _from_json(parse_json(read_file(source), source), source, leave_open)

@@ -90,15 +90,31 @@ def nodes(model: JSONObject) -> Iterator[tuple[str, JSONObject]]:
 
 
 def flatten(model: JSONObject) -> Flat:
-    """The flat form of a model: path -> metadata of each node."""
+    """The flat form of `model`: path -> metadata of each node.
+
+    Examples
+    --------
+    >>> sorted(zarrlift.models.flatten(zarrlift.models.show("ocean.zarr").model))
+    ['', 'lat', 'lon', 'sst', 'time']
+    """
     return {path: in_document(node) for path, node in nodes(model)}
 
 
 def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
-    """The model of a flat form; paths may begin with "/".
+    """The model of the flat form `flat`; paths may begin with "/".
 
-    Missing groups above a node are created without attributes. MetadataError, with the path, for a node below
-    an array, for invalid names, and for an empty form.
+    Missing groups above a node are created without attributes.
+
+    Raises
+    ------
+    MetadataError
+        With the path, for a node below an array, for invalid names, and for an empty form.
+
+    Examples
+    --------
+    >>> flat = {"a": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
+    >>> sorted(zarrlift.models.unflatten(flat)["members"])
+    ['a']
     """
     paths = {path.strip("/"): path for path in flat}
     if not paths:

@@ -215,7 +215,14 @@ Planned: TypeAlias = ArrayPlan | GroupPlan | Refusal
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(NotebookResult):
-    """The complete plan of a migration."""
+    """The complete plan of a migration.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan("cells.n5", "cells.zarr")
+    >>> plan.refusals, {array.route.name for array in plan.arrays}
+    ((), {'reframe'})
+    """
 
     source: str
     """URL or path of the source, without credentials."""

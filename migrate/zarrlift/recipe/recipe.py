@@ -78,6 +78,11 @@ class ArrayRecipe:
 
     Values may be given as on the command line (`codecs="zstd:3"`, `chunks="64,64"`) and are parsed when the
     recipe is created. Raises UsageError if a value is invalid for every array.
+
+    Examples
+    --------
+    >>> zarrlift.ArrayRecipe(codecs="zstd:3", chunks="90,180", shards="auto").to_json()
+    {'codecs': 'zstd:3', 'chunks': '90,180', 'shards': 'auto'}
     """
 
     codecs: _Parsed[CodecForms, CodecRequest] = _Parsed(parse_codecs, "portable", CodecRequest.to_json)
@@ -191,6 +196,12 @@ class Recipe:
     one: `*` and `?` match characters within a name, `[abc]` matches one of them, and `**` as a whole name
     matches any number of names, including none (`a/**` is a and everything below it). A glob of "" or "/"
     matches the root. Matching is case-sensitive.
+
+    Examples
+    --------
+    >>> recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards="auto"), exclude=("time",))
+    >>> len(zarrlift.plan("ocean.zarr", recipe=recipe).arrays)
+    3
     """
 
     base: ArrayRecipe = field(default_factory=ArrayRecipe)

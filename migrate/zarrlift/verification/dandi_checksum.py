@@ -27,11 +27,22 @@ _PIECE: Final = 16 << 20
 _AT_ONCE: Final = 16
 
 
-def dandi_checksum(place: Place, *, storage_options: Mapping[str, Any] | None = None) -> str:
+def dandi_checksum(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> str:
     """DANDI's checksum of an archive of any format, as it is stored.
 
-    Raises UsageError if there is nothing, or nothing can be listed, or if zarr-checksum is not installed, and
-    StorageError for what cannot be read.
+    `source` is a path, a URL (with `storage_options`) or a zarr store.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing, nothing can be listed, or zarr-checksum is not installed.
+    StorageError
+        If an object cannot be read.
+
+    Examples
+    --------
+    >>> len(zarrlift.dandi_checksum("ocean.zarr").partition("-")[0])
+    32
     """
     try:
         from zarr_checksum.tree import ZarrChecksumTree
@@ -41,7 +52,7 @@ def dandi_checksum(place: Place, *, storage_options: Mapping[str, Any] | None = 
             expected="zarr-checksum",
             advice="Install the extra dandi of zarrlift.",
         ) from error
-    storage = open_storage(place, storage_options=storage_options)
+    storage = open_storage(source, storage_options=storage_options)
     if not storage.can_list:
         raise UsageError(
             "DANDI's checksum covers every object, and this place cannot be listed", found=storage.url

@@ -22,7 +22,14 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveDigest:
-    """The digests of the values of an archive's arrays."""
+    """The digests of the values of an archive's arrays.
+
+    Examples
+    --------
+    >>> digests = zarrlift.digest("ocean.zarr")
+    >>> sorted(digests.arrays), digests.problems
+    (['lat', 'lon', 'sst', 'time'], ())
+    """
 
     url: str
     format: str

@@ -13,7 +13,15 @@ from ..archive.notebook import NotebookResult
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VerificationReport(NotebookResult):
-    """The differences between two archives, and the extent of the comparison."""
+    """The differences between two archives, and the extent of the comparison.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> report = zarrlift.verify("new.zarr")
+    >>> report.ok, report.differences
+    (True, ())
+    """
 
     source: str
     destination: str

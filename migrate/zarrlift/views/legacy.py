@@ -8,7 +8,7 @@ most of them unchanged, the others converted one by one on demand.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
 
 from zarr.abc.store import Store
 
@@ -31,8 +31,20 @@ if TYPE_CHECKING:
     from ..storage.base import Storage
 
 
+class Opening(TypedDict, total=False):
+    """The arguments of `open` besides the place."""
+
+    storage_options: Mapping[str, Any] | None
+    format: Format | None
+    axes: Axes | None
+    allow_fallback: bool
+    follow_links: bool
+    max_document_size: int | None
+    recipe: Recipe | None
+
+
 def open(  # noqa: A001 - what readers of archives expect it to be called
-    url: Place,
+    source: Place,
     *,
     path: str = "",
     storage_options: Mapping[str, Any] | None = None,
@@ -49,9 +61,22 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     would write. `path` is the path of a node in the archive; the other arguments are those of `inspect`. A
     Zarr v3 archive is opened directly.
 
-    Raises UsageError if there is no archive or no such node; UnsupportedError or MetadataError, with the
-    reason, for a node that a migration would refuse; StorageError. Reads raise ChunkError for a damaged
-    chunk.
+    Raises
+    ------
+    UsageError
+        If there is no archive or no such node.
+    UnsupportedError, MetadataError
+        With the reason, for a node that a migration would refuse.
+    StorageError
+        If the archive cannot be read.
+    ChunkError
+        When a damaged chunk is read.
+
+    Examples
+    --------
+    >>> ocean = zarrlift.open("ocean.zarr")
+    >>> ocean["lat"][:3]
+    array([-89., -87., -85.])
     """
     import zarr
 
@@ -61,11 +86,53 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     view = view_of(storage, format=format, reading=reading, recipe=recipe)
     place = path.strip("/")
     view.require_node(place)
     return zarr.open(view, path=place, mode="r", zarr_format=3)
+
+
+def open_array(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Array[Any]:
+    """Open an array like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is a group; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> zarrlift.open_array("ocean.zarr", path="lat").shape
+    (90,)
+    """
+    import zarr
+
+    node = open(source, path=path, **options)
+    if not isinstance(node, zarr.Array):
+        raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
+    return node
+
+
+def open_group(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Group:
+    """Open a group like `open`.
+
+    Raises
+    ------
+    UsageError
+        If the node is an array; otherwise the errors of `open`.
+
+    Examples
+    --------
+    >>> sorted(zarrlift.open_group("ocean.zarr").array_keys())
+    ['lat', 'lon', 'sst', 'time']
+    """
+    import zarr
+
+    node = open(source, path=path, **options)
+    if not isinstance(node, zarr.Group):
+        raise UsageError("this node is an array, not a group", node=node.path, advice="Use open_array.")
+    return node
 
 
 def view_of(
@@ -92,6 +159,12 @@ class LegacyView(HierarchyView[ViewedArchive]):
     Options: `format` (detected by default), `axes` ("reversed" or "kept"), `allow_fallback`, `follow_links`,
     `max_document_size` in bytes, and `recipe`, a `Recipe` as JSON. The archive is described on first access;
     later changes of its metadata are not followed.
+
+    Examples
+    --------
+    >>> view = zarrlift.LegacyView(zarr.storage.LocalStore("ocean.zarr"))
+    >>> zarr.open_array(view, path="lat", mode="r")[:3]
+    array([-89., -87., -85.])
     """
 
     name = "legacy-view"

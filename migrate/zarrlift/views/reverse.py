@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def present(
-    url: Place,
-    shown: PresentedFormat,
+    source: Place,
+    as_format: PresentedFormat,
     *,
     separator: Separator = ".",
     axes: Axes | None = None,
@@ -48,25 +48,41 @@ def present(
     max_document_size: int | None = None,
     recipe: Recipe | None = None,
 ) -> ReverseView:
-    """A read-only store that presents any archive as Zarr v2 (`shown="zarr2"`) or N5 (`"n5"`) immediately.
+    """A read-only store that presents any archive as Zarr v2 or N5 immediately.
 
-    For readers that do not support Zarr v3 yet. An archive in an older format, or one with a `recipe`, is
-    first presented as Zarr v3, as by `open`. `separator` is used in v2's chunk keys; `axes` relates N5's axes
-    to the array's, in either direction. Documents larger than `max_document_size` bytes (64 MiB by default)
-    are refused. Nodes that cannot be presented are omitted and listed, with the reason, in the store's
+    For readers that do not support Zarr v3 yet. `as_format` is "zarr2" or "n5". An archive in an older
+    format, or one with a `recipe`, is first presented as Zarr v3, as by `open`. `separator` is used in v2's
+    chunk keys; `axes` relates N5's axes to the array's, in either direction. The other arguments are those of
+    `inspect`. Nodes that cannot be presented are omitted and listed, with the reason, in the store's
     `problems`.
 
-    Raises UsageError if there is no archive, StorageError. Reads raise UnsupportedError for the documents of
-    an omitted node, ChunkError for a damaged chunk.
+    Raises
+    ------
+    UsageError
+        If there is no archive.
+    StorageError
+        If it cannot be read.
+    UnsupportedError
+        When the documents of an omitted node are read.
+    ChunkError
+        When a damaged chunk is read.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> store = zarrlift.present("new.zarr", "zarr2")
+    >>> zarr.open_group(store, mode="r", zarr_format=2)["lat"][:3]
+    array([-89., -87., -85.])
     """
-    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     reading = ReadOptions.asked(
         follow_links=follow_links,
         axes=axes,
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    return presented(storage, shown, separator=separator, format=format, reading=reading, recipe=recipe)
+    return presented(storage, as_format, separator=separator, format=format, reading=reading, recipe=recipe)
 
 
 def presented(
@@ -107,6 +123,13 @@ class ReverseView(HierarchyView[ReverseHierarchy]):
     Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes` ("reversed" or
     "kept", for N5), `follow_links`, and `max_document_size` in bytes. The hierarchy is described on first
     access; later changes of its metadata are not followed.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> [problem.node for problem in zarrlift.present("new.zarr", "n5").problems]
+    ['sst']
     """
 
     name = "reverse-view"

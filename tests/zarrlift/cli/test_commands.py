@@ -209,7 +209,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --shard-index-location start --memory 2GB --include a/* --include b"
         " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
         " --multiscale ome --ome 0.6 --from zarr2 --job j.db --job-storage-options key=k"
-        " --workers 3 --processes --executor dask --dask-address tcp://h:1"
+        " --workers 3 --executor dask --dask-address tcp://h:1"
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
@@ -232,7 +232,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "job": "j.db",
         "job_storage_options": {"key": "k"},
         "workers": 3,
-        "processes": True,
         "executor": "dask",
         "dask_address": "tcp://h:1",
         "verify": "full",

@@ -84,7 +84,9 @@ def test_a_second_call_changes_nothing_and_says_so(source: Path, tmp_path: Path)
     assert [os.stat(tmp_path / "out.zarr" / name).st_mtime_ns for name in before] == stamps
 
 
-@pytest.mark.parametrize("options", [{"processes": True, "workers": 2}, {"workers": 4}, {"fsync": True}])
+@pytest.mark.parametrize(
+    "options", [{"executor": "processes", "workers": 2}, {"workers": 4}, {"fsync": True}]
+)
 def test_any_way_of_running_gives_the_same_bytes(
     options: dict[str, object], source: Path, tmp_path: Path
 ) -> None:

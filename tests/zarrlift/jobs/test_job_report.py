@@ -7,9 +7,11 @@ import shutil
 import sqlite3
 from contextlib import closing
 
+import pytest
 from tests.support.job_archives import write_archive
 
 import zarrlift
+from zarrlift.jobs.ledger.last_run import level_before
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.throughput import Throughput, throughput
 from zarrlift.transfer.counts import MoveResult
@@ -81,3 +83,17 @@ def test_the_time_line_goes_on_without_a_gap_and_is_bounded(tmp_path):
         now += 5
         line.note(MoveResult(bytes_in=1, bytes_out=1), last=True)
         assert throughput(job)[-1] == (1005.0, 10_001, 5_001)
+
+
+@pytest.mark.parametrize("level", ["none", "sample", "full"])
+def test_a_resumed_job_verifies_at_the_level_of_its_first_run(level, tmp_path):
+    write_archive(tmp_path / "a.zarr")
+    chunk = tmp_path / "a.zarr/g/recode/3"
+    content = chunk.read_bytes()
+    chunk.write_bytes(b"damaged")
+    assert not zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr", verify=level).ok
+    chunk.write_bytes(content)
+    with Job.open(tmp_path / "b.zarr.zarrlift.db") as job:
+        assert level_before(job) == level
+    assert zarrlift.resume(tmp_path / "b.zarr").ok
+    assert zarrlift.job_report(tmp_path / "b.zarr").checked == level

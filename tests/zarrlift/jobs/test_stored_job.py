@@ -99,7 +99,7 @@ def test_every_command_takes_it(
     assert zarrlift.status(JOB, job_storage_options=bucket.options).state == "done"
     assert {method for method, count in bucket.asked.items() if count} == {"GET"}
     digests = zarrlift.digest(JOB, storage_options=bucket.options)
-    assert zarrlift.verify(source, digest=digests).ok
+    assert zarrlift.verify(source, digests=digests).ok
     assert zarrlift.verify(OUT, job=JOB, **options).ok
     assert zarrlift.status(OUT, job=JOB, job_storage_options=bucket.options).verified == "sample"
     assert zarrlift.resume(JOB, **options).state == "nothing to do"

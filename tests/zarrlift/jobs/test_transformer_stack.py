@@ -40,7 +40,12 @@ def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, tm
 
 def test_processes_build_the_stack_for_themselves(source: Path, tmp_path: Path) -> None:
     outcome = zarrlift.migrate(
-        source, tmp_path / "out.zarr", source_through="retry", dest_through="retry", processes=True, workers=2
+        source,
+        tmp_path / "out.zarr",
+        source_through="retry",
+        dest_through="retry",
+        executor="processes",
+        workers=2,
     )
     assert outcome.ok, outcome.problems
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)

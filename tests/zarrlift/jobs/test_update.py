@@ -352,7 +352,7 @@ def test_in_place_documents_follow(tmp_path: Path) -> None:
 def test_digests_are_those_of_the_new_values(tmp_path: Path) -> None:
     source, result = changed_archive(tmp_path, digest=True)
     assert zarrlift.update(result).ok
-    assert zarrlift.verify(source, digest=f"{result}.zarrlift.db").ok
+    assert zarrlift.verify(source, digests=f"{result}.zarrlift.db").ok
 
 
 def test_without_its_inventory_an_array_is_migrated_as_a_whole(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_as_deep_as_archives_may_be(tmp_path):
     (tmp_path / "model.json").write_text(text)
     assert models.show(tmp_path / "model.json").model == model
     assert models.unflatten(models.flatten(model)) == model
-    assert models.validate(model, models.schema(format=3)) == ()
+    assert models.validate(model, models.schema(zarr_format=3)) == ()
     assert models.validate(model, models.schema(model)) == ()
     assert models.diff(model, model) == ()
     assert len(models.consolidated(model)["consolidated_metadata"]["metadata"]) == MAX_LEVELS
@@ -134,7 +134,7 @@ def test_every_fault_of_a_tree_is_said_at_once():
 def test_half_a_surrogate_pair_is_no_crash(tmp_path):
     model = {**GROUP, "attributes": {"half": "\ud800"}}
     assert json.loads("\n".join(lines(model))) == model
-    assert models.validate(model, models.schema(format=3)) == ()
+    assert models.validate(model, models.schema(zarr_format=3)) == ()
     assert models.validate(model, model) == ()
     (problem,) = models.validate(model, {"properties": {"attributes": {"const": {"half": "x"}}}})
     assert problem.message == "the model cannot be checked"
@@ -189,4 +189,4 @@ def test_a_damaged_node_of_v3_is_left_out_and_named(document, message, tmp_path)
     (problem,) = shown.problems
     assert (problem.node, problem.severity) == ("sst", "refusal")
     assert message in problem.message
-    assert models.validate(tmp_path / "a", models.schema(format=3)) == (problem,)
+    assert models.validate(tmp_path / "a", models.schema(zarr_format=3)) == (problem,)

@@ -29,7 +29,7 @@ def _shown(path):
 
 @cache
 def of_format(number):
-    return models.load(models.schema(format=number))
+    return models.load(models.schema(zarr_format=number))
 
 
 @pytest.mark.slow(one_in=3)

@@ -154,7 +154,7 @@ def test_an_unknown_part_is_a_usage_error():
 def test_the_schema_of_a_format_is_a_json_schema_of_draft_2020_12(number):
     import jsonschema_rs
 
-    schema = models.schema(format=number)
+    schema = models.schema(zarr_format=number)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert jsonschema_rs.meta.is_valid(json.loads(json.dumps(schema)))
 
@@ -189,5 +189,5 @@ def group(**members):
     ],
 )  # fmt: skip
 def test_the_schema_of_v3_finds_what_is_wrong_at_its_place(model, node, message):
-    violations = models.load(models.schema(format=3)).violations(model)
+    violations = models.load(models.schema(zarr_format=3)).violations(model)
     assert any(problem.node == node and message in problem.message for problem in violations), violations

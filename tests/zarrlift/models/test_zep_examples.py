@@ -42,7 +42,7 @@ def test_a_model_of_the_zep_is_read_made_and_read_by_zarr(name, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_written_of_it_is_strict(name):
     shown = models.show(ZEP / name)
-    assert models.validate(shown, models.schema(format=shown.model["zarr_format"])) == ()
+    assert models.validate(shown, models.schema(zarr_format=shown.model["zarr_format"])) == ()
     text = "\n".join(lines(shown.model))
     assert models.show(json.loads(text)) == models.show(raw(name))
 
@@ -119,7 +119,7 @@ def test_the_python_block_runs():
             }
         },
     }  # fmt: skip
-    assert models.validate(model, models.schema(format=2)) == ()
+    assert models.validate(model, models.schema(zarr_format=2)) == ()
 
 
 @pytest.mark.needs_reader("mypy")

@@ -47,7 +47,7 @@ def expected(many: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def test_processes_and_any_executor_give_the_same_result(archive, tmp_path: Path) -> None:
     zarrlift.migrate(archive, tmp_path / "threads.zarr")
     wanted = files(tmp_path / "threads.zarr")
-    outcome = zarrlift.migrate(archive, tmp_path / "processes.zarr", processes=True, workers=2)
+    outcome = zarrlift.migrate(archive, tmp_path / "processes.zarr", executor="processes", workers=2)
     assert outcome.ok, outcome.problems
     assert files(tmp_path / "processes.zarr") == wanted
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
@@ -65,7 +65,7 @@ def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: P
     store = MemoryStore() if kind == "MemoryStore" else f"memory://{uuid.uuid4()}/x.zarr"
     ends = (fill(store, archive), tmp_path / "out.zarr") if end == "source" else (archive, store)
     with pytest.raises(JobError, match=r"a store that exists only in this one.*Use threads"):
-        zarrlift.migrate(*ends, processes=True)
+        zarrlift.migrate(*ends, executor="processes")
     assert not list(tmp_path.iterdir())
     with ThreadPoolExecutor(2) as threads:
         assert zarrlift.migrate(*ends, executor=threads).ok
@@ -84,7 +84,7 @@ class KillsWorkers(NullProgress):
 
 def test_the_tasks_of_workers_that_die_are_done_again(many, expected, tmp_path: Path) -> None:
     place = tmp_path / "out.zarr"
-    outcome = zarrlift.migrate(many, place, processes=True, workers=2, progress=KillsWorkers())
+    outcome = zarrlift.migrate(many, place, executor="processes", workers=2, progress=KillsWorkers())
     assert outcome.ok, outcome.problems
     assert multiprocessing.active_children() == []
     assert files(place) == expected
@@ -100,7 +100,7 @@ def test_a_pool_of_the_caller_that_breaks_is_one_clear_problem_and_the_job_resum
     assert [(p.kind, p.message) for p in outcome.problems] == [("worker", "a worker died")]
     assert "Resume" in outcome.problems[0].advice
     assert not (place / "zarr.json").exists()
-    assert zarrlift.resume(place, processes=True, workers=2).ok
+    assert zarrlift.resume(place, executor="processes", workers=2).ok
     assert files(place) == expected
 
 
@@ -180,7 +180,17 @@ def test_workers_that_cannot_be_reached_any_more_are_one_problem(
 @pytest.mark.parametrize("seed", range(3))
 def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp_path: Path) -> None:
     place = tmp_path / "out.zarr"
-    arguments = ["migrate", str(many), str(place), "--processes", "--workers", "2", "--verify", "none"]
+    arguments = [
+        "migrate",
+        str(many),
+        str(place),
+        "--executor",
+        "processes",
+        "--workers",
+        "2",
+        "--verify",
+        "none",
+    ]
     # Before, while and after the workers do theirs; the coordinator changes little by itself.
     moment = random.Random(seed).randint(2, 9)
     killed = subprocess.run(
@@ -211,7 +221,7 @@ sys.exit(main())
 
 def test_ctrl_c_ends_all_without_a_traceback(many, expected, tmp_path: Path) -> None:
     place = tmp_path / "out.zarr"
-    words = ["migrate", str(many), str(place), "--processes", "--workers", "2"]
+    words = ["migrate", str(many), str(place), "--executor", "processes", "--workers", "2"]
     stopped = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *words],
         capture_output=True,

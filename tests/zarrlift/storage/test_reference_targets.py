@@ -170,7 +170,7 @@ def test_references_in_a_bucket_lead_to_objects_in_it(bucket: Bucket, name, tmp_
         f"s3://bucket/in/{name}",
         "s3://bucket/out",
         job=tmp_path / "job.db",
-        processes=True,
+        executor="processes",
         dest_storage_options=bucket.options,
         **options,
     )

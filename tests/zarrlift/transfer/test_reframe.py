@@ -179,7 +179,11 @@ def test_short_blocks_of_n5_are_filled_up_on_the_way_into_a_shard(tmp_path) -> N
 
 
 def test_workers_and_processes_give_the_same_bytes(numbers, tmp_path) -> None:
-    ways = {"one": {"workers": 1}, "three": {"workers": 3}, "processes": {"workers": 2, "processes": True}}
+    ways = {
+        "one": {"workers": 1},
+        "three": {"workers": 3},
+        "processes": {"workers": 2, "executor": "processes"},
+    }
     for name, options in ways.items():
         outcome = zarrlift.migrate(numbers, tmp_path / name, recipe=wish(shards="2x"), **options)
         assert outcome.ok, outcome.problems

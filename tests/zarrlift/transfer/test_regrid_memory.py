@@ -136,5 +136,5 @@ def test_a_sharded_source_and_its_passes_stay_within_it(tmp_path: Path) -> None:
 
 def test_worker_processes_stay_within_it_together(tmp_path: Path) -> None:
     source = write(tmp_path / "old", (100, 1000, 1000), (50, 100, 100))
-    options = ("--chunks", "64,64,64", "--memory", "256MB", "--processes", "--workers", "4")
+    options = ("--chunks", "64,64,64", "--memory", "256MB", "--executor", "processes", "--workers", "4")
     assert peak(source, tmp_path / "new", *options) < BYTES["256MB"]

@@ -145,7 +145,7 @@ def test_what_lies_between_and_cannot_be_removed_fails_its_array(
 def test_they_are_over_processes_and_in_a_store(
     rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None
 ) -> None:
-    assert zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS, processes=True, workers=2).ok
+    assert zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS, executor="processes", workers=2).ok
     assert tree(tmp_path / "new") == ample
     place = f"memory://{tmp_path.name}/new"
     assert zarrlift.migrate(rows, place, recipe=COLUMNS, job=tmp_path / "job.db").ok

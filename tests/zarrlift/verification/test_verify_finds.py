@@ -15,6 +15,8 @@ import pytest
 import zarr
 
 import zarrlift
+from zarrlift.jobs import observed
+from zarrlift.jobs.progress import NullProgress
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +247,20 @@ def test_progress_is_told_of_every_chunk(result) -> None:
     report = zarrlift.verify(*result, full=True, progress=watcher)
     assert watcher.chunks == report.chunks >= 4 + 2
     assert watcher.bytes == watcher.total > report.bytes, "missing chunks are told of too, at the end"
+
+
+def test_the_usual_display_is_made_and_closed(result, monkeypatch) -> None:
+    class Display(NullProgress):
+        closed = 0
+
+        def close(self):
+            self.closed += 1
+
+    display = Display()
+    monkeypatch.setattr(observed, "chosen_progress", lambda choice: display if choice else None)
+    assert zarrlift.verify(*result, progress=True).arrays
+    assert zarrlift.digest(result[0], progress=True).arrays
+    assert display.closed == 2
 
 
 def test_consolidated_metadata_of_no_node_is_there(tmp_path) -> None:

@@ -302,3 +302,12 @@ def test_a_link_out_of_the_archive_is_followed_only_if_that_is_meant(tmp_path: P
         zarrlift.open(source, path="sst")[:]
     shown = zarrlift.open(source, path="sst", follow_links=True)[:]
     assert np.array_equal(shown, archive("zarr-2.18/people/ocean")["sst"].values)
+
+
+def test_a_group_and_an_array_are_opened_by_type() -> None:
+    assert isinstance(zarrlift.open_group(OCEAN), zarr.Group)
+    assert zarrlift.open_array(OCEAN, path="crs").metadata.zarr_format == 3
+    with pytest.raises(UsageError, match="is a group"):
+        zarrlift.open_array(OCEAN)
+    with pytest.raises(UsageError, match="is an array"):
+        zarrlift.open_group(OCEAN, path="crs")

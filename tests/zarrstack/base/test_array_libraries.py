@@ -56,4 +56,4 @@ def test_dask_writes_an_array_whose_metadata_names_a_transformer(tmp_path):
     )  # fmt: skip
     lazy = dask_array.from_array(values, chunks=(4, 4)) * 2
     dask_array.store(lazy, target, lock=False, scheduler="processes", num_workers=2)
-    assert (zarrstack.open(tmp_path, "a")[:] == values * 2).all()
+    assert (zarrstack.open(tmp_path, path="a")[:] == values * 2).all()

@@ -90,7 +90,7 @@ def test_chunks_go_through_the_layers_that_the_metadata_names(store):
     create(store)
     assert [key for key in keys(store) if "/c/" in key] == [f"g/a/c/{i}/{j}" for i in (0, 1) for j in (0, 1)]
     assert field(store) == [ENTRY]
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_a_layer_is_as_good_as_its_json(store):
@@ -104,13 +104,13 @@ def test_checksums_lie_beside_the_objects_of_the_array(store):
         "g/a/c/0/1.crc32c",
         "g/a/c/1/1.crc32c",
     ]
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_layers_are_named_from_the_array_down_to_the_store(store):
     array = create(store, [ENTRY, {"name": "mask"}])
     assert field(store) == [ENTRY, {"name": "mask"}]
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
     assert array.store.below is store
 
 
@@ -139,30 +139,30 @@ def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(store, way):
     with pytest.raises(ValueError, match=r"zarrstack\.storage_transformers|exists"):
         way(zarr.open_group(store, path="g", mode="r+"))
     assert contents(store) == before
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_an_array_that_was_written_before_there_was_a_guard_is_read_and_gets_one(store):
     create(store)
     put(store, "g/a", {name: value for name, value in document(store, "g/a").items() if name != GUARD})
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
-    zarrstack.open(store, "g/a").attrs["x"] = 1
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
+    zarrstack.open(store, path="g/a").attrs["x"] = 1
     assert document(store, "g/a")[GUARD] == {"must_understand": True}
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_a_guard_without_transformers_is_refused(store):
     create(store)
     put_field(store, [])
     with pytest.raises(MetadataError, match="no longer names"):
-        zarrstack.open(store, "g/a")
+        zarrstack.open(store, path="g/a")
 
 
 def test_an_array_without_transformers_is_as_it_was(store):
     create(store, ())
     assert field(store) == []
     assert (zarr.open_array(store, path="g/a")[:] == DATA).all()
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def change_attributes(array):
@@ -185,10 +185,10 @@ def consolidate_all(array):
 def test_the_field_stays_whatever_is_written(store, change):
     create(store)
     for _ in range(2):
-        change(zarrstack.open(store, "g/a"))
+        change(zarrstack.open(store, path="g/a"))
         assert field(store) == [ENTRY]
         assert document(store, "g/a")[GUARD] == {"must_understand": True}
-    assert (zarrstack.open(store, "g/a", mode="r")[:8] == DATA).all()
+    assert (zarrstack.open(store, path="g/a", mode="r")[:8] == DATA).all()
 
 
 @pytest.mark.parametrize("change", [None, lambda group: group.attrs.put({"y": 2})], ids=["", "attributes"])
@@ -200,7 +200,7 @@ def test_consolidated_metadata_holds_such_arrays_for_this_layer_alone(store, cha
     consolidate(array.store)
     if change is not None:
         change(zarrstack.open(store))
-        change(zarrstack.open(store, "g"))
+        change(zarrstack.open(store, path="g"))
     for path, names in (("", {"g", "g/b", "g/c"}), ("g", {"b", "c"})):
         assert document(store, path)["consolidated_metadata"]["metadata"].keys() == names
         plain = zarr.open_consolidated(store, path=path)
@@ -211,7 +211,7 @@ def test_consolidated_metadata_holds_such_arrays_for_this_layer_alone(store, cha
     ours = zarr.open_consolidated(array.store)
     assert {name for name, _ in ours.members(max_depth=None)} == {"g", "g/a", "g/b", "g/c"}
     assert (ours["g/a"][:] == DATA).all()
-    assert (zarrstack.open(store, "g")["a"][:] == DATA).all()
+    assert (zarrstack.open(store, path="g")["a"][:] == DATA).all()
 
 
 def test_consolidated_metadata_with_such_arrays_from_before_is_read(store):
@@ -235,7 +235,7 @@ def test_an_array_made_anew_has_only_what_it_was_given(store):
     array[:] = 3
     create(store, [{"name": "mask"}], overwrite=True)
     assert field(store) == [{"name": "mask"}]
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_an_array_that_was_not_replaced_keeps_what_it_has(store):
@@ -244,7 +244,7 @@ def test_an_array_that_was_not_replaced_keeps_what_it_has(store):
         create(array.store)
     array.attrs["x"] = 1
     assert field(store) == []
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_a_group_is_made_at_once_if_the_store_can():
@@ -268,10 +268,10 @@ def test_deleting_a_group_takes_everything_along(store):
 
 def test_shapes_that_the_layers_can_follow_are_written(store):
     create(store)
-    array = zarrstack.open(store, "g/a")
+    array = zarrstack.open(store, path="g/a")
     array.resize((4, 12))
     array[:, 8:] = 1
-    again = zarrstack.open(store, "g/a", mode="r")
+    again = zarrstack.open(store, path="g/a", mode="r")
     assert again.shape == (4, 12)
     assert (again[:, :8] == DATA[:4]).all()
     assert (again[:, 8:] == 1).all()
@@ -280,12 +280,12 @@ def test_shapes_that_the_layers_can_follow_are_written(store):
 def test_a_shape_that_a_layer_cannot_follow_is_refused_before_anything_is_written(store):
     create(store, [{"name": "fixed"}])
     before = document(store, "g/a")
-    array = zarrstack.open(store, "g/a")
+    array = zarrstack.open(store, path="g/a")
     with pytest.raises(UsageError, match="cannot follow this change of the array: it has a key") as caught:
         array.resize((10, 8))
     assert (caught.value.problem.node, caught.value.problem.key) == ("g/a", "g/a/zarr.json")
     assert document(store, "g/a") == before
-    zarrstack.open(store, "g/a").attrs["x"] = 1
+    zarrstack.open(store, path="g/a").attrs["x"] = 1
 
 
 def put_field(store, entries, path="g/a"):
@@ -318,7 +318,7 @@ def test_what_cannot_be_used_is_an_error_that_names_it(store, entries, error, wo
     create(store, ())
     put_field(store, entries)
     with pytest.raises(error, match=words) as caught:
-        zarrstack.open(store, "g/a")
+        zarrstack.open(store, path="g/a")
     assert (caught.value.problem.node, caught.value.problem.key) == ("g/a", "g/a/zarr.json")
 
 
@@ -331,26 +331,26 @@ def test_an_array_is_not_created_through_what_cannot_be_used(store):
 def test_an_unknown_layer_that_need_not_be_understood_is_left_out_for_reading_only(store):
     create(store, ())
     put_field(store, [{"name": "nowhere", "must_understand": False}])
-    array = zarrstack.open(store, "g/a")
+    array = zarrstack.open(store, path="g/a")
     assert (array[:] == DATA).all()
     for write in (lambda: array.__setitem__(slice(None), 1), lambda: array.attrs.__setitem__("x", 1)):
         with pytest.raises(UnsupportedError, match="not written"):
             write()
-    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
 def test_what_is_wrong_with_one_array_does_not_stop_the_others(store):
     array = create(store)
     create(store, (), name="g/b")
     put_field(store, [{"name": "nowhere"}], "g/b")
-    consolidate_group = zarrstack.open(store, "g")
+    consolidate_group = zarrstack.open(store, path="g")
     assert (consolidate_group["a"][:] == DATA).all()
     assert (array[:] == DATA).all()
 
 
 def test_a_read_only_store_is_opened_for_reading(store):
     create(store)
-    array = zarrstack.open(store.with_read_only(True), "g/a")
+    array = zarrstack.open(store.with_read_only(True), path="g/a")
     assert array.read_only
     assert (array[:] == DATA).all()
 
@@ -366,13 +366,13 @@ def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
 
 def test_a_path_will_do_for_a_store(tmp_path):
     create(str(tmp_path / "x.zarr"))
-    assert (zarrstack.open(tmp_path / "x.zarr", "g/a")[:] == DATA).all()
+    assert (zarrstack.open(tmp_path / "x.zarr", path="g/a")[:] == DATA).all()
 
 
 def test_a_url_has_options(tmp_path):
     url, options = f"local://{tmp_path}/x.zarr", {"auto_mkdir": True}
     create(url, storage_options=options)
-    assert (zarrstack.open(url, "g/a", storage_options=options)[:] == DATA).all()
+    assert (zarrstack.open(url, path="g/a", storage_options=options)[:] == DATA).all()
 
 
 def test_listings_show_chunks_not_shards(store):
@@ -380,3 +380,13 @@ def test_listings_show_chunks_not_shards(store):
     assert len([key for key in keys(layer) if "/c/" in key]) == 16
     consolidated = zarr.open_group(layer, mode="r")
     assert [name for name, _ in consolidated["g"].members()] == ["a"]
+
+
+def test_a_group_and_an_array_are_opened_by_type(store):
+    create(store)
+    assert isinstance(zarrstack.open_group(store, path="g"), zarr.Group)
+    assert (zarrstack.open_array(store, path="g/a")[:] == DATA).all()
+    with pytest.raises(UsageError, match="is a group"):
+        zarrstack.open_array(store, path="g")
+    with pytest.raises(UsageError, match="is an array"):
+        zarrstack.open_group(store, path="g/a")

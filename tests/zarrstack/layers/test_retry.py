@@ -212,7 +212,7 @@ def test_every_operation_is_repeated_until_it_succeeds(call):
     asyncio.run(call(store))
     assert clock.naps == [0.1, 0.2]
     assert [type(report.error) for report in reports] == [TimeoutError, ConnectionResetError]
-    assert (store.figures.retries, store.figures.given_up) == (2, 0)
+    assert (store.figures().retries, store.figures().given_up) == (2, 0)
 
 
 def test_so_are_the_synchronous_methods():
@@ -267,7 +267,7 @@ def test_attempts_come_to_an_end():
     assert "layer 'retry'" in str(caught.value)
     assert "TimeoutError: slow, after 3 attempts in 0.3 s" in str(caught.value)
     assert isinstance(caught.value.__cause__, TimeoutError)
-    assert store.figures.given_up == 1
+    assert store.figures().given_up == 1
 
 
 def test_the_budget_is_not_overdrawn():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
 
 from zarr.abc.store import Store
 from zarr.storage import StoreLike
@@ -12,18 +13,45 @@ from .descend import UNBOUND, descend
 from .store_like import store_of
 from .transformer import StorageTransformer
 
+Top = TypeVar("Top", bound=StorageTransformer)
+
+
+@overload
+def stack(store: StoreLike, *, storage_options: Mapping[str, Any] | None = None) -> Store: ...
+
+
+@overload
+def stack(
+    store: StoreLike,
+    top: Top,
+    /,
+    *layers: StorageTransformer,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Top: ...
+
 
 def stack(
-    store: StoreLike, *layers: StorageTransformer, storage_options: dict[str, Any] | None = None
+    store: StoreLike, *layers: StorageTransformer, storage_options: Mapping[str, Any] | None = None
 ) -> Store:
-    """Put layers over a store, given from the array down, and return the topmost.
+    """Put `layers` over a store, given from the array down, and return the topmost.
 
     `store` is anything that zarr accepts as one: a store, path, URL (with `storage_options`) or dictionary.
 
     `stack(store, Log(), Cache())` logs the array's requests; the cache answers those it can, and only the
     others reach `store`. The layers are bound to their stores, not copied, so `log.summary()` continues to
-    work. UsageError, with the reason, for an order that a layer refuses, and for a layer that has a store
-    already. After any error no layer is bound.
+    work.
+
+    Raises
+    ------
+    UsageError
+        With the reason, for an order that a layer refuses, and for a layer that has a store
+        already. After any error no layer is bound.
+
+    Examples
+    --------
+    >>> store = zarrstack.stack(MemoryStore(), zarrstack.ReadOnly(), zarrstack.Cache())
+    >>> [type(layer).__name__ for layer in (store, store.below)]
+    ['ReadOnly', 'Cache']
     """
     bottom = store_of(store, storage_options)
     for place, layer in enumerate(layers):

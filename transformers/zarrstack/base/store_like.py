@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from zarr.storage import StoreLike
 
 
-def store_of(given: StoreLike, storage_options: dict[str, Any] | None = None) -> Store:
+def store_of(given: StoreLike, storage_options: Mapping[str, Any] | None = None) -> Store:
     """Return the store; `storage_options` apply to a URL. UsageError if invalid, or a path within a store.
 
     A path is not accessed before the store is used: zarr would create a directory there.
@@ -29,10 +30,15 @@ def store_of(given: StoreLike, storage_options: dict[str, Any] | None = None) ->
         return LocalStore(os.fspath(given))
     if given not in (None, "") and not isinstance(given, StorePath):
         try:
-            return sync(make_store(given, storage_options=storage_options))
+            return sync(make_store(given, storage_options=as_dict(storage_options)))
         except (TypeError, ValueError, ImportError) as error:
             raise _no_store(given, str(error)) from error
     raise _no_store(given, None)
+
+
+def as_dict(storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The options as zarr takes them."""
+    return None if storage_options is None else dict(storage_options)
 
 
 def _is_plain_path(text: str) -> bool:

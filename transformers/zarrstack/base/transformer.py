@@ -65,6 +65,13 @@ class StorageTransformer(Layer):
 
     Subclasses set `name`; their constructors take the store below first (None: not yet known) and options by
     keyword only.
+
+    Examples
+    --------
+    >>> class Quiet(zarrstack.StorageTransformer):
+    ...     name = "quiet"
+    >>> zarrstack.stack(MemoryStore(), Quiet()).name
+    'quiet'
     """
 
     transparent: ClassVar[bool] = False

@@ -76,6 +76,12 @@ class PerArray(StorageTransformer):
 
     Metadata may name only layers with `in_metadata`. Layers see the chunk keys of their array, never
     `zarr.json`. Changes by other processes to the metadata of an array that is already open are not detected.
+
+    Examples
+    --------
+    >>> store = zarrstack.stack(MemoryStore(), zarrstack.PerArray())
+    >>> zarr.create_group(store).store.describe()
+    'PerArray()'
     """
 
     name = "per-array"

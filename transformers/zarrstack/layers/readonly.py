@@ -90,6 +90,11 @@ class ReadOnly(ReadOnlyLayer, Intercept):
     """Refuses every mutating call, whatever the store below allows.
 
     Unlike a store opened read-only, it cannot be made writable: `with_read_only(False)` is refused too.
+
+    Examples
+    --------
+    >>> zarrstack.stack(MemoryStore(), zarrstack.ReadOnly()).read_only
+    True
     """
 
     name = "readonly"

@@ -73,6 +73,11 @@ class Retry(Intercept):
     decides whether an error is transient, then any method `may_pass(error)` of the stores below; None means
     unknown. "Not found" is never retried. `report` is called with each `RetryEvent`; the default is a warning
     from the logger "zarrstack.retry".
+
+    Examples
+    --------
+    >>> list(zarrstack.Retry(attempts=4, first=0.5).delays())
+    [0.5, 1.0, 2.0]
     """
 
     name = "retry"
@@ -110,7 +115,6 @@ class Retry(Intercept):
         )  # fmt: skip
         self._counts = _Counts()
 
-    @property
     def figures(self) -> RetryStatistics:
         """Retries, operations given up, and seconds waited, since the layer was created."""
         counts = self._counts

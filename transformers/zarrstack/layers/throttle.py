@@ -24,6 +24,12 @@ class Throttle(Intercept):
     `requests_per_second` counts operations, a listing as one; `in_flight` limits concurrent operations.
     Capacity unused during the last `burst` seconds may be used at once. The limits cover all threads and
     event loops that use the layer, and its read-only copies; a pickled copy has separate limits.
+
+    Examples
+    --------
+    >>> store = zarrstack.stack(MemoryStore(), zarrstack.Throttle(bytes_per_second="50MB/s", in_flight=8))
+    >>> store.describe()
+    'Throttle(bytes_per_second=50000000, in_flight=8)'
     """
 
     name = "throttle"

@@ -15,7 +15,7 @@ from typing import Final, TypedDict, Unpack
 
 from zarrstack.core.errors import JobError, any_refusal
 
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ..current_status import is_locked
 from ..endpoints import Options
 from ..observed import Observed, observed
@@ -39,7 +39,6 @@ class How(TypedDict, total=False):
     """How a batch is run; the arguments are those of `migrate`."""
 
     workers: int | None
-    processes: bool
     executor: ExecutorChoice | None
     dask_address: str | None
     fsync: bool
@@ -52,7 +51,16 @@ class How(TypedDict, total=False):
 
 
 class Batch:
-    """A batch in a job file: its archives, and what was done with them last."""
+    """A batch in a job file: its archives, and what was done with them last.
+
+    Examples
+    --------
+    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr", job="all.db", run=False)
+    >>> batch.run(workers=2).ok
+    True
+    >>> zarrlift.Batch("all.db").verify(full=True).ok
+    True
+    """
 
     def __init__(self, job: str | os.PathLike[str]) -> None:
         """`job` is the job file, or a place whose batch is next to it. JobError if there is none."""
@@ -231,7 +239,7 @@ def running(how: How, progress: Progress | None = None) -> Running:
     """How a batch is run, from arguments; UsageError."""
     options = RunOptions(
         workers=how.get("workers"),
-        executor=asked_executor(how.get("executor"), processes=how.get("processes", False)),
+        executor=how.get("executor"),
         dask_address=how.get("dask_address"),
         fsync=how.get("fsync", False),
     )

@@ -37,6 +37,7 @@ from .rows import BatchRow
 
 APPLICATION: Final = 0x7A6C4274
 """Identifies the file to programs such as `file`: "zlBt" (https://www.sqlite.org/fileformat.html, 1.3.16)."""
+VERSION: Final = "1"
 _TEXTS: Final = ("source", "destination", "relative")
 _COLUMNS: Final = tuple(item.name for item in fields(BatchRow))
 _ROWS: Final = f"SELECT {', '.join(_COLUMNS)} FROM archive ORDER BY number"  # noqa: S608 - names of fields
@@ -68,6 +69,14 @@ class BatchFile:
                 key=str(path),
                 advice="Use the commands without batch.",
             )
+        if self._meta["batch"] != VERSION:
+            raise JobError(
+                "the job file of the batch has another version",
+                key=str(path),
+                found=self._meta["batch"],
+                expected=VERSION,
+                advice="Use the zarrlift that created it.",
+            )
 
     @classmethod
     def create(
@@ -76,7 +85,7 @@ class BatchFile:
         """Create a batch of archives, each with what is asked for it; the file appears complete."""
 
         def fill(db: sqlite3.Connection) -> None:
-            insert_facts(db, {"batch": "1", **facts})
+            insert_facts(db, {"batch": VERSION, **facts})
             _insert(db, rows)
 
         create_file(path, _SCHEMA, fill, fsync=fsync)

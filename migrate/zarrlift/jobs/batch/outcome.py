@@ -19,7 +19,14 @@ _TOTALS: Final = ("arrays", "objects", "bytes_in", "bytes_out", "seconds")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutcome:
-    """The result of a call on a batch, or its status."""
+    """The result of a call on a batch, or its status.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.batch(".", to="v3/{relative}.zarr").outcome
+    >>> outcome.state, outcome.ok, outcome.ran
+    ('done', True, 2)
+    """
 
     job: str
     """Path of the batch's job file."""

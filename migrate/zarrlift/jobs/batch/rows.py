@@ -22,7 +22,14 @@ COMPLETE: Final = frozenset({"done", "finished"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
-    """One archive of a batch."""
+    """One archive of a batch.
+
+    Examples
+    --------
+    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr")
+    >>> [(row.relative, row.state) for row in batch.rows]
+    [('cells.n5', 'done'), ('ocean.zarr', 'done')]
+    """
 
     number: int
     """Counted from 1, in the order of the list."""

@@ -64,7 +64,22 @@ def batch(
     - The other arguments are those of `migrate`; a manifest may replace them per row.
 
     An archive that is refused or fails does not stop the others. Without `places`, the batch in `job` is
-    opened. Raises UsageError with all rows that are wrong, before anything is changed; JobError; Interrupted.
+    opened.
+
+    Raises
+    ------
+    UsageError
+        With all rows that are wrong, before anything is changed.
+    JobError
+        If the batch runs elsewhere, or there is none to open.
+    Interrupted
+        After Ctrl-C; the batch can be resumed.
+
+    Examples
+    --------
+    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr", workers=2)
+    >>> batch.outcome.counts
+    {'done': 2}
     """
     if not places:
         if job is None:

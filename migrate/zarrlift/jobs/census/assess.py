@@ -55,11 +55,22 @@ def census(
     - `rate`: bytes read per second, for the time; "measure" migrates a sample of the archives to a temporary
       directory and takes its rate.
     - `prices`: the path of a table of prices, or a table; see `zarrlift.jobs.census.costs`.
+    - `storage_options`: those of fsspec, for a URL.
     - `progress`: called with the number of archives after each.
 
     The other arguments are those of `inspect`. Archives that cannot be read are in `Census.broken`, and do
-    not affect the others. Raises UsageError for a place that does not exist or has no archives, and for
-    invalid arguments.
+    not affect the others.
+
+    Raises
+    ------
+    UsageError
+        If the place does not exist or has no archives, or for invalid arguments.
+
+    Examples
+    --------
+    >>> census = zarrlift.census(".")
+    >>> census.archives, dict(census.formats)
+    (2, {'n5': 1, 'zarr2': 1})
     """
     if isinstance(rate, str) and rate != "measure" or isinstance(rate, float | int) and not rate > 0:
         raise UsageError("not a rate", found=repr(rate), expected="bytes per second, or 'measure'")

@@ -111,6 +111,11 @@ def note_moving(job: Job, totals: Mapping[int, TaskTotals], level: VerifyLevel) 
     )
 
 
+def level_before(job: Job) -> VerifyLevel:
+    """The level at which earlier runs verify arrays, for a run that names none."""
+    return next((level for level in _LEVELS if level == job.fact("checked")), "sample")
+
+
 def last_run(job: Job) -> LastRun | None:
     """The last run of a job; None for a job of a version that did not record runs."""
     owner, began = job.fact("run_owner"), job.fact("run_began")

@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 from dataclasses import replace
 
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ...recipe.options import VerifyLevel
 from ...storage.listed_versions import Timestamp
 from ..checks.checks_for import checks_for
@@ -15,7 +15,7 @@ from ..endpoints import Endpoints, Options
 from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..observed import FileName
+from ..observed import PathText
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
@@ -34,7 +34,6 @@ def gather(
     job: str | os.PathLike[str] | None = None,
     job_storage_options: Options = None,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel = "sample",
@@ -43,20 +42,36 @@ def gather(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: FileName | None = None,
-    metrics: FileName | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Record what the parts of a job have done, and verify and publish every array that is complete.
 
     May be called at any time, also while parts are running, and again. `target` is the job file, the
     destination or the source; the other arguments are those of `resume`. The outcome is "incomplete" as long
-    as tasks are missing; `parts_left` contains the parts to run again. Raises UsageError if the job has no
-    parts, JobError if another process has it.
+    as tasks are missing; `parts_left` contains the parts to run again.
+
+    Raises
+    ------
+    UsageError
+        If the job has no parts.
+    JobError
+        If another process has it.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
+    >>> outcome = zarrlift.migrate_part("parts.db", 0)
+    >>> zarrlift.gather("parts.db").parts_left
+    ((1, 2),)
+    >>> outcome = zarrlift.migrate_part("parts.db", 1)
+    >>> zarrlift.gather("parts.db").state
+    'done'
     """
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
         verify=verify,
         fsync=fsync,

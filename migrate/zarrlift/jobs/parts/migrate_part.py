@@ -12,7 +12,7 @@ from pathlib import Path
 from zarrstack.core.errors import UsageError
 
 from ...errors import Interrupted
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
@@ -26,7 +26,7 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
-from ..observed import FileName
+from ..observed import PathText
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -64,7 +64,6 @@ def migrate_part(
     part: int | str,
     *,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel = "sample",
@@ -72,8 +71,8 @@ def migrate_part(
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: FileName | None = None,
-    metrics: FileName | None = None,
+    log: PathText | None = None,
+    metrics: PathText | None = None,
 ) -> Outcome:
     """Do the tasks of one part of a job made by `plan_parts`.
 
@@ -81,15 +80,29 @@ def migrate_part(
     file is only read; what is done is recorded in a ledger next to it, and published by `gather`. A part that
     was killed is run again; one that is complete does nothing. The other arguments are those of `migrate`.
 
-    The outcome is "incomplete" if tasks have failed. Raises UsageError (no such part), JobError (not a job in
-    parts, the part is running on this machine), Interrupted (Ctrl-C).
+    The outcome is "incomplete" if tasks have failed.
+
+    Raises
+    ------
+    UsageError
+        If the job has no such part.
+    JobError
+        If the job is not one in parts, or the part is running on this machine.
+    Interrupted
+        After Ctrl-C; run the part again.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
+    >>> [zarrlift.migrate_part("parts.db", part).state for part in range(2)]
+    ['done', 'done']
     """
     started = time.monotonic()
     path = job_of_parts(job)
     index = part_index(part)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
         verify=verify,
     )

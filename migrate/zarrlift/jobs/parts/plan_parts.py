@@ -58,8 +58,20 @@ def plan_parts(
 
     `job` is the path of the job file, which all processes read. Parts count from `first`. The other arguments
     are those of `migrate`. The `memory` of the recipe is that of one part, by default 1 GB. Nothing is
-    migrated. Returns the plan. Raises UsageError (no archive, destination exists), JobError (the job file
-    exists, another job has the destination).
+    migrated. Returns the plan.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive, or the destination exists.
+    JobError
+        If the job file exists, or another job has the destination.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
+    >>> len(plan.arrays)
+    4
     """
     if parts < 1 or first not in (0, 1):
         raise UsageError("a job has at least one part, counted from 0 or 1", found=f"{parts} from {first}")

@@ -30,7 +30,16 @@ as it is, for the reason in its problems.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUpdate:
-    """What an update does with one node."""
+    """What an update does with one node.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarr.open_array("ocean.zarr", path="time", mode="r+")[0] = 1
+    >>> [(node.path, node.action) for node in zarrlift.plan_update("new.zarr").nodes]
+    [('time', 'changed')]
+    """
 
     path: str
     kind: Literal["array", "group"]

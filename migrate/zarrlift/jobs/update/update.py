@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
 
-from ...executors.choice import ExecutorChoice, asked_executor
+from ...executors.choice import ExecutorChoice
 from ...planning.inventories import Inventories
 from ...recipe.options import VerifyLevel
 from ...storage.open_storage import Place
@@ -22,6 +22,7 @@ from ..checks.checks_for import checks_for
 from ..claim import claimed
 from ..endpoints import Endpoints, Options
 from ..ledger.find_job import find_job
+from ..ledger.last_run import level_before
 from ..ledger.ledger import Job
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -39,7 +40,16 @@ PathText: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatePlan:
-    """What an update would do."""
+    """What an update would do.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> plan = zarrlift.plan_update("new.zarr")
+    >>> plan.nodes, plan.bytes, plan.kept
+    ((), 0, False)
+    """
 
     job: str
     """Path of the job file."""
@@ -86,6 +96,19 @@ def plan_update(
     """Return what `update` would do, without changing anything.
 
     The arguments are those of `update`.
+
+    Raises
+    ------
+    JobError
+        If there is no such job.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarr.open_array("ocean.zarr", path="time", mode="r+")[0] = 1
+    >>> zarrlift.plan_update("new.zarr").objects
+    1
     """
     path = find_job(target, job, job_storage_options)
     with Job.open(path, write=False) as opened:
@@ -112,7 +135,6 @@ def update(
     force: bool = False,
     atomic: bool = False,
     workers: int | None = None,
-    processes: bool = False,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     verify: VerifyLevel | None = None,
@@ -138,14 +160,32 @@ def update(
     - `atomic`: make the update in a new tree beside a local result, which then takes its place.
 
     The other arguments are those of `resume`. Nodes that are left as they are, and the reasons, are in the
-    outcome's `problems`. Raises JobError if there is no such job.
+    outcome's `problems`.
+
+    Raises
+    ------
+    JobError
+        If there is no such job, or it runs elsewhere.
+    UsageError
+        If a place has moved and the new one is not given.
+    Interrupted
+        After Ctrl-C; `update` or `resume` continues.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarr.open_array("ocean.zarr", path="time", mode="r+")[0] = 1
+    >>> zarrlift.update("new.zarr").ok
+    True
+    >>> int(zarr.open_array("new.zarr", path="time")[0])
+    1
     """
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor=asked_executor(executor, processes=processes),
+        executor=executor,
         dask_address=dask_address,
-        verify=verify or "sample",
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
@@ -157,6 +197,7 @@ def update(
             storage_options=storage_options,
             dest_storage_options=dest_storage_options,
         )
+        options = replace(options, verify=verify or level_before(opened))
     asked = {"delete": delete, "force": force, "atomic": atomic}
     with ends.observed(progress, log=log, metrics=metrics) as run:
         return run.end(update_archive(ends, path, options, run.progress, take_over=take_over, **asked))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...storage.base import Storage
     from .output import ReferenceOutput
 
-Options: TypeAlias = "dict[str, Any] | None"
+Options: TypeAlias = "Mapping[str, Any] | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

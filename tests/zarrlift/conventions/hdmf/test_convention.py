@@ -216,7 +216,7 @@ def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
     plan = planned(source)
     assert zarrlift.Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert zarrlift.migrate(source, tmp_path / "threads.zarr").ok
-    assert zarrlift.migrate(source, tmp_path / "processes.zarr", processes=True, workers=2).ok
+    assert zarrlift.migrate(source, tmp_path / "processes.zarr", executor="processes", workers=2).ok
     one, other = (
         {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
         for root in (tmp_path / "threads.zarr", tmp_path / "processes.zarr")

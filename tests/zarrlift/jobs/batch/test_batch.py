@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +57,17 @@ def test_a_second_call_does_only_what_is_left(old: Path) -> None:
     after = zarrlift.Batch("v3")
     assert after.resume().counts == {"done": 6, "failed": 1}
     assert tree(Path("v3/nothing.zarr")) == tree(Path("v3/a/v2.zarr"))
+
+
+def test_a_batch_of_another_version_is_refused_and_kept(old: Path) -> None:
+    file = Path(zarrlift.batch("old", to=TO, run=False).path)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("UPDATE meta SET value = '99' WHERE name = 'batch'")
+        database.commit()
+    before = file.read_bytes()
+    with pytest.raises(JobError, match=r"another version; found 99; expected 1"):
+        zarrlift.Batch(file)
+    assert file.read_bytes() == before
 
 
 def test_nothing_to_do_and_archives_that_are_new(old: Path) -> None:

@@ -72,6 +72,7 @@ _BOTH = frozenset({"src", "dst"})
 _ICECHUNK = frozenset({"icechunk"})
 _ICECHUNK_S3 = frozenset({"icechunk", "dst"})
 _FINISHED = (IN_PLACE, VERIFY, FINISH)
+_PROCESSES = ("--executor", "processes", "--workers", "2")
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
 _JOB = "{home}/job.db"
 _PLAN: Words = ("plan", "{src}", "{dst}", "--job", _JOB, "--parts", "2")
@@ -89,7 +90,7 @@ SCENARIOS = (
     _copy("copy, cast", "--dtype", "float64", source="boxes"),
     _copy("copy, large chunks", source="large"),
     _copy("copy, forked", "--workers", "2", source="tiny"),
-    _copy("copy, processes", "--processes", "--workers", "2", source="boxes"),
+    _copy("copy, processes", *_PROCESSES, source="boxes"),
     _copy("copy, file URLs", source="mixed", remote=frozenset({"file"})),
     _copy("copy, a job file elsewhere", "--job", "{home}/elsewhere.db"),
     _copy("shards", "--shards", "4,4", source="boxes"),
@@ -225,7 +226,7 @@ SCENARIOS = (
     _copy("from S3", remote=frozenset({"src"})),
     _copy("to S3", remote=_DST),
     _copy("from S3 to S3", remote=_BOTH),
-    _copy("from S3 to S3, processes", "--processes", "--workers", "2", source="boxes", remote=_BOTH),
+    _copy("from S3 to S3, processes", *_PROCESSES, source="boxes", remote=_BOTH),
     _copy("to S3, checksum over the destination", "--dest-through", "checksum", remote=_DST),
     _copy("to S3, shards", "--shards", "4,4", source="boxes", remote=_DST),
     _copy("to S3, regrid", "--chunks", "5,7", "--shards", "3x", source="boxes", remote=_DST),
@@ -240,7 +241,10 @@ SCENARIOS = (
     Scenario(id="to Icechunk, taken back", words=MIGRATE, again=(UNDO,), remote=_ICECHUNK),
     _copy("to Icechunk on S3", source="boxes", remote=_ICECHUNK_S3),
     _copy(
-        "to Icechunk on S3, processes", "--processes", "--workers", "2", source="boxes", remote=_ICECHUNK_S3
+        "to Icechunk on S3, processes",
+        *_PROCESSES,
+        source="boxes",
+        remote=_ICECHUNK_S3,
     ),
     Scenario(id="undo on S3", before=(MIGRATE,), words=UNDO, again=(UNDO,), whole="before", remote=_DST),
 )

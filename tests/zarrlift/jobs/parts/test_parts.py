@@ -114,7 +114,7 @@ def test_digests_of_parts_reach_the_job(planned: Planned, source: Path, tmp_path
     job = planned(2, digest=True)
     assert ended(job, 0, 1)
     stored = job.rename(tmp_path / "job.zarrlift.db")
-    assert zarrlift.verify(source, digest=stored).ok
+    assert zarrlift.verify(source, digests=stored).ok
 
 
 @pytest.mark.parametrize("after", ["resume", "undo"])

@@ -72,6 +72,16 @@ class Cache(ListingCache):
     Raises UsageError for invalid options, a disk tier of another version, or a folder that holds other files.
     If the disk is full or fails, `figures().failure` and the logger `zarrstack.cache` report it, and reads
     continue without it.
+
+    Examples
+    --------
+    >>> store = zarrstack.stack(MemoryStore(), zarrstack.Cache(memory_bytes=64_000_000))
+    >>> array = zarr.create_array(store, name="a", shape=(4,), dtype="i4")
+    >>> array[:] = 7
+    >>> array[:]
+    array([7, 7, 7, 7], dtype=int32)
+    >>> store.figures().hits
+    1
     """
 
     name = "cache"

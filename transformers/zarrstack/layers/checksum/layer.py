@@ -44,6 +44,14 @@ class Checksum(StorageTransformer):
     A range read reads the whole object, because a checksum cannot verify part of it. Within a process,
     writers of one key take turns, and a write in progress is completed if its caller is cancelled; different
     processes must not write the same key concurrently.
+
+    Examples
+    --------
+    >>> below = {}
+    >>> store = zarrstack.stack(MemoryStore(below), zarrstack.Checksum())
+    >>> array = zarr.create_array(store, name="a", shape=(4,), dtype="i4")
+    >>> sorted(below)
+    ['a/zarr.json', 'a/zarr.json.crc32c', 'zarr.json', 'zarr.json.crc32c']
     """
 
     name = "checksum"

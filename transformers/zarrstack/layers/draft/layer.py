@@ -38,6 +38,14 @@ class Draft(ArchiveLayer):
     Documents are translated. Metadata that the draft cannot express is refused on write, and metadata that
     zarr-python 3 cannot represent is refused on read, with an error that names node and key. Groups without a
     document are shown if they contain nodes. Other keys are stored below `data/`.
+
+    Examples
+    --------
+    >>> below = {}
+    >>> store = zarrstack.stack(MemoryStore(below), zarrstack.Draft())
+    >>> array = zarr.create_array(store, name="a", shape=(4,), dtype="i4")
+    >>> sorted(below)
+    ['meta/a.array.json', 'meta/group.json', 'zarr.json']
     """
 
     name = "draft"

@@ -34,6 +34,13 @@ class Log(Intercept):
     either, events go to the logger named `logger` at `level`. `label` distinguishes several logs. An event
     that cannot be written is counted as lost, and the first one is reported through `logging`; the operation
     itself continues.
+
+    Examples
+    --------
+    >>> log = zarrstack.Log()
+    >>> array = zarr.create_array(zarrstack.stack(MemoryStore(), log), name="a", shape=(4,), dtype="i4")
+    >>> sorted(log.summary().operations)
+    ['get', 'set', 'set_if_not_exists']
     """
 
     name = "log"

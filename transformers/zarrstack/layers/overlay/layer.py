@@ -36,6 +36,14 @@ class Overlay(StorageTransformer):
     `writes` is the store for the changes, or its path or URL; "memory:" keeps them as long as the layer
     exists. Deletions are recorded there under `.overlay/`. Several processes may share one location for the
     changes.
+
+    Examples
+    --------
+    >>> below = {}
+    >>> store = zarrstack.stack(MemoryStore(below), zarrstack.Overlay(writes="memory:"))
+    >>> array = zarr.create_array(store, name="a", shape=(4,), dtype="i4")
+    >>> below
+    {}
     """
 
     name = "overlay"

@@ -29,6 +29,15 @@ class Rekey(StorageTransformer):
 
     A key that the rules cannot map (possible above with `Prefix` and `Functions`) is missing on read, and a
     UsageError on write.
+
+    Examples
+    --------
+    >>> from zarrstack.layers.rekey import Prefix
+    >>> below = {}
+    >>> store = zarrstack.stack(MemoryStore(below), zarrstack.Rekey(rules=[Prefix(below="archive")]))
+    >>> array = zarr.create_array(store, name="a", shape=(4,), dtype="i4")
+    >>> sorted(below)
+    ['archive/a/zarr.json', 'archive/zarr.json']
     """
 
     name = "rekey"

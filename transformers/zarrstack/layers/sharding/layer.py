@@ -40,6 +40,15 @@ class Sharding(StorageTransformer):
     An invalid shard raises a ChunkError that names its key, when it is read or partly rewritten. Listings and
     `exists` read only the index and do not compare it with the length of the object. Replacing or removing
     all chunks of a shard at once does not read it.
+
+    Examples
+    --------
+    >>> below = {}
+    >>> store = zarrstack.stack(MemoryStore(below), zarrstack.Sharding(chunks_per_shard=[2], path="a"))
+    >>> array = zarr.create_array(store, name="a", shape=(4,), chunks=(1,), dtype="i4")
+    >>> array[:] = 7
+    >>> sorted(below)
+    ['a/c/0', 'a/c/1', 'a/zarr.json', 'zarr.json']
     """
 
     name = "sharding"
