@@ -9,5 +9,5 @@ from zarrlift.testing import FormatTests
 class TestTiles(FormatTests):
     format = Tiles
 
-    def write(self, folder: Path):
+    def write(self, folder: Path) -> Path:
         return write_tiles(folder)

@@ -298,6 +298,7 @@ def bar_type() -> type[tqdm[Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TqdmWarning)  # without ipywidgets, the bar is text
             from tqdm.auto import tqdm as base
+        base = _removed_when_closed(base)
     else:
         from tqdm import tqdm as base
 
@@ -308,3 +309,29 @@ def bar_type() -> type[tqdm[Any]]:
         start_t, last_print_t = time.time(), -1.0
 
     return Plain
+
+
+def _removed_when_closed(base: Any) -> Any:
+    """A bar that leaves no output in the notebook; text needs nothing for this.
+
+    A closed widget of tqdm stays in the notebook's file, and shows "Error displaying widget" when the
+    notebook is opened again (JupyterLab 4.6.6, tqdm 4.70.1).
+    """
+    from tqdm.notebook import tqdm_notebook
+
+    if not issubclass(base, tqdm_notebook):
+        return base
+    display: Any = sys.modules["IPython"].display.display
+
+    class Removed(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, display=False, **options)
+            self._output = display(self.container, display_id=True)
+
+        def close(self) -> None:
+            shown = not self.disable
+            super().close()
+            if shown:
+                self._output.update({"text/plain": ""}, raw=True)
+
+    return Removed

@@ -36,8 +36,8 @@ body[data-jp-theme-light] .zarrstack-html {{ {_JUPYTER} }}
 .zarrstack-html summary span, .zarrstack-html code ~ span {{ opacity: .75; margin-left: .8em; }}
 .zarrstack-html details > div {{ margin-left: 8px; padding-left: 10px; border-left: 1px solid var(--line); }}
 .zarrstack-html dl {{ display: grid; grid-template-columns: max-content 1fr; gap: 0 12px; margin: 2px 0; }}
-.zarrstack-html dt {{ font-weight: 400; opacity: .75; }}
-.zarrstack-html dd {{ margin: 0; }}
+.zarrstack-html dl > * {{ float: none; width: auto; margin: 0; padding: 0; font-weight: 400; }}
+.zarrstack-html dt {{ opacity: .75; }}
 .zarrstack-html .good {{ color: var(--good); }}
 .zarrstack-html .bad {{ color: var(--bad); }}
 .zarrstack-html .warn {{ color: var(--warn); }}
