@@ -4,8 +4,8 @@ A page is run from top to bottom in an empty folder, with `zarrlift` and `python
 for what follows. Where a page says "In a clone of the repository", the folder has the clone's `fixtures`.
 What a fence means:
 
-    ```console              `$ command` and what it prints; `...` stands for anything, dates, times, rates and
-                            free space for any other, /home/you for the folder;
+    ```console              `$ command` and what it prints; `...` stands for anything, dates, times, rates,
+                            free space and versions of readers for any other, /home/you for the folder;
                             `$ command  # exits 1` where it is meant to fail
     ```bash  ```python      a script that must succeed; one in Python that imports an application runs in the
                             environment of the applications, and its page with it
@@ -44,6 +44,7 @@ CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
 IN_A_CLONE = "In a clone of the repository"
 VARIES = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b"), "WHEN"),
+    (re.compile(r"\b(zarr-python|tensorstore|zarrs|zarrita|neuroglancer|gdal) \d[\d.]*\d"), r"\1 VERSION"),
     (re.compile(r"(?<![\w.])\d[\d.]* (?:ms|s|min)\b"), "TIME"),
     (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B/s"), "RATE"),
     (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B free"), "SPACE free"),
