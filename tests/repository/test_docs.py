@@ -1,9 +1,11 @@
 """Every command and code block in README.md and docs/ does what the page says.
 
-A page is run from top to bottom in an empty folder, with `zarrlift` and `python` on PATH and
-FIXTURES naming the folder of the people's fixtures. What a fence means:
+A page is run from top to bottom in an empty folder, with `zarrlift` and `python` on PATH. `cd FOLDER` holds
+for what follows. Where a page says "In a clone of the repository", the folder has the clone's `fixtures`.
+What a fence means:
 
-    ```console              `$ command` and what it prints; `...` stands for anything;
+    ```console              `$ command` and what it prints; `...` stands for anything, dates, times, rates,
+                            free space and versions of readers for any other, /home/you for the folder;
                             `$ command  # exits 1` where it is meant to fail
     ```bash  ```python      a script that must succeed; one in Python that imports an application runs in the
                             environment of the applications, and its page with it
@@ -30,7 +32,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FIXTURES = ROOT / "fixtures" / "zarr_v2" / "zarr-2.18" / "people"
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 
@@ -38,8 +39,21 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)``` *$",
     re.DOTALL | re.MULTILINE,
 )
-SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\.ci/run$|^make \w+$")
+SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.ci/run$|^make \w+$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
+CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
+IN_A_CLONE = "In a clone of the repository"
+VARIES = (
+    (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b"), "WHEN"),
+    (re.compile(r"\b(zarr-python|tensorstore|zarrs|zarrita|neuroglancer|gdal) \d[\d.]*\d"), r"\1 VERSION"),
+    (re.compile(r"(?<![\w.])\d[\d.]* (?:ms|s|min)\b"), "TIME"),
+    (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B/s"), "RATE"),
+    (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B free"), "SPACE free"),
+)
+"""What a page shows of one run, and another run prints differently."""
+VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b(?:environ|getenv)\b\W*?(?:get)?\W*[\"'](\w+)")
+SET_ELSEWHERE = re.compile(r"HOME|PATH|PWD|TMPDIR|(SLURM|AWS|AZURE|GOOGLE)_\w+")
+"""Environment variables that shells, schedulers and clouds set."""
 
 OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
 """Calls whose `kind` is not that of a problem."""
@@ -122,10 +136,17 @@ def steps(block: Block) -> Iterator[tuple[str, int, str]]:
         yield command, int(code or 0), output
 
 
+def masked(text: str) -> str:
+    """Without what varies from run to run."""
+    for pattern, name in VARIES:
+        text = pattern.sub(name, text)
+    return text
+
+
 def check_output(found: str, expected: str, place: str) -> None:
     """Compare, with `...` for anything, white space taken as one kind."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    if not doctest.OutputChecker().check_output(expected, found, flags):
+    if not doctest.OutputChecker().check_output(masked(expected), masked(found), flags):
         pytest.fail(f"{place} prints something else\n--- the page says\n{expected}\n--- printed\n{found}")
 
 
@@ -135,17 +156,18 @@ def applications() -> Path:
 
 
 class Runner:
-    """Runs the blocks of one page in one folder."""
+    """Runs the blocks of one page in one folder, which has the fixtures if the page is for a clone."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, clone: bool) -> None:
+        self.home = self.folder = folder
+        self.clone = clone
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], str(applications())))
         self.environment = {
             **os.environ,
             "PATH": path,
-            "FIXTURES": str(FIXTURES),
             "HOME": str(folder),
             "COLUMNS": "110",
+            "LC_ALL": "C.UTF-8",
             "NO_COLOR": "1",
             "PYTHONWARNINGS": "error::DeprecationWarning:__main__",
             # A page's own pytest would otherwise clear away what whole runs of this suite have left.
@@ -154,6 +176,9 @@ class Runner:
         self.printed: str | None = None
 
     def call(self, words: list[str], place: str, code: int = 0) -> str:
+        fixtures = self.folder / "fixtures"
+        if self.clone and not fixtures.exists():
+            fixtures.symlink_to(ROOT / "fixtures", target_is_directory=True)
         done = subprocess.run(
             words,
             cwd=self.folder,
@@ -166,7 +191,12 @@ class Runner:
         )
         if done.returncode != code:
             pytest.fail(f"{place} exits {done.returncode}, not {code}\n{words[-1]}\n{done.stdout}")
-        return done.stdout
+        return done.stdout.replace(str(self.home), "/home/you")
+
+    def change(self, commands: str) -> None:
+        """Go where the last `cd` of these commands led to."""
+        for name in CHANGE.findall(commands):
+            self.folder = Path(os.path.normpath(self.folder / name))
 
     def run(self, block: Block) -> None:
         printed, self.printed = self.printed, None
@@ -176,9 +206,11 @@ class Runner:
                     if not SETUP.match(command):
                         found = self.call(["bash", "-c", command], block.place, code)
                         check_output(found, expected, f"{block.place} `{command}`")
+                    self.change(command)
             case "bash":
                 lines = [line for line in block.body.splitlines() if not SETUP.match(line)]
                 self.printed = self.call(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], block.place)
+                self.change(block.body)
             case "python":
                 python = [sys.executable]
                 if APPLICATIONS.search(block.body):
@@ -209,9 +241,21 @@ def page_of(path: Path) -> Any:
 def test_a_page_does_what_it_says(page: Path) -> None:
     # Not pytest's folder, whose long name is broken into lines by what is printed.
     with tempfile.TemporaryDirectory(prefix="page") as folder:
-        runner = Runner(Path(folder))
+        runner = Runner(Path(folder), clone=IN_A_CLONE in page.read_text())
         for block in blocks(page):
             runner.run(block)
+
+
+def test_no_page_needs_a_variable_that_it_does_not_set() -> None:
+    found = []
+    for page in PAGES:
+        bodies = "".join(block.body for block in blocks(page))
+        for names in VARIABLE.findall(bodies):
+            name = "".join(names)
+            given = rf"\b{name}=|\b(for|read) {name}\b|environ\[\W{name}\W\] ="
+            if not SET_ELSEWHERE.fullmatch(name) and not re.search(given, bodies):
+                found.append(f"{page.relative_to(ROOT)}: {name}")
+    assert found == []
 
 
 def test_the_commands_that_set_up_are_run_by_ci() -> None:

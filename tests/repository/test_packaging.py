@@ -11,8 +11,10 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -39,6 +41,18 @@ TEXTS = (
     *(path for _, root, _ in DISTRIBUTIONS.values() for path in root.rglob("*.py")),
 )  # fmt: skip
 """What tells somebody to install something."""
+
+
+def _hook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+hook = _hook()
+"""What makes the metadata of zarrlift when it is built."""
 
 
 def run(*words: str, cwd: Path) -> str:
@@ -122,6 +136,23 @@ def test_a_wheel_carries_its_licence_and_what_it_registers(name: str, wheel: zip
     entries = configparser.ConfigParser()
     entries.read_string(about(wheel, "entry_points.txt"))
     assert entries.sections() == [DISTRIBUTIONS[name].registers]
+
+
+def test_the_readme_of_a_wheel_leads_to_the_repository(name: str, wheel: zipfile.ZipFile) -> None:
+    project = DISTRIBUTIONS[name].project
+    text, body = (project / "README.md").read_text(), about(wheel, "METADATA").partition("\n\n")[2]
+    if name == "zarrstack":
+        assert body == text
+        assert hook.RELATIVE.findall(text) == []
+        return
+    urls = tomllib.loads((project / "pyproject.toml").read_text())["project"].get("urls", {})
+    assert body == hook.with_absolute_links(text, urls.get("Repository"), zarrlift.__version__)
+    links = hook.RELATIVE.findall(text)
+    assert [target for *_, target in links if not (ROOT / target.partition("#")[0]).exists()] == []
+    absolute = hook.with_absolute_links(text, "https://example.org/zarrlift", "1.2.3")
+    assert hook.RELATIVE.findall(absolute) == []
+    for image, _, target in links:
+        assert f"https://example.org/zarrlift/{'raw' if image else 'blob'}/v1.2.3/{target})" in absolute
 
 
 def test_an_sdist_makes_the_same_wheel(name: str, wheel: zipfile.ZipFile, tmp_path: Path) -> None:

@@ -17,22 +17,23 @@ Folder: TypeAlias = Annotated[
 
 
 def demo(folder: Folder = "zarrlift-demo", *, output: o.Json) -> int:
-    """Write a small Zarr v2 archive and a small N5 container, and say what to try with them."""
+    """Write small archives of Zarr v2, N5 and OME-NGFF, and say what to try with them."""
 
     def answer() -> Answer:
         from pathlib import Path
 
         from zarrstack.core.errors import UsageError
 
-        from .demo_data import write_cells, write_ocean
+        from .demo_data import write_cells, write_ocean, write_spots
 
         root = Path(folder).expanduser()
         if root.exists():
             raise UsageError(f"it exists already: {root}", advice="Give another name: zarrlift demo DIR")
-        ocean, cells = root / "ocean.zarr", root / "cells.n5"
+        ocean, cells, spots = root / "ocean.zarr", root / "cells.n5", root / "spots.zarr"
         write_ocean(ocean)
         write_cells(cells)
-        written = {"zarr2": str(ocean), "n5": str(cells)}
+        write_spots(spots)
+        written = {"zarr2": str(ocean), "n5": str(cells), "ome": str(spots)}
         return Answer(code=DONE, text=lambda page: _lines(root, page), data=lambda: {"written": written})
 
     return output.session("demo").run(answer)
@@ -45,6 +46,7 @@ def _lines(root: object, page: "Page") -> Iterator[str]:
     place = safe(str(root))
     yield page.paint(f"{place}/ocean.zarr  a year of sea surface temperatures, Zarr v2", "title")
     yield page.paint(f"{place}/cells.n5    an image in two resolutions, N5", "title")
+    yield page.paint(f"{place}/spots.zarr  the image in two colours, OME-NGFF 0.4 on Zarr v2", "title")
     yield ""
     yield "Try:"
     ocean, cells = f"{root}/ocean.zarr", f"{root}/cells.n5"

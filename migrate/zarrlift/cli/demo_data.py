@@ -1,4 +1,4 @@
-"""Two small archives to play with: a Zarr v2 dataset as of xarray, and an N5 image as of Fiji."""
+"""Three small archives to play with: datasets as of xarray, Fiji and ome-zarr-py."""
 
 from __future__ import annotations
 
@@ -61,15 +61,20 @@ def write_ocean(path: Path) -> None:
         zarr.consolidate_metadata(path, zarr_format=2)
 
 
-def write_cells(path: Path) -> None:
-    """A microscope's image in two resolutions as an N5 container, with the attributes of n5-viewer."""
+def _cells() -> list[_Array]:
+    """A microscope's image of bright spots, and the same with voxels of twice the size."""
     z, y, x = np.ogrid[:32, :192, :256]
     image = np.zeros((32, 192, 256))
     for number in range(40):
         at_z, at_y, at_x = (7 * number) % 32, (53 * number) % 192, (97 * number) % 256
         distance = ((z - at_z) * 3) ** 2 + (y - at_y) ** 2 + (x - at_x) ** 2
         image += (800 + 40 * number) * np.exp(-distance / (2 * (5.0 + number % 7) ** 2))
-    levels = [image, image.reshape(16, 2, 96, 2, 128, 2).mean(axis=(1, 3, 5))]
+    return [image, image.reshape(16, 2, 96, 2, 128, 2).mean(axis=(1, 3, 5))]
+
+
+def write_cells(path: Path) -> None:
+    """An image in two resolutions as an N5 container, with the attributes of n5-viewer."""
+    levels = _cells()
     scales = [[1, 1, 1], [2, 2, 2]]
     _describe(path, {"n5": "2.5.1"})
     voxel = {"unit": "um", "dimensions": [0.5, 0.5, 1.5]}
@@ -78,6 +83,32 @@ def write_cells(path: Path) -> None:
         _write_dataset(
             path / "cells" / "c0" / f"s{level}", data.astype(">u2"), {"downsamplingFactors": factors}
         )
+
+
+def write_spots(path: Path) -> None:
+    """The image in two colours as OME-NGFF 0.4 on Zarr v2, as ome-zarr-py and bioformats2raw write it."""
+    import zarr
+    from numcodecs import Zstd
+
+    axes = [{"name": "c", "type": "channel"}, *({"name": name, "type": "space"} for name in "zyx")]
+    scales = [[1.0, 1.5, 0.5, 0.5], [1.0, 3.0, 1.0, 1.0]]
+    datasets = [
+        {"path": str(level), "coordinateTransformations": [{"type": "scale", "scale": scale}]}
+        for level, scale in enumerate(scales)
+    ]
+    image = {"version": "0.4", "name": "spots", "axes": axes, "datasets": datasets}
+    group = zarr.create_group(path, zarr_format=2, attributes={"multiscales": [image]})
+    for level, data in enumerate(_cells()):
+        array = group.create_array(
+            str(level),
+            shape=(2, *data.shape),
+            chunks=(1, 16, 96, 128),
+            dtype="<u2",
+            compressors=Zstd(3),
+            fill_value=0,
+            chunk_key_encoding={"name": "v2", "separator": "/"},
+        )
+        array[...] = np.stack([data, data[::-1]])
 
 
 def _write_dataset(path: Path, data: _Array, attributes: dict[str, Any], block: int = 64) -> None:

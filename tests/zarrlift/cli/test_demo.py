@@ -8,6 +8,7 @@ import shlex
 import numpy as np
 import tensorstore
 import xarray
+import yaozarrs
 
 from zarrlift.cli import main
 
@@ -35,3 +36,4 @@ def test_others_read_it(tmp_path, capsys):
     image = tensorstore.open({"driver": "n5", "kvstore": place}).result()
     assert image.shape == (128, 96, 16)
     assert image.read().result().max() > 500
+    yaozarrs.validate_zarr_store(written["ome"])
