@@ -77,10 +77,11 @@ class _Reader:
                 self._add_problem(nodes, described)
             elif self._path(described.path) in nodes:
                 refuse(nodes, self._wrong("it is described twice").at(node=described.path))
-            elif isinstance(described, Group):
-                nodes[described.path] = self._group(described)
             else:
-                nodes[described.path] = self._array(described)
+                try:
+                    nodes[described.path] = self._node(described)
+                except Exception as error:  # noqa: BLE001 - fields may be anything
+                    refuse(nodes, self.files.problem(error, described.path))
         found = self.files.walked
         for path, place in found.items():
             if place.problems and path not in nodes:
@@ -139,10 +140,13 @@ class _Reader:
             )
         return path
 
+    def _node(self, described: Array | Group) -> Node:
+        return self._group(described) if isinstance(described, Group) else self._array(described)
+
     def _group(self, group: Group) -> GroupNode:
         problems = self._problems_at(group.path)
         documents = self._documents(group.documents, problems)
-        attributes = self._json(group.attributes, "attributes", problems)
+        attributes = self._json(group.attributes, "attributes are", problems)
         return GroupNode(
             path=group.path,
             attributes=attributes if isinstance(attributes, dict) else {},
@@ -156,7 +160,7 @@ class _Reader:
         documents = self._documents(array.documents, problems)
         if not array.documents:
             problems.append(self._wrong("it names no documents, whose changes would not be noticed"))
-        attributes = self._json(array.attributes, "attributes", problems)
+        attributes = self._json(array.attributes, "attributes are", problems)
         layout = self._layout(array, problems)
         for document in documents:
             if layout is not None and is_chunk(layout, array.path, document.key):
@@ -199,7 +203,7 @@ class _Reader:
             "codecs": list(array.codecs),
             "dimension_names": names,
         }
-        document = self._json(document, "description", problems)
+        document = self._json(document, "description is", problems)
         if document is None:
             return None
         described = self.describer.describe(document)
@@ -239,7 +243,7 @@ class _Reader:
             found = excerpt(value)
         except (TypeError, ValueError, RecursionError) as error:
             found = str(error)
-        problems.append(self._wrong(f"its {what} are not JSON", found))
+        problems.append(self._wrong(f"its {what} not JSON", found))
         return None
 
     def _wrong(self, message: str, found: str | None = None, expected: str | None = None) -> Problem:

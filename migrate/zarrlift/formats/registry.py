@@ -13,7 +13,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
@@ -21,9 +21,11 @@ from zarrstack.core.errors import UsageError
 from ..recipe import format_names
 from ..recipe.format_names import points_of
 from ..recipe.options import Format
-from .contract import SourceFormat
-from .description import NodeKind
 from .markers import MARKERS, MarkerDocument
+
+if TYPE_CHECKING:
+    from .contract import SourceFormat
+    from .description import NodeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,14 @@ def is_array_document(name: Format, document: str, content: bytes) -> bool:
 def kind_of(name: Format, document: str, content: bytes) -> NodeKind | None:
     """What another package's format takes a document for; UsageError if it fails or gives anything else."""
     try:
-        kind = find(name)().recognise(document, content)
+        kind: Any = find(name)().recognise(document, content)
+    except MemoryError:
+        raise
     except Exception as error:  # a plug-in may raise anything
         raise broken(name, "fails to recognise a document", f"{type(error).__name__}: {error}") from error
-    if kind not in ("array", "group", None):
-        raise broken(name, "recognises a document as something else", repr(kind), "'array', 'group' or None")
-    return kind
+    if kind is None or (isinstance(kind, str) and kind in ("array", "group")):
+        return cast("NodeKind | None", kind)
+    raise broken(name, "recognises a document as something else", repr(kind), "'array', 'group' or None")
 
 
 class BrokenFormatError(UsageError):
@@ -122,6 +126,8 @@ def broken(name: Format, what: str, found: str, expected: str | None = None) -> 
 @functools.cache
 def find(name: Format) -> type[SourceFormat]:
     """The format of another package; UsageError if it is unknown or cannot be used."""
+    from .contract import SourceFormat  # not loaded where only our own formats are read
+
     found = plugins.load(
         points_of(name),
         SourceFormat,  # type: ignore[type-abstract]  # it is only compared with

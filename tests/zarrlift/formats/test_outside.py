@@ -372,6 +372,32 @@ def test_a_wrong_description_refuses_its_node_alone(changed, tmp_path, slabs):
     assert not (tmp_path / "new/bad").exists()
 
 
+ODD = {
+    "shape": (5, "ab", [1.5]),
+    "chunk_shape": (5, "4", None),
+    "data_type": (np.dtype("i2"), np.int16, None, b"int16"),
+    "codecs": (None, 5, "bytes", [None], [5], {"name": "bytes"}, [np.int8(1)]),
+    "fill_value": (np.int16(3), 1j, [3], b"3"),
+    "keys": (None, b"part-{0}", ["part-{0}"]),
+    "documents": (None, 5, [None], [5], [b"slab.json"], ["/etc/passwd"], [""]),
+    "directory": (b"", 5, "/", "a//b"),
+    "attributes": (None, 5, [], 1j),
+    "dimension_names": (5, [5], "x" * 3),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in ODD for value in ODD[name]], ids=repr)
+def test_an_odd_value_refuses_its_node_with_a_reason(name, value, tmp_path, monkeypatch, slabs, capsys):
+    monkeypatch.setattr(Slabs, "node", lambda self, at: Array(**{**array(at.path), name: value}))
+    old = slab(tmp_path / "old/a").parent
+    assert main(["plan", str(old), str(tmp_path / "new")]) == 1
+    said = capsys.readouterr()
+    words = "".join(said.out.split())  # of which lines are broken at 80 columns
+    assert "1noderefused" in words
+    assert "oftests.zarrlift.formats.test_outside:Slabs" in words or "notthekeyofafile" in words
+    assert "Traceback" not in said.err
+
+
 @pytest.mark.parametrize("attributes", [{"a": np.int64(1)}, {"a": b"x"}, {(1, 2): 3}, {"a": {4}}])
 def test_attributes_that_are_not_json_are_refused(attributes, tmp_path, monkeypatch, slabs):
     monkeypatch.setattr(Slabs, "node", lambda self, at: Array(**{**array(at.path), "attributes": attributes}))
