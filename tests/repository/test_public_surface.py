@@ -62,7 +62,7 @@ PUBLIC = {
     "zarrlift.errors": {*STACK_ERRORS, *JOB_ERRORS},
     "zarrlift.formats": {*FORMATS},
     "zarrlift.models": {*MODELS},
-    "zarrlift.testing": {"FormatTests", "installed"},
+    "zarrlift.testing": {"FormatTests", "Values", "installed"},
     "zarrstack": {"StorageTransformer", "stack", "open", "open_array", "open_group", "create_array", *LAYERS},
     "zarrstack.errors": {*STACK_ERRORS},
 }

@@ -8,9 +8,10 @@ from zarrstack.base.lazy import loader
 
 if TYPE_CHECKING:
     from .formats import FormatTests as FormatTests
+    from .formats import Values as Values
     from .formats import installed as installed
 
-_HOMES = {"FormatTests": "formats", "installed": "formats"}
+_HOMES = {"FormatTests": "formats", "Values": "formats", "installed": "formats"}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,8 @@ from ..formats.registry import BrokenFormatError
 from ..recipe import format_names
 from ..storage.open_storage import open_storage
 
-Values = Mapping[str, npt.NDArray[Any]]
+Values: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""The values of every array of an archive, by path."""
 
 _DAMAGE = (b"", b"\0", b"\xff\xfe", b"{", b"{}", b"[]", b"null", b"[" * 100_000, b"<a/>")
 
