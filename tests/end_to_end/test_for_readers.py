@@ -37,7 +37,7 @@ def reader_of(name: str) -> Callable[[Path, str], Any]:
 
 @pytest.fixture(scope="module")
 def legacy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of Zarr v2 by zarr-python, with types, codecs and orders of every kind, with dimension names."""
+    """An archive of Zarr v2 by zarr-python: types, codecs and orders of every kind, dimension names."""
     root = tmp_path_factory.mktemp("legacy") / "old.zarr"
     group = zarr.open_group(root, mode="w", zarr_format=2)
 
