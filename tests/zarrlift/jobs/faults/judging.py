@@ -20,6 +20,8 @@ UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""
 _CHANGING = (".json", ".crc32c")
 _CACHE = "cache/"
+_DASK = "tmp/dask-scratch-space"
+"""Where Dask's processes keep what they spill; those that are killed leave it."""
 _CODES = frozenset({0, 1, 2, 130})
 """Exit codes that the documentation knows."""
 _TRIALS = (b"", b"blat")
@@ -84,7 +86,7 @@ def wrong_at_the_end(now: Tree, scenario: Scenario, calm: Calm) -> list[str]:
     brought_back = {**_below(calm.old, "out.zarr"), **calm.last}
     if "--overwrite" in scenario.words and now == brought_back:
         return []
-    more = [name for name in now if name not in calm.last and not name.startswith(UPLOADS)]
+    more = [name for name in now if name not in calm.last and not name.startswith((UPLOADS, _DASK))]
     more = [name for name in more if not (name.startswith("tmp/") and now[name] in _TRIALS)]
     return [f"left about: {len(more)} {more[:4]}"] * bool(more) + wrong_bytes(now, calm.last)
 

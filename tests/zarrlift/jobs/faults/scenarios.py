@@ -75,6 +75,7 @@ _ICECHUNK = frozenset({"icechunk"})
 _ICECHUNK_S3 = frozenset({"icechunk", "dst"})
 _FINISHED = (IN_PLACE, VERIFY, FINISH)
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
+_DASK = ("--executor", "dask", "--workers", "2")
 _JOB = "{home}/job.db"
 _PLAN: Words = ("plan", "{src}", "{dst}", "--job", _JOB, "--parts", "2")
 _PARTS: tuple[Words, ...] = tuple(("migrate", "--job", _JOB, "--part", part) for part in "01")
@@ -253,6 +254,7 @@ SCENARIOS = (
     _copy(
         "to Icechunk on S3, processes", "--processes", "--workers", "2", source="boxes", remote=_ICECHUNK_S3
     ),
+    _copy("to Icechunk on S3, Dask", *_DASK, source="boxes", remote=_ICECHUNK_S3),
     Scenario(id="undo on S3", before=(MIGRATE,), words=UNDO, again=(UNDO,), whole="before", remote=_DST),
 )
 
