@@ -19,7 +19,7 @@ import zarrlift
 from zarrlift.planning.result_readers import document_features
 from zarrstack.core.chain.reader_table import table
 
-READERS = ("zarr-python", "tensorstore", "zarrs", "zarrita", "neuroglancer", "gdal")
+READERS = ("zarr-python", "tensorstore", "zarrs", "zarrita", "neuroglancer", "gdal", "xarray")
 NUMBERS = np.arange(35).reshape(5, 7)
 
 
@@ -29,6 +29,7 @@ def reader_of(name: str) -> Callable[[Path, str], Any]:
         "tensorstore": "tensorstore_zarr3",
         "zarrs": "zarrs_pipeline",
         "gdal": "gdal_netcdf",
+        "xarray": "xarray_dataset",
     }
     read = importlib.import_module(f"tests.end_to_end.readers.{modules.get(name, 'zarrita_js')}").read
     return partial(read, reader=name) if name in ("zarrita", "neuroglancer") else read
@@ -36,13 +37,15 @@ def reader_of(name: str) -> Callable[[Path, str], Any]:
 
 @pytest.fixture(scope="module")
 def legacy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of Zarr v2 by zarr-python, with types, codecs and orders of every kind."""
+    """An archive of Zarr v2 by zarr-python: types, codecs and orders of every kind, dimension names."""
     root = tmp_path_factory.mktemp("legacy") / "old.zarr"
     group = zarr.open_group(root, mode="w", zarr_format=2)
 
     def make(name: str, values: Any, **given: Any) -> None:
         array = group.create_array(name, shape=values.shape, chunks=(2, 3), dtype=values.dtype, **given)
         array[...] = values
+        if name != "unnamed":
+            array.attrs["_ARRAY_DIMENSIONS"] = [f"y{values.shape[0]}", f"x{values.shape[1]}"]
 
     for kind in ("?", "i1", "<i8", ">u2", "<f2", ">f4", "<f8", "<c16"):
         make(f"type_{kind.strip('<>?') or 'bool'}", NUMBERS.astype(kind), compressors=numcodecs.Zlib(1))
@@ -51,6 +54,7 @@ def legacy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make("filtered", NUMBERS.astype("<i4"), filters=[numcodecs.Delta("<i4")], compressors=numcodecs.BZ2(1))
     make("checked", NUMBERS.astype("<i4"), compressors=numcodecs.CRC32())
     make("order_f", NUMBERS.astype("<i4"), order="F", compressors=numcodecs.Blosc("zlib"))
+    make("unnamed", NUMBERS.astype("<i4"), compressors=None)
     make("text", np.array([["ab", "c"], ["", "d"]]), compressors=None)
     return root
 
@@ -73,12 +77,13 @@ def test_a_result_for_a_reader_is_read_by_it(reader: str, legacy: Path, tmp_path
         seen = reader_of(reader)(tmp_path / "new.zarr", array.path)
         wanted = zarr.open_array(legacy / array.path, mode="r")[...]
         assert same(np.asarray(seen.values), Case(values=np.asarray(wanted))), array.path
-    assert len(plan.arrays) + len(refused) == 15
+    assert len(plan.arrays) + len(refused) == 16
+    assert ("unnamed" in refused) == (reader == "xarray")
     for refusal in plan.refusals:
         (problem,) = (problem for problem in refusal.problems if problem.severity == "refusal")
         assert problem.kind == "readers"
         assert str(version) in problem.message
-        assert (problem.found or "").startswith("data type ")
+        assert (problem.found or "").startswith(("data type ", "dimension names: none"))
 
 
 @parametrize_readers(("zarrita", "gdal"))

@@ -78,7 +78,7 @@ def dask_engine(given: Any, *, workers: int | None) -> Engine:
 def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
     """The engine of a scheduler by its address, or by Dask's own configuration; else processes of its own.
 
-    WorkerError if the scheduler does not answer.
+    WorkerError if the scheduler does not answer, or the processes cannot be started.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -92,7 +92,10 @@ def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
             shown = re.sub(r"(?<=://)[^/]*@", "", address)  # without a user and password
             raise WorkerError("the Dask scheduler does not answer", found=shown) from error
         return DaskEngine(client, own=(client,), workers=workers)
-    with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers
-        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
-    client = Client(cluster, set_as_default=False)
+    try:
+        with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+        client = Client(cluster, set_as_default=False)
+    except (OSError, RuntimeError) as error:  # such as that of a worker that was killed
+        raise WorkerError("Dask cannot start its workers", found=str(error)) from error
     return DaskEngine(client, own=(client, cluster), workers=None)

@@ -182,7 +182,8 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield from _parts_left(outcome)
         return
     if outcome.state == "incomplete" and plan is not None and plan.virtual:
-        yield f"After the cause is fixed, delete {plan.destination} and run the same command again.", ()
+        delete = f"delete {plan.destination} and " if outcome.how_to_open else ""
+        yield f"After the cause is fixed, {delete}run the same command again.", ()
     elif outcome.state == "incomplete":
         if any(problem.kind == "changed" for problem in outcome.problems):
             yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for

@@ -86,6 +86,16 @@ class KillsOne(NullProgress):
             self.process = 0
 
 
+def test_workers_that_cannot_be_started_are_one_error(source, tmp_path, monkeypatch) -> None:
+    def fails(**_: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", fails)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", executor="dask", workers=2)
+    (problem,) = outcome.problems
+    assert str(problem) == "Dask cannot start its workers; found Nanny failed to start."
+
+
 def test_two_workers_over_tcp_one_of_which_is_killed(source, expected, tmp_path) -> None:
     with ExitStack() as stack:
         scheduler = stack.enter_context(LocalCluster(n_workers=0, dashboard_address=":0"))

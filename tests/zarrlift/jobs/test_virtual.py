@@ -7,6 +7,9 @@ import http.server
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +28,8 @@ from tests.support.v2_trees import GROUP, array, tree
 from tests.support.virtual import opened_icechunk, opened_icechunk_bucket, opened_kerchunk
 
 import zarrlift
-from zarrstack.core.errors import UsageError
+from zarrlift.jobs.virtual.icechunk_output import IcechunkOutput
+from zarrstack.core.errors import StorageError, UsageError
 
 CHUNK = np.arange(6, dtype="<i4").tobytes()
 DIAGONAL = [[0, 1, 2, 0, 0, 0], [3, 4, 5, 0, 0, 0], [0, 0, 0, 0, 1, 2], [0, 0, 0, 3, 4, 5]]
@@ -58,12 +62,7 @@ def test_only_references_are_written_and_missing_chunks_stay_missing(tmp_path: P
     assert {key for key in refs if "/0." in key or "/1." in key} == {"a/0.0", "a/1.1"}
     store = opened_kerchunk(str(tmp_path / "refs.json"), source)
     found = zarr.open_array(store, path="a", mode="r", zarr_format=3)
-    assert found[:].tolist() == [
-        [0, 1, 2, 0, 0, 0],
-        [3, 4, 5, 0, 0, 0],
-        [0, 0, 0, 0, 1, 2],
-        [0, 0, 0, 3, 4, 5],
-    ]
+    assert found[:].tolist() == DIAGONAL
 
 
 def test_blocks_of_n5_are_referred_to_behind_their_headers_and_cut_ones_are_stored(tmp_path: Path) -> None:
@@ -112,14 +111,91 @@ def test_a_file_that_was_just_written_is_referred_to_once_its_second_is_over(tmp
 
 
 def test_nothing_is_visible_before_everything_is_referred_to(tmp_path: Path, monkeypatch) -> None:
-    from zarrlift.jobs.virtual.icechunk_output import IcechunkOutput
-
     source = small(tmp_path / "old.zarr", c00=CHUNK)
     monkeypatch.setattr(IcechunkOutput, "publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         zarrlift.migrate(source, icechunk_url(tmp_path / "repo"), virtual=True)
     with pytest.raises(FileNotFoundError):
         zarr.open_group(opened_icechunk(icechunk_url(tmp_path / "repo"), source), mode="r")
+
+
+KILLED = """
+import os, signal, sys
+from zarrlift.cli import main
+from zarrlift.jobs.virtual import icechunk_output, kerchunk
+for form in (icechunk_output.IcechunkOutput, kerchunk.Kerchunk):
+    form.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(["migrate", *sys.argv[1:], "--virtual"])
+"""
+
+
+@pytest.mark.parametrize("name", ["repo", "refs.json"])
+def test_a_killed_run_is_repeated_by_the_same_command(name: str, tmp_path: Path) -> None:
+    source, place = small(tmp_path / "old.zarr", c00=CHUNK, c11=CHUNK), str(tmp_path / name)
+    if name == "repo":
+        place = icechunk_url(tmp_path / name)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(source), place], check=False)
+    assert done.returncode == -signal.SIGKILL
+    outcome = zarrlift.migrate(source, place, virtual=True)
+    assert outcome.ok
+    opened = opened_icechunk if name == "repo" else opened_kerchunk
+    found = zarr.open_array(opened(place, source), path="a", mode="r", zarr_format=3)
+    assert found[:].tolist() == DIAGONAL
+    with pytest.raises(UsageError, match="exists"):
+        zarrlift.migrate(source, place, virtual=True)
+
+
+def test_a_repository_without_commits_is_used_whoever_made_it(tmp_path: Path) -> None:
+    source, place = small(tmp_path / "old.zarr", c00=CHUNK, c11=CHUNK), tmp_path / "repo"
+    config = icechunk.RepositoryConfig.default()
+    config.inline_chunk_threshold_bytes = 77
+    config.set_virtual_chunk_container(
+        icechunk.VirtualChunkContainer(f"file://{tmp_path}/", icechunk.local_filesystem_store(str(tmp_path)))
+    )
+    storage = icechunk.local_filesystem_storage(str(place))
+    icechunk.Repository.create(storage, config=config)
+    assert zarrlift.migrate(source, icechunk_url(place), virtual=True).ok
+    found = zarr.open_array(opened_icechunk(icechunk_url(place), source), path="a", mode="r")
+    assert found[:].tolist() == DIAGONAL
+    assert icechunk.Repository.open(storage).config.inline_chunk_threshold_bytes == 77
+
+
+@pytest.mark.parametrize("what", ["branch", "tag"])
+def test_a_repository_that_others_use_is_not_used(what: str, tmp_path: Path) -> None:
+    source, place = small(tmp_path / "old.zarr", c00=CHUNK), tmp_path / "repo"
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(place)))
+    first = repository.lookup_branch("main")
+    (repository.create_branch if what == "branch" else repository.create_tag)("other", first)
+    with pytest.raises(UsageError, match="exists"):
+        zarrlift.migrate(source, icechunk_url(place), virtual=True)
+
+
+def test_a_commit_of_others_is_not_replaced(tmp_path: Path, monkeypatch) -> None:
+    source, place = small(tmp_path / "old.zarr", c00=CHUNK), tmp_path / "repo"
+    publish = IcechunkOutput.publish
+
+    def late(output: IcechunkOutput, message: str) -> int:
+        repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(place)))
+        session = repository.writable_session("main")
+        zarr.create_group(session.store, attributes={"by": "others"})
+        session.commit("first")
+        return publish(output, message)
+
+    monkeypatch.setattr(IcechunkOutput, "publish", late)
+    with pytest.raises(StorageError, match=r"cannot commit; found ConflictError"):
+        zarrlift.migrate(source, icechunk_url(place), virtual=True)
+    found = zarr.open_group(opened_icechunk(icechunk_url(place), source), mode="r")
+    assert dict(found.attrs) == {"by": "others"}
+
+
+@pytest.mark.parametrize("name", ["repo", "refs.json", "refs.parquet"])
+def test_nothing_is_written_where_everything_is_refused(name: str, tmp_path: Path) -> None:
+    source, place = tmp_path / "old.zarr", tmp_path / name
+    tree(source, {".zarray": array(dtype="bfloat16")})
+    outcome = zarrlift.migrate(source, icechunk_url(place) if name == "repo" else place, virtual=True)
+    assert (outcome.state, outcome.arrays_done, outcome.arrays_total) == ("incomplete", 0, 1)
+    assert outcome.how_to_open == ""
+    assert not place.exists()
 
 
 def test_a_damaged_chunk_keeps_its_array_out_and_no_other(tmp_path: Path) -> None:
@@ -165,12 +241,7 @@ def test_parquet_holds_missing_chunks_and_cut_blocks(tmp_path: Path) -> None:
     assert zarrlift.migrate(source, tmp_path / "refs.parquet", virtual=True).ok
     store = opened_kerchunk(str(tmp_path / "refs.parquet"), source)
     found = zarr.open_array(store, path="a", mode="r", zarr_format=2)
-    assert found[:].tolist() == [
-        [0, 1, 2, 0, 0, 0],
-        [3, 4, 5, 0, 0, 0],
-        [0, 0, 0, 0, 1, 2],
-        [0, 0, 0, 3, 4, 5],
-    ]
+    assert found[:].tolist() == DIAGONAL
     cut = archive("n5/java-3.5.1/edges")
     assert zarrlift.migrate(cut.path, tmp_path / "edges.parquet", virtual=True).filled
     store = opened_kerchunk(str(tmp_path / "edges.parquet"), cut.path)

@@ -53,6 +53,22 @@ NO_ANSWER = (
             id="refused, botocore 1.43",
         ),
         pytest.param(
+            RuntimeError("  x error getting object from object store dispatch failure\n  | \n  | context:\n"),
+            "key 'k': the store does not answer. Check the network, the name of the host and the storage"
+            " option endpoint_url.",
+            id="refused, icechunk 1.1",
+        ),
+        pytest.param(
+            RuntimeError("  x session error: I/O error\n  | \n  | context:\n  |    0: icechunk::session"),
+            "key 'k': cannot read; found RuntimeError: session error: I/O error",
+            id="icechunk 1.1",
+        ),
+        pytest.param(
+            RuntimeError("invalid header\n\ncontext:\n   0: icechunk::asset_manager::fetch_repo_info"),
+            "key 'k': cannot read; found RuntimeError: invalid header",
+            id="icechunk 2.3",
+        ),
+        pytest.param(
             OSError("Cannot connect to host 127.0.0.1:9 ssl:default [Connect call failed ('127.0.0.1', 9)]"),
             NO_ANSWER.format("127.0.0.1:9"),
             id="refused, aiohttp 3",

@@ -11,7 +11,7 @@ import zarr
 from tests.support.bucket import Bucket
 
 from zarrlift.storage.icechunk.place import IcechunkPlace
-from zarrlift.storage.icechunk.virtual_access import check_virtual_chunks, virtual_access
+from zarrlift.storage.icechunk.virtual_access import authorized, check_virtual_chunks
 from zarrlift.storage.reference_options import AskedReferences
 from zarrstack.core.errors import UsageError
 
@@ -36,7 +36,7 @@ def written(path: Path, container: str, store: Any, location: str) -> IcechunkPl
 
 
 def values(place: IcechunkPlace, asked: AskedReferences) -> list[int]:
-    session = place.open_repository(**virtual_access(place, asked)).readonly_session("main")
+    session = authorized(place.open_repository(), place, asked).readonly_session("main")
     check_virtual_chunks(session, place, asked)
     array: Any = zarr.open_group(session.store, mode="r")["a"]
     found: list[int] = array[:].tolist()
@@ -89,6 +89,6 @@ def test_a_bucket_is_reached_as_the_user_says_and_not_as_the_repository_does(
 
 
 def test_a_repository_without_containers_needs_nothing(tmp_path: Path) -> None:
-    icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "plain")))
+    made = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "plain")))
     place = IcechunkPlace.parse(f"icechunk://{tmp_path}/plain")
-    assert virtual_access(place, AskedReferences()) == {}
+    assert authorized(made, place, AskedReferences()) is made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,12 +12,14 @@ from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject, document
 
-from ...storage.icechunk.place import MAIN, IcechunkPlace
+from ...storage.icechunk.place import MAIN, IcechunkPlace, icechunk_errors, is_empty, with_containers
 from ...storage.icechunk.session import SessionStorage
 from .output import ReferenceOutput, exists
 from .virtual_containers import container, credentials, credentials_text, storage_text
 
 if TYPE_CHECKING:
+    import icechunk
+
     from ...planning.plans import ArrayPlan
     from ...storage.base import Storage
     from ...transfer.references import ConvertedChunk, References
@@ -31,7 +34,7 @@ def _size(directory: str) -> int:
 
 
 class IcechunkOutput(ReferenceOutput):
-    """A new repository, whose branch moves to the references in a single commit."""
+    """A repository without commits, whose branch moves to the references in a single one."""
 
     keys = KeyEncoding("default", "/")
     keeps_versions = True
@@ -44,12 +47,14 @@ class IcechunkOutput(ReferenceOutput):
         self._source = source
         self._options = dict(source_options or {})
         self._container = container(source, self._options)
+        self._empty: icechunk.Repository | None = None
+        """The repository, if it is there already."""
         self._session: Any = None
         self._storage: Storage | None = None
         self._bytes = 0
 
     def refuse_existing(self) -> None:
-        """Raise UsageError if there is a repository."""
+        """Raise UsageError if there is a repository with commits; an interrupted run leaves an empty one."""
         if self._place.version != f"branch {MAIN}":
             raise UsageError(
                 "references are the first commit of a new repository",
@@ -57,17 +62,23 @@ class IcechunkOutput(ReferenceOutput):
                 expected=f"{self.url}, whose branch is {MAIN}",
             )
         if self._place.exists():
-            raise exists(self.url)
+            with icechunk_errors(self.url):
+                self._empty = self._place.open_repository()
+                if not is_empty(self._empty):
+                    raise exists(self.url)
 
     def _opened(self) -> Any:
-        """The session to write to; creates the repository."""
+        """The session to write to; creates the repository, or configures the empty one."""
         if self._session is None:
-            repository = self._place.open_repository(
-                create=True,
-                virtual_containers=[self._container],
-                authorize=credentials(self._source, self._options),
-            )
-            self._session = repository.writable_session(MAIN)
+            containers, who = [self._container], credentials(self._source, self._options)
+            repository = self._empty
+            if repository is None:
+                repository = self._place.create_repository(containers=containers, authorize=who)
+            with icechunk_errors(self.url, "cannot write"):
+                if self._empty is not None:
+                    repository = repository.reopen(with_containers(repository.config, containers), who)
+                    repository.save_config()
+                self._session = repository.writable_session(MAIN)
             self._storage = SessionStorage(self._session.store, url=self.url)
         return self._session
 
@@ -106,7 +117,8 @@ class IcechunkOutput(ReferenceOutput):
             )
             for place, url, offset, length, version in rows
         ]
-        refused = self._opened().store.set_virtual_refs(f"/{array.path}", specs)
+        with icechunk_errors(self.url, "cannot write", array.path):
+            refused = self._opened().store.set_virtual_refs(f"/{array.path}", specs)
         if refused:
             raise StorageError(
                 "Icechunk refused references",
@@ -124,12 +136,18 @@ class IcechunkOutput(ReferenceOutput):
         """Forget an array."""
         from ...storage.remote.event_loop import run
 
-        run(self._opened().store.delete_dir(path))
+        if self._session is not None:
+            with icechunk_errors(self.url, "cannot write", path):
+                run(self._session.store.delete_dir(path))
 
     def publish(self, message: str) -> int:
         """Commit; in a store, the number is that of documents and chunks alone."""
-        self._opened().commit(message)
-        return _size(self._place.prefix) if self._place.scheme == "file" else self._bytes
+        with icechunk_errors(self.url, "cannot commit"):
+            self._opened().commit(message)
+        if self._place.scheme == "file":
+            with suppress(OSError):  # the commit is made
+                return _size(self._place.prefix)
+        return self._bytes
 
     def how_to_open(self) -> str:
         """Python that opens the result."""

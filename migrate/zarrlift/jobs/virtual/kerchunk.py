@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,6 +25,8 @@ from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSONObject, document
 
 from ...formats.describe import describe
+from ...storage.local.partial_files import sweep_partial
+from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url, open_storage
 from ...storage.remote.event_loop import close_soon
 from ...storage.remote.zarr_store import StoreStorage
@@ -46,6 +49,8 @@ _RECORD: Final = 100_000
 """References in a Parquet file."""
 _DICTIONARY: Final = 1 << 30
 """Bytes of the texts of a Parquet file."""
+_UNFINISHED: Final = re.compile(r"refs\.\d+\.parq(\..*\.partial)?|\.zmetadata\..*\.partial")
+"""Names of the files of a directory that has no `.zmetadata` yet."""
 _BASE64: Final = "base64:"
 _V3_ONLY: Final = "Readers of Zarr v3 find it in JSON; those of Zarr v2, and of Parquet, do not."
 
@@ -72,6 +77,8 @@ class Kerchunk(ReferenceOutput):
         self.source = source
         self._source_options = dict(source_options or {})
         self._refs: dict[str, Any] = {}
+        self._left: list[str] = []
+        """Files of an interrupted run."""
 
     def refuse_existing(self) -> None:
         """Raise UsageError if there is such a file."""
@@ -159,6 +166,8 @@ class Kerchunk(ReferenceOutput):
         """Write the file."""
         text = json.dumps({"version": 1, "refs": self._refs}, ensure_ascii=False, separators=(",", ":"))
         data = text.encode("utf-8", "surrogatepass")
+        if isinstance(self._folder, LocalStorage):
+            sweep_partial(self._folder.path(self._name))
         self._folder.put(self._name, data)
         return len(data)
 
@@ -186,11 +195,16 @@ class KerchunkParquet(Kerchunk):
     """A directory with `.zmetadata`, and Parquet files with the references of each array."""
 
     def refuse_existing(self) -> None:
-        """Raise UsageError if there is such a directory, or a package is missing."""
+        """Raise UsageError if there is such a directory, or a package is missing.
+
+        An interrupted run leaves Parquet files alone, which this one replaces.
+        """
         _packages()
         super().refuse_existing()
-        if next(iter(self._folder.list_dir(self._name)), None) is not None:
-            raise exists(self.url)
+        for key in self._folder.list_prefix(f"{self._name}/"):
+            if not _UNFINISHED.fullmatch(key.rpartition("/")[2]):
+                raise exists(self.url)
+            self._left.append(key)
 
     def complete(self) -> Sequence[Problem]:
         """Add documents of Zarr v2; UsageError for an array at the root."""
@@ -205,6 +219,8 @@ class KerchunkParquet(Kerchunk):
     def publish(self, message: str) -> int:
         """Write the files; `.zmetadata`, without which nothing is found, comes last."""
         written = 0
+        for key in self._left:
+            self._folder.delete(key)
         for path, (grid, chunks) in self._arrays.items():
             for name, data in _parquet_files(grid, chunks):
                 self._folder.put(f"{self._name}/{path}/{name}", data)

@@ -148,16 +148,20 @@ class VirtualRun:
                     log_messages.array_done(array.path)
                 progress.advance(array.chunks, found.bytes_in)
             self._groups(plan, failed.keys(), unchanged)
-            warnings = self.output.complete()
-            written = self.output.publish(f"References to {self.storage.url}")
+            written, how_to_open = 0, ""
+            warnings: Sequence[Problem] = ()
+            if plan.groups or len(failed) < len(plan.arrays):
+                warnings = self.output.complete()
+                written = self.output.publish(f"References to {self.storage.url}")
+                how_to_open = self.output.how_to_open()
         finally:
             unchanged.close()
             progress.close()
-        refused = [problem for refusal in plan.refusals for problem in refusal.problems]
-        problems = (*refused, *(problem for found in failed.values() for problem in found), *warnings)
+        refused = [problem for problem in plan.all_problems() if problem.severity == "refusal"]
+        wrong = (*refused, *(problem for found in failed.values() for problem in found))
         outcome = Outcome(
             job="",
-            state="incomplete" if failed else "done",
+            state="incomplete" if wrong else "done",
             arrays_done=len(plan.arrays) - len(failed),
             arrays_total=len(plan.arrays) + sum(refusal.kind == "array" for refusal in plan.refusals),
             groups_done=len(plan.groups),
@@ -167,8 +171,8 @@ class VirtualRun:
             filled=total.filled,
             retries=total.retries,
             seconds=time.monotonic() - started,
-            problems=problems,
-            how_to_open=self.output.how_to_open(),
+            problems=(*wrong, *warnings),
+            how_to_open=how_to_open,
             plan=plan,
         )
         log_messages.ended(outcome)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
 
-from ..redact import redact, redact_foreign, secrets_of
+from ..local.system_errors import storage_error
+from ..redact import redact, secrets_of
+from ..remote.error_text import plainly
 
 if TYPE_CHECKING:
     import icechunk
@@ -28,6 +30,10 @@ _URL: Final = re.compile(r"icechunk(\+[a-z0-9]+)?://")
 _SCHEMES: Final = {"": "file", "file": "file", "s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
 _FIRST: Final = "1CECHNKREP0F1RSTCMT0"
 """The snapshot with which every repository begins."""
+_HALF_MADE: Final = re.compile(
+    rf"(config\.yaml|(snapshots|transactions)/{_FIRST})(#\d+)?|(repo|refs/branch\.{MAIN}/ref\.json)#\d+"
+)
+"""Files of a repository that has no branch yet (1.1.21, 2.3.0); a partial file has a suffix such as "#1"."""
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 _S3: Final = {
     "access_key_id": "access_key_id",
@@ -185,51 +191,42 @@ class IcechunkPlace:
         icechunk = require_icechunk()
         if self.scheme == "file" and not os.path.isdir(self.prefix):
             return False  # Icechunk would make it
-        with _told(self.url):
+        with icechunk_errors(self.url):
             return bool(icechunk.Repository.exists(self.storage()))
 
-    def open_repository(
+    def open_repository(self) -> Any:
+        """The `icechunk.Repository` that is there; UsageError without one, StorageError."""
+        icechunk = require_icechunk()
+        missing = UsageError(
+            f"there is no Icechunk repository: {self.url}",
+            advice="Correct the URL; as a destination it is made.",
+        )
+        if self.scheme == "file" and not os.path.isdir(self.prefix):
+            raise missing  # Icechunk would make the directory
+        try:
+            with icechunk_errors(self.url):
+                return icechunk.Repository.open(self.storage())
+        except StorageError:
+            if not self.exists():
+                raise missing from None
+            raise
+
+    def create_repository(
         self,
         *,
-        create: bool = False,
         spec_version: int | None = None,
-        virtual_containers: Sequence[icechunk.VirtualChunkContainer] = (),
+        containers: Sequence[icechunk.VirtualChunkContainer] = (),
         authorize: Mapping[str, Any] | None = None,
     ) -> Any:
-        """An `icechunk.Repository`: the one that is there, or with `create` a new one.
+        """A new `icechunk.Repository`; UsageError if there is one, StorageError.
 
-        Raises UsageError, StorageError.
-
-        `virtual_containers` are written into a new repository's configuration; for one that exists they
-        are used by this object alone. `authorize` are credentials by their prefixes. `spec_version` is the
-        format of a new repository, 1 or 2; Icechunk 1.x writes and reads 1.
+        `spec_version` is its format, 1 or 2; Icechunk 1.x writes and reads 1. `containers` of virtual chunks
+        are written into its configuration; `authorize` are credentials by their prefixes.
         """
         icechunk = require_icechunk()
-        config = None
-        if virtual_containers:
-            config = icechunk.RepositoryConfig.default() if create else None
-            with _told(self.url):
-                config = config or icechunk.Repository.fetch_config(self.storage())
-            config = config or icechunk.RepositoryConfig.default()
-            for container in virtual_containers:
-                config.set_virtual_chunk_container(container)
-        given: dict[str, Any] = {"config": config}
-        if authorize is not None:
-            given["authorize_virtual_chunk_access"] = dict(authorize)
-        if not create:
-            missing = UsageError(
-                f"there is no Icechunk repository: {self.url}",
-                advice="Correct the URL; as a destination it is made.",
-            )
-            if self.scheme == "file" and not os.path.isdir(self.prefix):
-                raise missing  # Icechunk would make the directory
-            try:
-                with _told(self.url):
-                    return icechunk.Repository.open(self.storage(), **given)
-            except StorageError:
-                if not self.exists():
-                    raise missing from None
-                raise
+        given: dict[str, Any] = {"authorize_virtual_chunk_access": authorize}
+        if containers:
+            given["config"] = with_containers(icechunk.RepositoryConfig.default(), containers)
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
         if self.scheme == "file" and os.path.isdir(self.prefix):
@@ -244,8 +241,11 @@ class IcechunkPlace:
                     advice="Python 3.12 or later has Icechunk 2.",
                 )
         if self.scheme == "file":
-            Path(self.prefix).parent.mkdir(parents=True, exist_ok=True)
-        with _told(self.url):
+            try:
+                os.makedirs(self.prefix, exist_ok=True)  # Icechunk 1 panics if it cannot make the directory
+            except OSError as error:
+                raise storage_error("cannot write", self.url, error) from error
+        with icechunk_errors(self.url):
             return icechunk.Repository.create(self.storage(), **given)
 
     def _s3(self) -> Any:
@@ -276,14 +276,9 @@ class IcechunkPlace:
 
 
 def _remove_half_made(root: Path) -> None:
-    """Remove what is left where the creation of a repository was interrupted, which Icechunk 1 refuses.
-
-    That is its first snapshot alone, without a branch. UsageError for anything else.
-    """
+    """Remove what an interrupted creation of a repository has left; UsageError for anything else."""
     files = [path for path in root.rglob("*") if not path.is_dir() or path.is_symlink()]
-    first = {f"{folder}/{_FIRST}" for folder in ("snapshots", "transactions")} | {"config.yaml"}
-    # A file that is being written has a suffix such as "#1".
-    if not first.issuperset(path.relative_to(root).as_posix().partition("#")[0] for path in files):
+    if not all(_HALF_MADE.fullmatch(path.relative_to(root).as_posix()) for path in files):
         raise UsageError("the directory of a new repository is not empty", found=str(root))
     for path in files:
         path.unlink()
@@ -317,12 +312,28 @@ def major() -> int:
     return int(require_icechunk().__version__.split(".")[0])
 
 
+def is_empty(repository: icechunk.Repository) -> bool:
+    """Whether a repository has only the empty snapshot with which it was created; IcechunkError."""
+    others = repository.list_branches() - {MAIN} | repository.list_tags()
+    return not others and repository.lookup_branch(MAIN) == _FIRST
+
+
+def with_containers(
+    config: icechunk.RepositoryConfig, containers: Iterable[icechunk.VirtualChunkContainer]
+) -> icechunk.RepositoryConfig:
+    """A configuration that also has these containers of virtual chunks, or has them instead of its own."""
+    for container in containers:
+        config.set_virtual_chunk_container(container)
+    return config
+
+
 @contextmanager
-def _told(url: str) -> Iterator[None]:
-    """Errors of the package as StorageError, without secrets."""
+def icechunk_errors(
+    url: str, what: str = "the Icechunk repository cannot be opened", key: str | None = None
+) -> Iterator[None]:
+    """Raise errors of the package in this context as StorageError, without secrets."""
     icechunk = require_icechunk()
     try:
         yield
-    except icechunk.IcechunkError as error:
-        text = redact_foreign(str(error).partition("\n  |")[0].strip())
-        raise StorageError("the Icechunk repository cannot be opened", found=f"{url}: {text}") from error
+    except (icechunk.IcechunkError, icechunk.ConflictError) as error:  # 1.x: the second is none of the first
+        raise plainly(error, what, key or url, url) from error

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from ..reference_options import AskedReferences
 from ..remote.error_text import plainly
 from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
-from .place import MAIN, IcechunkPlace, require_icechunk
+from .place import MAIN, IcechunkPlace, icechunk_errors, require_icechunk
 from .session import DOCUMENT, SessionStorage
 
 if TYPE_CHECKING:
@@ -55,10 +55,11 @@ class IcechunkStorage(SessionStorage):
         self._write_to = write
         self._repository = repository
         if repository is None and place is not None and (not write or place.exists()):
-            from .virtual_access import virtual_access
+            self._repository = place.open_repository()
+            if not write:
+                from .virtual_access import authorized
 
-            access = {} if write else virtual_access(place, asked or AskedReferences())
-            self._repository = place.open_repository(**access)
+                self._repository = authorized(self._repository, place, asked or AskedReferences())
         self._session: Any = None
         self._job: str | None = None
         self._in_worker = False
@@ -123,12 +124,12 @@ class IcechunkStorage(SessionStorage):
         `known` is what this returned before: what `publish` and `undo` need to know.
         """
         self._job = job_id
-        with self._told("cannot write", self.url):
+        with icechunk_errors(self.url, "cannot write"):
             created = self._repository is None
             if created:
                 assert self._place is not None
                 version = self._place.spec_version
-                self._repository = self._place.open_repository(create=True, spec_version=version)
+                self._repository = self._place.create_repository(spec_version=version)
             branches = self._branches()
             if known is None:
                 base, new = self._base(branches), self._target not in branches
@@ -161,7 +162,7 @@ class IcechunkStorage(SessionStorage):
         """Move the branch that readers see to the job's; JobError if it has moved since the job began."""
         self.checkpoint()
         base, target = json.loads(known)["base"], self._target
-        with self._told("cannot move the branch", target):
+        with icechunk_errors(self.url, "cannot move the branch", target):
             branches = self._branches()
             if self.work_branch not in branches:
                 return  # an earlier run has moved it
@@ -191,7 +192,7 @@ class IcechunkStorage(SessionStorage):
 
     def end(self) -> None:
         """Delete the job's branch after `publish`; readers see the other one."""
-        with self._told("cannot delete the branch", self.work_branch):
+        with icechunk_errors(self.url, "cannot delete the branch", self.work_branch):
             if self.work_branch in self._branches():
                 self._repository.delete_branch(self.work_branch)
             self._session = None
@@ -203,7 +204,7 @@ class IcechunkStorage(SessionStorage):
         if self._repository is None:
             return True  # the job was stopped before it made one
         state = json.loads(known or "{}")
-        with self._told("cannot undo", self.url):
+        with icechunk_errors(self.url, "cannot undo"):
             branches = self._branches()
             if self.work_branch in branches:
                 self._repository.delete_branch(self.work_branch)
@@ -268,7 +269,7 @@ class IcechunkStorage(SessionStorage):
         return set(self._repository.list_branches())
 
     def _work(self) -> None:
-        with self._told("cannot write", self.work_branch):
+        with icechunk_errors(self.url, "cannot write", self.work_branch):
             self._session = self._repository.writable_session(self.work_branch)
         self._layers.current = self._session.store
 
@@ -306,7 +307,7 @@ class IcechunkStorage(SessionStorage):
                     await self._session.commit_async(message, metadata, rebase_with=solver)
                 session = await self._repository.writable_session_async(self.work_branch)
             except Exception as error:
-                raise plainly(error, "cannot commit", self.work_branch, self.url, self.secrets) from error
+                raise plainly(error, "cannot commit", self.work_branch, self.url) from error
             self._session, self._layers.current, self.uncommitted = session, session.store, 0
         finally:
             closed, self._closed = self._closed, None
@@ -323,14 +324,6 @@ class IcechunkStorage(SessionStorage):
         self.uncommitted += 1
         if key.rpartition("/")[2] == DOCUMENT and self._job is not None:
             self._written[key] = data
-
-    @contextmanager
-    def _told(self, what: str, key: str) -> Iterator[None]:
-        """Errors of the library in this context as StorageError."""
-        try:
-            yield
-        except require_icechunk().IcechunkError as error:
-            raise plainly(error, what, key, self.url, self.secrets) from error
 
 
 class _Current(WrapperStore[Any]):

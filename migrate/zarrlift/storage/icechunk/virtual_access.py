@@ -16,7 +16,7 @@ from zarrstack.core.errors import UsageError
 from ..redact import redact
 from ..reference_options import AskedReferences
 from ..references.targets import Target, Targets, allowed_place
-from .place import IcechunkPlace, require_icechunk
+from .place import IcechunkPlace, icechunk_errors, require_icechunk, with_containers
 
 if TYPE_CHECKING:
     import icechunk
@@ -29,16 +29,16 @@ _WITHOUT_CREDENTIALS: Final = {"file": "LocalFileSystemAccess", "http": "HttpAcc
 """Scheme -> Icechunk's name of no credentials, since 2."""
 
 
-def virtual_access(place: IcechunkPlace, asked: AskedReferences) -> dict[str, Any]:
-    """Arguments of `IcechunkPlace.open_repository` that open the permitted containers of a repository.
+def authorized(
+    repository: icechunk.Repository, place: IcechunkPlace, asked: AskedReferences
+) -> icechunk.Repository:
+    """The repository with access to the permitted containers of its virtual chunks.
 
-    Empty if there are none. UsageError for a container whose server the options do not name.
+    UsageError for a container whose server the options do not name.
     """
     icechunk = require_icechunk()
-    if not place.exists():
-        return {}
-    config = icechunk.Repository.fetch_config(place.storage())
-    known: Mapping[str, Any] = (config and config.virtual_chunk_containers) or {}
+    config = repository.config
+    known: Mapping[str, Any] = config.virtual_chunk_containers or {}
     containers, credentials = [], {}
     for container in known.values():
         prefix = container.url_prefix
@@ -50,15 +50,20 @@ def virtual_access(place: IcechunkPlace, asked: AskedReferences) -> dict[str, An
             containers.append(icechunk.VirtualChunkContainer(prefix, store))
         credentials[prefix] = credential
     if not credentials:
-        return {}
-    return {"virtual_containers": containers, "authorize": icechunk.containers_credentials(credentials)}
+        return repository
+    with icechunk_errors(place.url):
+        return repository.reopen(
+            with_containers(config, containers), icechunk.containers_credentials(credentials)
+        )
 
 
 def check_virtual_chunks(session: icechunk.Session, place: IcechunkPlace, asked: AskedReferences) -> None:
     """Raise UsageError that names all places of a version's virtual chunks which are not permitted."""
     if session.config.virtual_chunk_containers:
         targets = Targets(_home(place), {}, asked, _never)
-        targets.check(dict.fromkeys(session.all_virtual_chunk_locations()))
+        with icechunk_errors(place.url, "cannot read the references"):
+            locations = session.all_virtual_chunk_locations()
+        targets.check(dict.fromkeys(locations))
 
 
 def _options(prefix: str, place: IcechunkPlace, asked: AskedReferences) -> Mapping[str, Any] | None:

@@ -20,8 +20,9 @@ _NO_BUCKET: Final = re.compile(
 NO_ANSWER: Final = "the store does not answer"
 _UNANSWERED: Final = re.compile(
     r"error sending request|Could not connect to the endpoint|Cannot connect to host|Connection refused"
+    r"|dispatch failure"
 )
-"""Messages of obstore 0.12, botocore 1.43, aiohttp 3, and the system."""
+"""Messages of obstore 0.12, botocore 1.43, aiohttp 3, the system, and Icechunk 1.1."""
 CONFLICT: Final = re.compile(r"\b(409|Conflict|ConditionalRequestConflict)\b")
 """Messages of S3 while another request for the same key is in progress
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
@@ -30,6 +31,11 @@ UNKNOWN_REQUEST: Final = re.compile(
     r"\b(501|NotImplemented|NotImplementedError|NotSupportedError|TypeError|ParamValidationError)\b"
 )
 """Messages of libraries and stores for an unsupported request; s3fs converts it to ENOSYS."""
+_TRACE: Final = re.compile(r"\n\nDebug source|\n  \||\n\ncontext:")
+"""Where messages of obstore continue with pages of debug output, those of Icechunk 1 and 2 with a trace.
+
+Icechunk 1 begins with an "x" besides.
+"""
 _ADDRESS: Final = re.compile(r"\bhttps?://[^/\s\"'?]+|(?<=\bhost )\S+")
 _STATUS: Final = re.compile(r"status code: (\d{3}[^:<]*)")
 _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
@@ -40,8 +46,7 @@ _MOST: Final = 500
 
 def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[str] = ()) -> ZarrstackError:
     """The error to raise for a store's `error` in the operation `what` on `key` of the place `url`."""
-    # Messages of obstore continue with pages of debug output, those of Icechunk with a trace.
-    text = str(error).partition("\n\nDebug source")[0].partition("\n  |")[0].strip()
+    text = _TRACE.split(str(error), maxsplit=1)[0].strip().removeprefix("x ")
     text = redact_foreign(redact(text, secrets))
     place = key or None
     if names_no_bucket(error):

@@ -20,6 +20,8 @@ UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""
 _CHANGING = (".json", ".crc32c")
 _CACHE = "cache/"
+_DASK = "tmp/dask-scratch-space"
+"""Where Dask's processes keep what they spill; those that are killed leave it."""
 _CODES = frozenset({0, 1, 2, 130})
 """Exit codes that the documentation knows."""
 _TRIALS = (b"", b"blat")
@@ -50,7 +52,7 @@ def tree(home: Path) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     for path in sorted(home.rglob("*")):
         name = path.relative_to(home).as_posix()
-        if not name.startswith(_CACHE):
+        if not name.startswith((_CACHE, _DASK)):
             found[name] = None if path.is_dir() else b"" if is_opaque(name) else path.read_bytes()
     return found
 

@@ -54,6 +54,8 @@ class Scenario:
     """
     tight: bool = False
     """So little memory that chunks change their shape in two passes."""
+    once: bool = False
+    """Where the result is whole, there is nothing to go on with, and the same command is refused."""
 
 
 def _copy(id: str, *options: str, **fields: Any) -> Scenario:
@@ -74,10 +76,14 @@ _ICECHUNK_S3 = frozenset({"icechunk", "dst"})
 _FINISHED = (IN_PLACE, VERIFY, FINISH)
 _PROCESSES = ("--executor", "processes", "--workers", "2")
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
+_DASK = ("--executor", "dask", "--workers", "2")
 _JOB = "{home}/job.db"
 _PLAN: Words = ("plan", "{src}", "{dst}", "--job", _JOB, "--parts", "2")
 _PARTS: tuple[Words, ...] = tuple(("migrate", "--job", _JOB, "--part", part) for part in "01")
 _GATHER: Words = ("gather", _JOB)
+_REFERENCES: dict[str, Words] = {
+    form: ("migrate", "{src}", "{home}/out." + form.lower(), "--virtual") for form in ("JSON", "Parquet")
+}
 
 SCENARIOS = (
     _copy("copy"),
@@ -239,6 +245,12 @@ SCENARIOS = (
     _copy("to Icechunk, regrid", "--chunks", "9,11", source="boxes", remote=_ICECHUNK),
     _copy("to Icechunk, N5", source="n5", remote=_ICECHUNK),
     Scenario(id="to Icechunk, taken back", words=MIGRATE, again=(UNDO,), remote=_ICECHUNK),
+    _copy("to Icechunk, references", "--virtual", source="boxes", remote=_ICECHUNK, once=True),
+    _copy("to Icechunk, references to N5", "--virtual", source="n5", remote=_ICECHUNK, once=True),
+    *(
+        Scenario(id=f"references in {form}", words=words, again=(words,), source="boxes", once=True)
+        for form, words in _REFERENCES.items()
+    ),
     _copy("to Icechunk on S3", source="boxes", remote=_ICECHUNK_S3),
     _copy(
         "to Icechunk on S3, processes",
@@ -246,6 +258,7 @@ SCENARIOS = (
         source="boxes",
         remote=_ICECHUNK_S3,
     ),
+    _copy("to Icechunk on S3, Dask", *_DASK, source="boxes", remote=_ICECHUNK_S3),
     Scenario(id="undo on S3", before=(MIGRATE,), words=UNDO, again=(UNDO,), whole="before", remote=_DST),
 )
 

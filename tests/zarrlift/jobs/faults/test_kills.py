@@ -41,6 +41,8 @@ KILLS = {
     "a second pass of a part": ["change 60%"],
     "a part, taken back": ["change 50%"],
     "gather": ["change 40%", "call 60%"],
+    "to Icechunk, references to N5": ["change 31%", "change 80%"],
+    "references in Parquet": ["change 50%", "change 90%"],
 }
 """Moments that once went wrong, or that take most steps to go right, in parts of a calm run."""
 FAILURES = {
