@@ -295,7 +295,8 @@ def resume(
     `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source.
     Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
     they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
-    `verify` is by default the level of the earlier runs, the lowest if they differ. The other arguments are those of `migrate`.
+    `verify` is by default the level of the earlier runs, the lowest if they differ. The other arguments are
+    those of `migrate`.
 
     Raises
     ------
