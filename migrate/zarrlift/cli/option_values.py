@@ -58,3 +58,10 @@ def usage(message: str, *, expected: str | None = None) -> Exception:
     from zarrstack.core.errors import UsageError
 
     return UsageError(message, expected=expected)
+
+
+def formats() -> list[str]:
+    """The formats that `--from` may name, for completion."""
+    from ..recipe.format_names import known_names
+
+    return list(known_names())

@@ -9,7 +9,7 @@ import typer
 
 from ..recipe.options import FORMATS, Axes, Link, VerifyLevel
 from .option_groups import Group, option
-from .option_values import size, storage_options
+from .option_values import formats, size, storage_options
 from .reference_options import FSSPEC, References
 from .run_display import watched
 from .session import Session
@@ -79,12 +79,6 @@ Digest: TypeAlias = Annotated[
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 
-def _formats() -> list[str]:
-    from ..recipe.format_names import known_names
-
-    return list(known_names())
-
-
 class ReadingBoth(References):
     """How several archives are read."""
 
@@ -140,7 +134,7 @@ class Reading(ReadingBoth):
             "--from",
             help=f"The source's format, if several are present: {', '.join(FORMATS)}, or that of a plug-in.",
             metavar="NAME",
-            autocompletion=_formats,
+            autocompletion=formats,
         ),
     ] = None
     storage_options: StorageOptions = None

@@ -94,9 +94,8 @@ class _Reader:
         documents = {
             document.key.rpartition("/")[2] for node in nodes.values() for document in node.documents
         }
-        if not any(
-            isinstance(node, ArrayNode) and node.layout and node.layout.root for node in nodes.values()
-        ):
+        layouts = (node.layout for node in nodes.values() if isinstance(node, ArrayNode))
+        if all(layout is None or layout.root is None for layout in layouts):
             strays = unclaimed_files(found, nodes, {*documents, *find(self.format).documents})
             self.problems.extend(unclaimed_file_notes([*strays]))
         return tuple(nodes[path] for path in sorted(nodes))
@@ -125,12 +124,10 @@ class _Reader:
             ) from error
 
     def _add_problem(self, nodes: dict[str, Node], problem: Problem) -> None:
-        if problem.node is None:
+        if problem.node is None or problem.severity in ("note", "warning"):
             self.problems.append(problem)
-        elif problem.severity == "refusal":
-            refuse(nodes, problem.at(node=self._path(problem.node)))
         else:
-            self.problems.append(problem)
+            refuse(nodes, replace(problem, node=self._path(problem.node), severity="refusal"))
 
     def _path(self, path: object) -> str:
         """A path that is text; UsageError for anything else, which no node can be named by."""

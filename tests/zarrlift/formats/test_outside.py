@@ -193,6 +193,15 @@ def test_a_format_without_fill_value_has_zero(tmp_path, slabs):
     assert zarrlift.open(old)["a"][4:8].tolist() == [0] * 4
 
 
+def test_chunks_in_the_root_are_no_strays(tmp_path, slabs):
+    old = slab(tmp_path / "old" / "a", directory="", keys="a-{0}").parent
+    chunks(old, "a-{0}")
+    for number in range(3):
+        (old / f"a/part-{number}").unlink()
+    assert zarrlift.plan(old, tmp_path / "new").all_problems() == ()
+    assert zarrlift.open(old)["a"][:].tolist() == list(range(10))
+
+
 def test_nested_nodes_and_stray_files_are_told(tmp_path, slabs):
     old = slab(tmp_path / "old" / "a").parent
     slab(old / "a/inner")
@@ -480,6 +489,7 @@ def test_a_node_described_twice_is_refused(tmp_path, monkeypatch, slabs):
 def test_problems_of_a_format_are_told(tmp_path, monkeypatch, slabs):
     told = [
         Problem(kind="metadata", message="too old", node="a"),
+        Problem(kind="metadata", message="too odd", node="c", severity="fatal"),
         Problem(kind="metadata", message="curious", severity="note", node="b"),
         Problem(kind="metadata", message="half of it is missing", severity="warning"),
     ]
@@ -487,7 +497,7 @@ def test_problems_of_a_format_are_told(tmp_path, monkeypatch, slabs):
     slab(tmp_path / "old/b")
     plan = zarrlift.plan(tmp_path / "old", tmp_path / "new")
     assert {problem.message for problem in plan.all_problems()} == {problem.message for problem in told}
-    assert [node.path for node in plan.refusals] == ["a"]
+    assert [node.path for node in plan.refusals] == ["a", "c"]
 
 
 # ----- links and limits
