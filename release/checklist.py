@@ -1,9 +1,10 @@
 """Walk the checklist of a release: `make release-check`, or `python release/checklist.py STEP...`.
 
 Each step states what it found; one that fails makes the exit code 1. What a script cannot check is listed at
-the end. `write-urls` writes the repository's address, taken from `git remote get-url origin`, to every
-file that should state it, and `write-date` today's date to CHANGELOG.md and CITATION.cff. `rehearse STEP...`
-(`make release-rehearsal`) does all of this, the tag included, in a clone that it deletes afterwards.
+the end. `write-urls` writes the repository's address, taken from `git remote get-url origin`, to every file
+that should state it, `write-date` today's date to CHANGELOG.md and CITATION.cff, and `write-install` commands
+that install a release, instead of a clone, to all pages. `rehearse STEP...` (`make release-rehearsal`) does all of
+this, the tag included, in a clone that it deletes afterwards.
 
 Runs in the environment of tests/environments/release.
 """
@@ -30,7 +31,7 @@ REHEARSED = "https://example.org/zarrlift/zarrlift"
 BY_HAND = """\
 By hand:
   - the workflow Tests is green for this commit, on every system that README and classifiers claim
-  - README, docs and tests/repository/test_packaging.py name `pip install zarrlift` once both names are ours
+  - both names are ours on the registry; before, write-install would name packages of others
   - the registry trusts the workflow Release with the environments zarrstack and zarrlift
   - conda-forge has every package that release/recipe.yaml names
   - Read the Docs has activated the version of the tag, and shows `stable` by default"""
@@ -154,6 +155,38 @@ def write_date() -> None:
     print(f"CHANGELOG.md and CITATION.cff: {version()} of {today}")
 
 
+def pages_of_a_clone() -> list[Path]:
+    """Pages for users that install from a clone."""
+    pages = [ROOT / "README.md", ROOT / "transformers" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for_users = [page for page in pages if "design" not in page.parts]
+    return [page for page in for_users if re.search(r"pip install\s+\./transformers", page.read_text())]
+
+
+def check_install() -> str:
+    wrong = ", ".join(str(page.relative_to(ROOT)) for page in pages_of_a_clone())
+    need(not wrong, f"installed from a clone: {wrong}; run: python release/checklist.py write-install")
+    return "pages install what is released"
+
+
+def write_install() -> None:
+    """Let every page install a release."""
+    for page in pages_of_a_clone():
+        text = re.sub(
+            r"<!-- until the first release -->\n.*?<!-- from the first release on\n(.*?)-->\n",
+            r"\1",
+            page.read_text(),
+            flags=re.DOTALL,
+        )
+        text = re.sub(
+            r"pip install\s+\./transformers '\.(\[\w+\])'(`?)(?:\s+(?:# )?in\s+the\s+clone)?",
+            r"pip install 'zarrlift\1'\2",
+            text,
+        )
+        text = re.sub(r"(pip install) \./transformers` in a clone of the repository", r"\1 zarrstack`", text)
+        page.write_text(text)
+        print(f"{page.relative_to(ROOT)} installs a release")
+
+
 def rehearse(wanted: list[str]) -> int:
     """Walk the steps in a clone of this commit in which the release is made; gives the exit code."""
     with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +195,7 @@ def rehearse(wanted: list[str]) -> int:
         origin = git("remote", "get-url", "origin")
         known = origin and not Path(origin).exists()
         run("git", "remote", "set-url", "origin", origin if known else REHEARSED, cwd=clone)
-        for writes in ("write-date", "write-urls"):
+        for writes in WRITERS:
             run(sys.executable, "release/checklist.py", writes, cwd=clone)
         who = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@example.org")
         run("git", *who, "commit", "--quiet", "--all", "--message", f"Release {version()}", cwd=clone)
@@ -231,11 +264,15 @@ STEPS: dict[str, Callable[[], str]] = {
     "changelog": check_changelog,
     "tag": check_tag,
     "urls": check_urls,
+    "install": check_install,
     "wheels": check_wheels,
     "environments": check_environments,
     "docs": check_part("demo", "check"),
     "lowest": check_part("lowest"),
 }
+
+
+WRITERS = {"write-date": write_date, "write-urls": write_urls, "write-install": write_install}
 
 
 def main(wanted: list[str]) -> int:
@@ -257,10 +294,9 @@ if __name__ == "__main__":
     command, *steps = sys.argv[1:] or [""]
     if command != "rehearse":
         steps = sys.argv[1:]
-    writers = {"write-urls": write_urls, "write-date": write_date}
-    if command in writers and len(steps) == 1:
-        sys.exit(writers[command]())
+    if command in WRITERS and len(steps) == 1:
+        sys.exit(WRITERS[command]())
     if unknown := {*steps} - {*STEPS}:
-        words = ", ".join((*STEPS, *writers, "rehearse"))
+        words = ", ".join((*STEPS, *WRITERS, "rehearse"))
         sys.exit(f"no step {', '.join(sorted(unknown))}; there are {words}")
     sys.exit(rehearse(steps) if command == "rehearse" else main(steps))

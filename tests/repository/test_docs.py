@@ -252,7 +252,7 @@ def test_no_page_needs_a_variable_that_it_does_not_set() -> None:
         bodies = "".join(block.body for block in blocks(page))
         for names in VARIABLE.findall(bodies):
             name = "".join(names)
-            given = rf"\b{name}=|\b(for|read) {name}\b|environ\[\W{name}\W\] ="
+            given = rf"\b{name}(: \w+ )?=|\b(for|read) {name}\b|environ\[\W{name}\W\] ="
             if not SET_ELSEWHERE.fullmatch(name) and not re.search(given, bodies):
                 found.append(f"{page.relative_to(ROOT)}: {name}")
     assert found == []

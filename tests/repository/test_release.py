@@ -217,6 +217,28 @@ def test_the_address_is_written_to_every_file_that_states_it(
         assert {*checklist.stated().values()} == {address}
 
 
+def test_write_install_lets_every_page_install_a_release(
+    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checklist, "ROOT", tmp_path)
+    pages = ("README.md", "transformers/README.md", *(ROOT / "docs").rglob("*.md"))
+    for page in (ROOT / name for name in pages):
+        copy = tmp_path / page.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(page.read_text())
+    with pytest.raises(checklist.StepError, match=r"README\.md.*write-install"):
+        checklist.check_install()
+    checklist.write_install()
+    checklist.check_install()
+    readme = (tmp_path / "README.md").read_text()
+    assert "\n`pip install zarrlift` or `pipx install zarrlift` installs it" in readme
+    assert "first release" not in readme
+    extra = (tmp_path / "docs/howto/object-stores.md").read_text()
+    assert "`pip install 'zarrlift[s3]'` adds" in extra
+    left = [path for path in tmp_path.rglob("*.md") if re.search("in the clone\\b", path.read_text())]
+    assert left == []
+
+
 def test_the_checklist_holds_a_release_to_its_changelog_and_citation(
     checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
