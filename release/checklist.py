@@ -3,8 +3,8 @@
 Each step states what it found; one that fails makes the exit code 1. What a script cannot check is listed at
 the end. `write-urls` writes the repository's address, taken from `git remote get-url origin`, to every file
 that should state it, `write-date` today's date to CHANGELOG.md and CITATION.cff, and `write-install` commands
-that install a release, instead of a clone, to all pages. `rehearse STEP...` (`make release-rehearsal`) does all of
-this, the tag included, in a clone that it deletes afterwards.
+that install a release, instead of a clone, to all pages. `rehearse STEP...` (`make release-rehearsal`) does
+all of this, the tag included, in a clone that it deletes afterwards.
 
 Runs in the environment of tests/environments/release.
 """
