@@ -40,6 +40,9 @@ from .state import MISS, SHARED, CacheState, CacheStatistics
 class Cache(ListingCache):
     """Caches values in memory and, optionally, in a second, larger tier on disk.
 
+    If the disk is full or fails, `figures().failure` and the logger `zarrstack.cache` report it, and reads
+    continue without it.
+
     Parameters
     ----------
     store
@@ -69,9 +72,10 @@ class Cache(ListingCache):
     clock
         Returns seconds; wall-clock time, because processes share it.
 
-    Raises UsageError for invalid options, a disk tier of another version, or a folder that holds other files.
-    If the disk is full or fails, `figures().failure` and the logger `zarrstack.cache` report it, and reads
-    continue without it.
+    Raises
+    ------
+    UsageError
+        Invalid options, a disk tier of another version, or a folder that holds other files.
 
     Examples
     --------
