@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
+    from .recipe.toml_file import load_recipe
     from .verification.dandi_checksum import dandi_checksum
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
@@ -76,6 +77,7 @@ _HOMES = {
     "gather": "jobs.parts.gather",
     "inspect": "api",
     "job_report": "jobs.job_report",
+    "load_recipe": "recipe.toml_file",
     "migrate": "api",
     "migrate_part": "jobs.parts.migrate_part",
     "open": "views.legacy",
@@ -125,6 +127,7 @@ __all__ = [
     "gather",
     "inspect",
     "job_report",
+    "load_recipe",
     "migrate",
     "migrate_part",
     "open",

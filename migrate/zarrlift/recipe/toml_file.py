@@ -33,7 +33,22 @@ _TOP: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays")
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """The recipe in a TOML file; raises one UsageError with all problems."""
+    """Read a recipe from a TOML file.
+
+    - `path`: the file, as for `--recipe`.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or is not a recipe: one error with all problems.
+
+    Examples
+    --------
+    >>> with open("recipe.toml", "w") as file:
+    ...     _ = file.write('shards = "auto"')
+    >>> zarrlift.load_recipe("recipe.toml").base.shards
+    'auto'
+    """
     try:
         with open(path, "rb") as file:
             text = file.read().decode()
