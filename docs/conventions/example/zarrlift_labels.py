@@ -1,6 +1,6 @@
 """HDF5's dimension labels, as converters leave them in Zarr: `DIMENSION_LABELS` names dimensions."""
 
-from zarrlift.conventions import Change, Convention, Recognised
+from zarrlift.conventions import Change, Convention, Recognised, View
 from zarrlift.errors import Problem
 
 LABELS = "DIMENSION_LABELS"
@@ -11,8 +11,9 @@ class Labels(Convention):
 
     name = "labels"
 
-    def recognise(self, view):
-        changes, problems = {}, []
+    def recognise(self, view: View) -> Recognised | None:
+        changes: dict[str, Change] = {}
+        problems: list[Problem] = []
         for node in view.archive.nodes:
             array = view.array(node.path)
             if array is None or array.layout is None or LABELS not in array.attributes:

@@ -2,11 +2,12 @@ import os
 
 from zarrstack_encrypt import Encrypt
 
+from zarrstack import StorageTransformer
 from zarrstack.testing import LayerTests
 
 os.environ["ZARR_KEY"] = 32 * "5a"
 
 
 class TestEncrypt(LayerTests):
-    def layers(self):
+    def layers(self) -> list[StorageTransformer]:
         return [Encrypt()]

@@ -13,6 +13,7 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.similar_names import nearest
 
 _NOTHING: Final = "no such file or directory"
+_CHECK: Final = "Check the path: "
 
 
 _REFERENCES: Final = re.compile(rb'\s*\{.*"(refs|([^"]*/)?\.z(group|array|attrs|metadata))"\s*:', re.DOTALL)
@@ -48,7 +49,7 @@ def _meant(path: Path, given: str) -> str | None:
     except OSError:
         return None
     similar = nearest(name, names)
-    return f"Did you mean {there / similar}?" if similar else None
+    return f"Did you mean {there / similar}?" if similar else f"{_CHECK}{there} has no {name!r}."
 
 
 def references_in(head: bytes) -> bool:
@@ -85,7 +86,7 @@ def no_place(given: object) -> UsageError:
 def hint_swapped_arguments(error: UsageError, destination: Any) -> UsageError:
     """The error of a missing source, with a hint if the destination exists."""
     problem = error.problem
-    if not problem.message.startswith(_NOTHING) or problem.advice is not None:
+    if not problem.message.startswith(_NOTHING) or not (problem.advice or _CHECK).startswith(_CHECK):
         return error
     if not isinstance(destination, str | os.PathLike) or not os.path.exists(os.path.expanduser(destination)):
         return error

@@ -130,7 +130,11 @@ NAME_IT = "The job file of a copy is next to its destination: name the destinati
             2,
             "{0}/notes.txt is a text file, not an archive; expected a directory, a zip or tar file, or a URL",
         ),
-        ("inspect nowhere", 2, "no such file or directory: {0}/nowhere"),
+        (
+            "inspect nowhere",
+            2,
+            "no such file or directory: {0}/nowhere. Check the path: {0} has no 'nowhere'.",
+        ),
         (
             "verify ocean.zarr empty",
             2,

@@ -18,6 +18,7 @@ FILES = ("ocean3.zarr", "ocean.zarr", "ocean.n5", ".zgroup")
         ("ocean.n6", "ocean.n5"),
         (".zgrop", ".zgroup"),
         ("nothing.zarr", None),  # only the extension is shared
+        ("ocean.is.deep.and.wide.zarr", None),
     ],
 )
 def test_the_most_similar_name_is_meant(name: str, expected: str | None) -> None:

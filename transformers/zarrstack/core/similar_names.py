@@ -10,9 +10,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     names = list(known)
-    stem = _stem(name)
-    near = get_close_matches(stem, {_stem(each) for each in names}, 1)
-    return next(iter(get_close_matches(name, [each for each in names if _stem(each) in near], 1, 0)), None)
+    stems = {_stem(each) for each in names}
+    near = get_close_matches(_stem(name), stems, max(len(stems), 1))
+    return next(iter(get_close_matches(name, [each for each in names if _stem(each) in near], 1)), None)
 
 
 def meant(name: str, known: Iterable[str]) -> str | None:
