@@ -20,8 +20,8 @@ from tests.support.s3_servers import KEY, SECRET
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.cli import main
-from zarrlift.errors import JobError, UsageError
-from zarrlift.storage.icechunk.place import IcechunkPlace
+from zarrlift.errors import JobError, StorageError, UsageError
+from zarrlift.storage.icechunk.place import IcechunkPlace, icechunk_errors
 from zarrlift.storage.icechunk.storage import IcechunkStorage
 
 icechunk.set_logs_filter("error")
@@ -287,3 +287,17 @@ def test_without_the_package_the_extra_is_named(monkeypatch, url):
     monkeypatch.setitem(__import__("sys").modules, "icechunk", None)
     with pytest.raises(UsageError, match="needs a package that is not installed; expected icechunk"):
         zarrlift.inspect(url)
+
+
+class PanicException(BaseException):
+    """What Icechunk 1 raises where its directory cannot be made or read."""
+
+
+def test_a_panic_of_icechunk_is_an_error_of_the_repository():
+    with (
+        pytest.raises(StorageError, match=r"cannot be opened.*No space left"),
+        icechunk_errors("icechunk:///r"),
+    ):
+        raise PanicException("failed to create object store: No space left on device")
+    with pytest.raises(KeyboardInterrupt), icechunk_errors("icechunk:///r"):
+        raise KeyboardInterrupt

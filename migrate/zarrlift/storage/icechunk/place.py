@@ -337,3 +337,8 @@ def icechunk_errors(
         yield
     except (icechunk.IcechunkError, icechunk.ConflictError) as error:  # 1.x: the second is none of the first
         raise plainly(error, what, key or url, url) from error
+    except BaseException as error:
+        # Icechunk 1 panics if it cannot make or read its directory; the type is only known by its name.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise plainly(error, what, key or url, url) from error

@@ -44,7 +44,9 @@ _MOST: Final = 500
 """Maximum number of characters of an unrecognized message."""
 
 
-def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[str] = ()) -> ZarrstackError:
+def plainly(
+    error: BaseException, what: str, key: str, url: str, secrets: Sequence[str] = ()
+) -> ZarrstackError:
     """The error to raise for a store's `error` in the operation `what` on `key` of the place `url`."""
     text = _TRACE.split(str(error), maxsplit=1)[0].strip().removeprefix("x ")
     text = redact_foreign(redact(text, secrets))
@@ -69,6 +71,6 @@ def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[s
     return StorageError(what, key=place, found="; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST])
 
 
-def names_no_bucket(error: Exception) -> bool:
+def names_no_bucket(error: BaseException) -> bool:
     """Whether an error reports a missing bucket, rather than a missing object."""
     return _NO_BUCKET.search(str(error)) is not None

@@ -251,7 +251,7 @@ class Playground:
         told.wrong += said_badly(ended) + wrong_now(now, scenario, calm)
         if ended.code == 0:
             told.wrong += wrong_bytes(now, calm.then)
-        if scenario.once and "delete " in ended.out:  # before the same command is run again
+        if scenario.once and "delete" in ended.out.split():  # before the same command is run again
             _remove(self.home.glob("out.*"))
         if not told.wrong:
             self._finish(scenario, calm, rng, told)
