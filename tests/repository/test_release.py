@@ -226,10 +226,13 @@ def test_write_install_lets_every_page_install_a_release(
         copy = tmp_path / page.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(page.read_text())
-    with pytest.raises(checklist.StepError, match=r"README\.md.*write-install"):
+    extra = tmp_path / "docs" / "extra.md"
+    extra.write_text("Run `pip install ./transformers '.[s3]'` in the\nclone first.\n")
+    with pytest.raises(checklist.StepError, match=r"docs/extra\.md.*write-install"):
         checklist.check_install()
     checklist.write_install()
     checklist.check_install()
+    assert extra.read_text() == "Run `pip install 'zarrlift[s3]'` first.\n"
     readme = (tmp_path / "README.md").read_text()
     assert "\n`pip install zarrlift` or `pipx install zarrlift` installs it" in readme
     assert "first release" not in readme

@@ -97,8 +97,7 @@ class ReadingBoth(References):
     allow_fallback: Annotated[
         bool,
         option(
-            "--allow-fallback",
-            help="2022 draft of v3 only: read unknown data types as their fallback types.",
+            "--allow-fallback", help="2022 draft of v3 only: read unknown data types as their fallback types."
         ),
     ] = False
     max_document_size: Annotated[
@@ -110,8 +109,7 @@ class ReadingBoth(References):
         ),
     ] = None
     storage_options: Annotated[
-        list[str] | None,
-        option("--storage-options", help=f"{FSSPEC} For both archives.", metavar="OPTIONS"),
+        list[str] | None, option("--storage-options", help=f"{FSSPEC} For both archives.", metavar="OPTIONS")
     ] = None
 
     def arguments(self) -> dict[str, Any]:
@@ -321,8 +319,7 @@ class WatchedOutput(QuietOutput):
         bool, option("--verbose", "-v", help="Report each array on standard error as it is processed.")
     ] = False
     log_file: Annotated[
-        str | None,
-        option("--log-file", help="Append progress and every failure to a file.", metavar="PATH"),
+        str | None, option("--log-file", help="Append progress and every failure to a file.", metavar="PATH")
     ] = None
 
     def watched(self) -> "AbstractContextManager[Any]":
@@ -334,8 +331,7 @@ class ObservedOutput(WatchedOutput):
     """What is shown of a run, and written for those who watch it."""
 
     log: Annotated[
-        str | None,
-        option("--log", help="Append what happens to a file, as JSON lines.", metavar="FILE"),
+        str | None, option("--log", help="Append what happens to a file, as JSON lines.", metavar="FILE")
     ] = None
     metrics: Annotated[
         str | None,

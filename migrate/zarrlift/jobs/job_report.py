@@ -249,9 +249,8 @@ def job_report(
     Examples
     --------
     >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
-    >>> report = zarrlift.job_report("new.zarr")
-    >>> report.total("bytes_read") > report.total("objects_before") > 0
-    True
+    >>> zarrlift.job_report("new.zarr").total("objects_before")
+    12
     """
     with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
         return report_of(opened)
@@ -309,12 +308,8 @@ def _array(plan: Planned, row: NodeProgress, written: TaskTotals, digest: str | 
     after: int | None = None
     if done:
         # An omitted chunk is an object less only if each object is made of one chunk.
-        after = (
-            plan.objects_out - row.done.dropped
-            if not row.done.dropped or plan.move.block_shape is None
-            else None
-        )
-        after = plan.chunks if stays else after
+        counted = not row.done.dropped or plan.move.block_shape is None
+        after = plan.chunks if stays else plan.objects_out - row.done.dropped if counted else None
     return ArrayReport(
         path=plan.path,
         state=row.state,

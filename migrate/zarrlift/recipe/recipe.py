@@ -19,14 +19,7 @@ from zarrstack.core.paths import parents
 from .codecs import CodecRequest, parse_codecs
 from .convention_names import conventions_text, parse_conventions
 from .dtype import data_type_text, parse_data_type
-from .grid import (
-    Shape,
-    ShardRequest,
-    lengths_text,
-    parse_chunks,
-    parse_shards,
-    shards_text,
-)
+from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
 from .options import (
     ARRAY_OPTIONS,
     Attributes,

@@ -104,8 +104,6 @@ class PerArray(StorageTransformer):
         finally:  # an existing array that was not replaced keeps its own
             del self._declared[path]
 
-    # -- known arrays ---------------------------------------------------------------------------
-
     def _describe(self, path: str, document: JSONObject) -> _Array:
         """Return a document's array with its layers; invalid ones are reported in its `error`."""
         entries: list[JSON] = []
@@ -187,8 +185,6 @@ class PerArray(StorageTransformer):
             if f"{path}/".startswith(folder):
                 self._arrays.pop(path, None)
 
-    # -- documents -----------------------------------------------------------------------------
-
     async def _get_document(self, path: str, prototype: BufferPrototype) -> Buffer | None:
         """Return a document as shown to zarr-python: without transformers."""
         value = await self._store.get(key_of(path), prototype)
@@ -249,8 +245,6 @@ class PerArray(StorageTransformer):
                     found=f"shape {after.document.get('shape')}",
                     expected=f"shape {before.document.get('shape')}, or another that the layer can follow",
                 )
-
-    # -- the store's methods ----------------------------------------------------------------------
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
