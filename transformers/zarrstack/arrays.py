@@ -91,10 +91,7 @@ def open_array(
     >>> zarrstack.open_array("a.zarr").chunks
     (1,)
     """
-    node = open(store, path=path, mode=mode, storage_options=storage_options, **options)
-    if not isinstance(node, zarr.Array):
-        raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
-    return node
+    return array_of(open(store, path=path, mode=mode, storage_options=storage_options, **options))
 
 
 def open_group(
@@ -118,7 +115,18 @@ def open_group(
     >>> zarrstack.open_group("images.zarr").attrs["made"]
     'today'
     """
-    node = open(store, path=path, mode=mode, storage_options=storage_options, **options)
+    return group_of(open(store, path=path, mode=mode, storage_options=storage_options, **options))
+
+
+def array_of(node: zarr.Array[Any] | zarr.Group) -> zarr.Array[Any]:
+    """The node if it is an array; UsageError for a group."""
+    if not isinstance(node, zarr.Array):
+        raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
+    return node
+
+
+def group_of(node: zarr.Array[Any] | zarr.Group) -> zarr.Group:
+    """The node if it is a group; UsageError for an array."""
     if not isinstance(node, zarr.Group):
         raise UsageError("this node is an array, not a group", node=node.path, advice="Use open_array.")
     return node

@@ -187,7 +187,7 @@ class _Scan:
 
 
 def is_others_name(name: str, layout: Layout, passed_over: frozenset[str]) -> bool:
-    """Whether a name next to chunks, which is no chunk itself, is known to be that of something else.
+    """Whether a name next to chunks, which is not a chunk itself, is known to be that of something else.
 
     Keys of a pattern may share a directory with other arrays, whose keys start differently.
     """

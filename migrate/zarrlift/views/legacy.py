@@ -106,12 +106,9 @@ def open_array(source: Place, *, path: str = "", **options: Unpack[Opening]) -> 
     >>> zarrlift.open_array("ocean.zarr", path="lat").shape
     (90,)
     """
-    import zarr
+    from zarrstack.arrays import array_of
 
-    node = open(source, path=path, **options)
-    if not isinstance(node, zarr.Array):
-        raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
-    return node
+    return array_of(open(source, path=path, **options))
 
 
 def open_group(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Group:
@@ -127,12 +124,9 @@ def open_group(source: Place, *, path: str = "", **options: Unpack[Opening]) -> 
     >>> sorted(zarrlift.open_group("ocean.zarr").array_keys())
     ['lat', 'lon', 'sst', 'time']
     """
-    import zarr
+    from zarrstack.arrays import group_of
 
-    node = open(source, path=path, **options)
-    if not isinstance(node, zarr.Group):
-        raise UsageError("this node is an array, not a group", node=node.path, advice="Use open_array.")
-    return node
+    return group_of(open(source, path=path, **options))
 
 
 def view_of(
