@@ -17,9 +17,7 @@ import argparse
 import logging
 import random
 import secrets
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import nullcontext
@@ -31,6 +29,7 @@ from tests.support.bucket import serving
 from tests.support.s3_servers import SERVERS, server
 from tests.zarrlift.jobs.faults.playground import Playground, Told
 from tests.zarrlift.jobs.faults.scenarios import SCENARIOS, Scenario
+from tests.zarrlift.jobs.faults.stage import folder_in_memory
 
 
 def main() -> int:
@@ -48,20 +47,16 @@ def main() -> int:
     logging.getLogger(
         "aiohttp.server"
     ).disabled = True  # a client that was killed is no error of the server's
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="zarrlift-kills-", dir=memory if memory.is_dir() else None))
-    try:
-        with (
-            server(asked.server) if asked.server else nullcontext() as others,
-            serving(others) as bucket,
-        ):
-            place = Playground(folder, bucket, faults=asked.faults)
-            try:
-                return run(place, asked)
-            finally:
-                place.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with (
+        folder_in_memory("zarrlift-kills-") as folder,
+        server(asked.server) if asked.server else nullcontext() as others,
+        serving(others) as bucket,
+    ):
+        place = Playground(folder, bucket, faults=asked.faults)
+        try:
+            return run(place, asked)
+        finally:
+            place.close()
 
 
 def run(place: Playground, asked: argparse.Namespace) -> int:

@@ -16,8 +16,7 @@ from typing import Any
 
 from tests.support.bucket import Bucket
 from tests.support.s3_servers import KEY, SECRET
-from tests.zarrlift.jobs.faults.commands import Commands, Ended
-from tests.zarrlift.jobs.faults.control import Control, compiled
+from tests.zarrlift.jobs.faults.commands import Ended
 from tests.zarrlift.jobs.faults.judging import (
     UPLOADS,
     Calm,
@@ -30,8 +29,8 @@ from tests.zarrlift.jobs.faults.judging import (
     wrong_now,
 )
 from tests.zarrlift.jobs.faults.scenarios import RESUME, RESUME_IN_PLACE, SOURCES, Scenario, Words
+from tests.zarrlift.jobs.faults.stage import KILLED, Stage, killing
 
-_KILLED = -9
 _MAX_KILLS = 3
 _SHARES = (0.0005, 0.002, 0.01, 0.05)
 
@@ -70,9 +69,7 @@ class Playground:
         self._hasty = False
         self._repository: str | None = None
         self.bucket = bucket
-        self.home = folder / "home"
         environment = {
-            "TMPDIR": str(self.home / "tmp"),
             "AWS_ENDPOINT_URL": bucket.endpoint,
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -81,13 +78,14 @@ class Playground:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        self.commands = Commands(compiled(folder), environment)
-        self.control = Control(folder / "control", self.home)
+        self.stage = Stage(folder, environment)
+        self.home = self.stage.home
+        self.control = self.stage.control
         self._calm: dict[str, Calm] = {}
 
     def close(self) -> None:
         """End what was started."""
-        self.commands.close()
+        self.stage.close()
 
     # What is run
 
@@ -120,14 +118,8 @@ class Playground:
             "dst": self._place(scenario, "dst", "out.zarr"),
         }
         filled = [word if word.startswith('{"') else word.format(**places) for word in words]
-        self.control.set(network=bool(scenario.remote - {"file"}), **orders)
-        ended = self.commands(
-            *filled,
-            control=self.control.path,
-            folder=self.home,
-            tight=scenario.tight,
-            hasty=self._hasty,
-        )
+        network = bool(scenario.remote - {"file"})
+        ended = self.stage.run(*filled, network=network, tight=scenario.tight, hasty=self._hasty, **orders)
         while self.bucket.busy:  # a request of a killed client may still be answered
             time.sleep(0.001)
         return ended
@@ -225,12 +217,12 @@ class Playground:
             told.codes.append(ended.code)
             block = self.control.block
             told.reached += 0 < block.kill_call <= block.calls or 0 < block.kill_change <= block.changes
-            told.kills += ended.code == _KILLED
-            told.wrong += [] if ended.code == _KILLED else said_badly(ended)
+            told.kills += ended.code == KILLED
+            told.wrong += [] if ended.code == KILLED else said_badly(ended)
             now = self.tree()
             told.wrong += wrong_now(now, scenario, calm, replaced=replaced)
             replaced = replaced or is_replaced(now, calm)
-            if told.wrong or ended.code != _KILLED or (drawn and rng.random() < 0.7):
+            if told.wrong or ended.code != KILLED or (drawn and rng.random() < 0.7):
                 break
         return told if told.wrong else self._finish(scenario, calm, rng, told)
 
@@ -305,7 +297,7 @@ def _kill(order: str, calm: Calm) -> dict[str, int]:
     if number.endswith("%"):
         count = calm.calls if unit == "call" else calm.changes
         number = str(max(count * int(number[:-1]) // 100, 1))
-    return {f"kill_{unit}": int(number), "kill_caller_only": len(alone)}
+    return killing(" ".join((unit, number, *alone)))
 
 
 def _failure(calm: Calm, rng: random.Random) -> str:

@@ -1,0 +1,195 @@
+"""One life of a job: what users and commands do to it, one step after another, and what was wrong."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from tests.zarrlift.jobs.faults.commands import Ended
+from tests.zarrlift.jobs.faults.life_files import FILES, Files
+from tests.zarrlift.jobs.faults.life_steps import VARIANTS, Step
+from tests.zarrlift.jobs.faults.living_archive import Archive
+from tests.zarrlift.jobs.faults.play import Play, Told
+from tests.zarrlift.jobs.faults.site import Site
+from tests.zarrlift.jobs.faults.stage import KILLED, Stage
+from tests.zarrlift.jobs.faults.users import ACTS, act
+from tests.zarrlift.jobs.faults.visible_arrays import Expected, judged
+
+_WRITING: Final = frozenset({"migrate", "resume", "update", "adopt", "part", "gather"})
+_COMPLETING: Final = _WRITING - {"part"}
+"""Those of which exit code 0 says that the result is complete."""
+_TRIES: Final = 8
+
+
+class Life:
+    """Runs the steps of a life on a stage."""
+
+    def __init__(self, stage: Stage, variant: str, steps: list[Step]) -> None:
+        self.variant = VARIANTS[variant]
+        self.steps = steps
+        self.play = Play(stage, "; ".join((variant, *map(str, steps))), tight=self.variant.tight)
+        archive = Archive(stage.home / "w0" / "s.zarr", self.variant.format, random.Random(0))
+        archive.truncates = self.variant.truncates
+        result = archive.root if self.variant.in_place else stage.home / "w0" / "r.zarr"
+        job = result.with_name(result.name + ".zarrlift.db")
+        self.sites = [Site(archive=archive, result=result, job=job, in_place=self.variant.in_place)]
+        self._files = Files(self.play, self.sites)
+
+    def run(self) -> Told:
+        """Live to the end, or to the first thing that is wrong."""
+        for step in self.steps:
+            site = self.sites[step.site % len(self.sites)]
+            rng = random.Random(step.seed)
+            if step.words[0] in FILES:
+                self._files(step.words[0], site)
+            elif step.words[0] in ACTS:
+                files = self.play.by_people(lambda: act(site, step.words[0], rng))  # noqa: B023 - called at once
+                self.play.note_shared(self.sites, files)
+            else:
+                self.command(site, step.words, rng, step.order)
+            if self.play.told.wrong:
+                return self.play.told
+        for site in self.sites:
+            if not self.play.told.wrong and random.Random(len(self.steps)).random() < 0.6:
+                self._settle(site)
+        for site in self.sites:
+            if not self.play.told.wrong:
+                self._take_back(site)
+        return self.play.told
+
+    # Commands
+
+    def _line(self, site: Site, words: tuple[str, ...], rng: random.Random) -> tuple[str, ...]:
+        """The command line of a step."""
+        name, *flags = words
+        source, result, job = (str(path) for path in (site.archive.root, site.result, site.job))
+        is_beside = site.job == site.result.with_name(site.result.name + ".zarrlift.db")
+        target = job if site.is_stray or not is_beside or rng.random() < 0.5 else result
+        places = (source,) if site.in_place else (source, result)
+        if name == "part":
+            return ("migrate", "--job", job, "--part", str(rng.randrange(self.variant.parts)))
+        if name == "migrate" and self.variant.parts:
+            parts = ("--parts", str(self.variant.parts))
+            return ("plan", *places, *self.variant.options, "--job", job, *parts)
+        if name == "migrate":
+            return ("migrate", *places, *self.variant.options, *(() if is_beside else ("--job", job)))
+        if name == "adopt":
+            moved = ("--source", source, *(() if site.in_place else ("--destination", result)))
+            return ("resume", target, *moved)
+        workers = ("--workers", "1") if name in ("resume", "update") else ()
+        return (name, target, *flags, *workers)
+
+    def command(
+        self, site: Site, words: tuple[str, ...], rng: random.Random, order: str | None = None
+    ) -> Ended | None:
+        """Run a command, killed or not, and judge what there is now."""
+        name = words[0]
+        if site.is_stray and name == "migrate":
+            return None
+        notes = site.notes()
+        updates = name == "update" or "update" in notes
+        line = self._line(site, words, rng)
+        ended, files, wrong = self.play.command(*line, order=order, owns=site.owns)
+        if name == "update" and files and ended.code != 0:
+            site.updating = True
+        # An update that was killed goes on with `--force`, also in a job file that was put back.
+        site.forced |= name == "update" and "--force" in words or '"force": true' in notes.get("update", "")
+        if site.forced and name in _WRITING:
+            site.give_up()
+        if name == "finish" and files:
+            site.finishing = True
+        if name == "adopt" and ended.code == 0:
+            site.displaced = False
+        if name in _WRITING:
+            site.expect_present_versions(mixed=site.updating)
+        wrong += self._wrong(site, words, ended, updates=updates)
+        if wrong:
+            self.play.told.wrong += [*wrong, f"said: {ended.out}{ended.err}"]
+        return ended
+
+    def _wrong(self, site: Site, words: tuple[str, ...], ended: Ended, *, updates: bool) -> list[str]:
+        """What is wrong at a site after a command; `updates`: it is an update, or continues one."""
+        if site.is_stray:
+            return []  # its result is that of another site, which must be unchanged
+        done = ended.code == 0
+        is_present = done and updates and words[0] in _COMPLETING
+        if is_present:
+            for path, version in site.archive.now.items():
+                site.expect(path).only(version)
+        wrong = site.wrong_arrays() + site.missing_others() + site.missing_of_source()
+        if done and words[0] in _COMPLETING and not (self.variant.parts and words[0] == "migrate"):
+            wrong += incomplete(site, is_present=is_present, deleted=is_present and "--delete" in words)
+            if is_present:
+                site.updating = site.forced = False
+        if done and words[0] == "verify" and "--full" in words:
+            wrong += untruly_equal(site)
+        if words[0] == "undo" and site.state() == "undone":
+            site.is_swept = ended.code != KILLED
+            wrong += site.left_after_undo() if site.is_swept else []
+            site.begin_again()
+        return wrong
+
+    # The end
+
+    def _settle(self, site: Site) -> None:
+        """What is interrupted goes on, and the result equals the source."""
+        if site.is_stray or site.state() not in ("incomplete", "done") or site.finishing:
+            return
+        self.play.by_people(lambda: act(site, "heal", random.Random(0)))
+        goes_on = (("part",), ("part",), ("gather",)) if self.variant.parts else ()
+        adopts = (("adopt",),) if site.displaced else ()
+        words = [("update", "--force", "--delete"), *adopts, *goes_on, ("resume",)]
+        ended = None
+        for turn in range(_TRIES * len(words)):
+            step = words[turn % len(words)]
+            ended = self.command(site, step, random.Random(turn))
+            if self.play.told.wrong or (ended is not None and ended.code == 0 and step[0] == "update"):
+                return
+        if ended is not None and "Undo this job" in ended.out + ended.err:
+            return  # a source that changed beneath recorded work (docs/howto/resuming.md)
+        self._dead_end(site, "cannot be brought up to date", ended)
+
+    def _take_back(self, site: Site) -> None:
+        """Undo, until nothing is left to undo."""
+        ended = None
+        for turn in range(_TRIES):
+            state = site.state()
+            if site.is_stray or state is None or (state == "undone" and site.is_swept):
+                return
+            words = ("adopt",) if site.displaced and turn % 3 == 1 else ("undo",)
+            ended = self.command(site, words, random.Random(turn))
+            if self.play.told.wrong:
+                return
+        self._dead_end(site, "cannot be undone", ended)
+
+    def _dead_end(self, site: Site, what: str, ended: Ended | None) -> None:
+        if site.is_copy or site.rolled_back:
+            name = "copies" if site.is_copy else "rolled back jobs"
+            self.play.told.counts[f"{name} that refuse"] += 1
+            return
+        said = ended.out + ended.err if ended else ""
+        # The message says what to do: delete the job file.
+        if "the output of this job was not found" not in said or site.result.exists():
+            self.play.told.wrong += [f"{site.result} {what}, state {site.state()}", f"said: {said}"]
+
+
+def incomplete(site: Site, *, is_present: bool, deleted: bool) -> list[str]:
+    """Arrays that are missing, or still there, after a command that says that all is done."""
+    wanted = set(site.archive.arrays) if is_present else {"a", "g/b"} - site.archive.removed
+    wrong = []
+    if missing := wanted - site.visible:
+        wrong.append(f"says that it is done, and these arrays are missing: {sorted(missing)}")
+    if deleted and not site.in_place and (more := site.visible - set(site.archive.arrays)):
+        wrong.append(f"says that it is done, and these arrays are still there: {sorted(more)}")
+    return wrong
+
+
+def untruly_equal(site: Site) -> list[str]:
+    """What differs although `verify --full` says that nothing does."""
+    wrong = []
+    for name, version in site.archive.now.items():
+        if name not in site.visible:
+            wrong.append(f"verify --full finds no difference, and {name} is missing")
+        elif problem := judged(site.result / name, Expected([version]), transposed=site.transposed):
+            wrong.append(f"verify --full finds no difference, and {name} {problem}")
+    return wrong
