@@ -10,7 +10,6 @@ from zarrstack.core.errors import UsageError
 
 from .archive.nodes import Archive
 from .archive.read_options import ReadOptions
-from .conventions.apply import look_for
 from .executors.choice import ExecutorChoice
 from .formats.describe import describe
 from .jobs.archive_run import ArchiveRequest, migrate_archive
@@ -22,6 +21,7 @@ from .jobs.observed import observed
 from .jobs.outcome import Outcome
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import ProgressChoice
+from .planning.inspection import inspected
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -42,7 +42,8 @@ def inspect(
 ) -> Archive:
     """Describe an archive: every node, its storage layout, and every problem.
 
-    Reads metadata, and the small arrays of references that conventions need.
+    Reads metadata, the small arrays of references that conventions need, and, except in a store, the names
+    of chunks: what a migration without options would refuse is refused here too.
 
     - `source`: a path, a URL supported by fsspec (with `storage_options`), a zarr store or a store path.
     - `format`: that of the archive, if several are present; by default it is detected.
@@ -73,7 +74,7 @@ def inspect(
         max_document_size=max_document_size,
     )
     storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
-    return look_for(describe(storage, format=format, options=reading), storage)
+    return inspected(describe(storage, format=format, options=reading), storage, reading)
 
 
 def plan(

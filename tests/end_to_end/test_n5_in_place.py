@@ -37,6 +37,7 @@ KEPT_BACK: tuple[tuple[str, str], ...] = (
     (r"modes:(object|string)/", "are not supported: their blocks have variable length"),
     (r"[/:]varlength", r"variable length \(mode 1\)"),
     (r"multiscale:paintera/labels", "label multisets"),
+    (r"java-4\.0\.2/shards:(?!plain$)", "shards are stored in the place of N5 blocks"),
 )
 """Arrays (by a pattern in their id) that cannot stay in place, and what is said of them."""
 

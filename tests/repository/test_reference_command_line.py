@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from zarrlift.jobs.parts import part_index
-from zarrlift.storage.remote import obstore_s3, obstore_urls
+from zarrlift.storage.remote import aws_profile, obstore_s3, obstore_urls
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "command-line.md"
@@ -32,6 +32,7 @@ def test_the_page_is_the_one_that_its_script_writes() -> None:
 
 def test_the_page_has_every_environment_variable_that_the_source_reads() -> None:
     read = {*part_index.VARIABLES, *obstore_s3._ELSEWHERE, *obstore_urls._AZURE_VARIABLES.values()}
+    read |= {"AWS_PROFILE", *aws_profile._FILES}
     read |= {name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names}
     constants: dict[str, str] = {}
     for folder in ("migrate", "transformers"):

@@ -72,3 +72,15 @@ def database_of(kind: str, folder: Path, place: Path) -> Path:
                 database[key] = data
         return place.with_name(f"{place.name}.dir")
     return place
+
+
+def tiff() -> Path:
+    """The folder of the fixtures whose chunks are TIFF files."""
+    return unpacked("zarr_v2/zarr-2.18-tiff/tiff")
+
+
+@cache
+def tiff_seen_by_zarr2() -> dict[str, dict[str, dict[str, Any]]]:
+    """The same record of them as `seen_by_zarr2`."""
+    found: dict[str, dict[str, dict[str, Any]]] = json.loads((tiff() / "values.json").read_text())
+    return found

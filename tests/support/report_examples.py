@@ -247,6 +247,7 @@ EQUAL = VerificationReport(
     arrays=2,
     chunks=9,
     bytes=4_700_000,
+    share=0.0321,
 )
 DIFFERENT = replace(
     EQUAL,

@@ -46,7 +46,8 @@ class InventoryFile:
         self._job = job
         self._file = file
         self._arrays = arrays
-        self._checked: set[str] = set()
+        self._replaced: dict[str, JSONObject] = {}
+        self._checked: set[tuple[str, str]] = set()
         self._complete = bool(arrays)
         self._failed = False
 
@@ -114,10 +115,17 @@ class InventoryFile:
             return None
         return cls(path, job, file, table["arrays"])
 
-    def get(self, path: str) -> Inventory | None:
-        """The inventory of an array; None if it is not stored or damaged."""
-        entry = self._arrays.get(path)
-        if entry is None:
+    def get(self, path: str, fingerprint: str | None = None) -> Inventory | None:
+        """The inventory of an array; None if it is not stored or damaged.
+
+        With a fingerprint, the inventory that has it: also one that `put` has replaced since the file was
+        opened.
+        """
+        table = self._arrays
+        if fingerprint is not None and table.get(path, {}).get("fingerprint") != fingerprint:
+            table = self._replaced
+        entry = table.get(path)
+        if entry is None or fingerprint not in (None, entry["fingerprint"]):
             return None
         try:
             columns = self._columns(entry)
@@ -135,12 +143,13 @@ class InventoryFile:
             )
         except (OSError, ValueError):
             inventory = None
-        if path not in self._checked:
+        checked = path, str(entry["fingerprint"])
+        if checked not in self._checked:
             if inventory is None or _fingerprint(inventory) != inventory.fingerprint:
                 _log.warning("the stored listing of /%s is damaged, so it is listed: %s", path, self.path)
-                del self._arrays[path]
+                del table[path]
                 return None
-            self._checked.add(path)
+            self._checked.add(checked)
         return inventory
 
     def put(self, path: str, inventory: Inventory) -> bool:
@@ -165,6 +174,8 @@ class InventoryFile:
         except OSError as error:
             self._fail(error)
             return False
+        if entry is not None:
+            self._replaced.setdefault(path, entry)
         self._arrays[path] = {
             "offset": offset,
             "count": len(inventory.indexes),
@@ -177,7 +188,7 @@ class InventoryFile:
             "no_files": inventory.no_files,
             "total_bytes": inventory.total_bytes,
         }
-        self._checked.add(path)
+        self._checked.add((path, inventory.fingerprint))
         self._complete = False
         return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 from ..jobs.processes import process_tuning
@@ -30,23 +31,34 @@ def _main() -> int:
     return main()
 
 
+def _fill_closed_streams() -> None:
+    """Give closed standard streams (`>&-`) a descriptor that cannot be written.
+
+    Otherwise the next file that is opened, which may be one of the result, would be the standard output of
+    libraries and of processes that are started.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDONLY)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - until the end
+
+
 def entry() -> NoReturn:
     """Run the installed command; ends the process without the slow shutdown of the interpreter.
 
     Everything is written and closed by then; only worker threads of libraries remain.
     """
+    _fill_closed_streams()
     try:
         code = _main()
     except KeyboardInterrupt:  # while modules were loaded, before a command started
-        sys.stderr.write("zarrlift: interrupted. Nothing was changed.\n")
+        with suppress(OSError):
+            sys.stderr.write("zarrlift: interrupted. Nothing was changed.\n")
         code = 130  # session.INTERRUPTED, whose module may be partially loaded
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:  # the reader of our output has closed it
-        from .session import PARTLY
-
-        code = code or PARTLY
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # what a command could not print has its exit code already
+            stream.flush()
     stored = sys.modules.get("zarrlift.jobs.ledger.stored_file")
     if stored is not None:
         stored.remove_copies()

@@ -17,6 +17,10 @@ SearchedSource: TypeAlias = Annotated[
     typer.Argument(help="The archive, or a folder, prefix or glob with many: a path or URL.", metavar="SRC"),
 ]
 
+NoList: TypeAlias = Annotated[
+    bool,
+    option("--no-list", help="Do not compare the names and sizes of all objects first (for 10^9 objects)."),
+]
 DigestFile: TypeAlias = Annotated[
     str | None,
     option(

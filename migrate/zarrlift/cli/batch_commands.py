@@ -17,7 +17,7 @@ from .option_groups import Command, expanded
 from .recipe_options import RecipeOptions
 from .reference_options import OF_PLACES
 from .session import DONE
-from .update_command import Atomic, Delete, Force
+from .update_command import Delete, Force
 
 if TYPE_CHECKING:
     from ..jobs.batch.batch import Batch
@@ -204,7 +204,6 @@ def update(
     *,
     delete: Delete = False,
     force: Force = False,
-    atomic: Atomic = False,
     take_over: o.TakeOver = False,
     running: o.Running,
     storage: o.JobStorage,
@@ -219,7 +218,7 @@ def update(
     def work(progress: Any) -> BatchOutcome:
         how = {**running.arguments(), **storage.arguments(), **output.observers()}
         how |= {"take_over": take_over, "progress": progress}
-        return _open(target).update(delete=delete, force=force, atomic=atomic, **how)
+        return _open(target).update(delete=delete, force=force, **how)
 
     return answered("update", output, reported(work, report, storage.arguments()))
 

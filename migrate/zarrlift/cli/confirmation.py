@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from . import option_values as values
+from .session import write
 
 if TYPE_CHECKING:
     from ..jobs.batch.batch import Batch
@@ -24,7 +25,6 @@ def confirm_finish(opened: Batch) -> None:
     )
     if not sys.stdin.isatty():
         raise values.usage("finish requires confirmation before it deletes", expected="--yes, or a terminal")
-    sys.stderr.write(question)
-    sys.stderr.flush()
+    write(question, sys.stderr)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise values.usage("nothing was deleted")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options as o
-from .assess_options import Assessing, DigestFile, HtmlFile, SearchedSource
+from .assess_options import Assessing, DigestFile, HtmlFile, NoList, SearchedSource
 from .job_options import First, JobFile, Parts, PlannedJob, Virtual, Watch
 from .option_groups import option
 from .option_values import usage
@@ -26,12 +26,16 @@ def inspect(
 ) -> int:
     """Show the content of an archive in Zarr v3 terms, and every problem found in it.
 
+    The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
+    `plan` finds more.
+
     For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
     migration of all would do and cost.
     """
 
     def work() -> Answer:
         import zarrlift
+        from zarrstack.core.errors import any_refusal
 
         from ..report import archive as report_archive
         from ..report import json as report_json
@@ -46,7 +50,7 @@ def inspect(
             write_page(html, page_of(source, **reading.arguments()))
         refused = sum(node.refused for node in archive.nodes)
         return Answer(
-            code=PARTLY if refused else DONE,
+            code=PARTLY if any_refusal(archive.all_problems()) else DONE,
             text=lambda page: report_archive.lines(archive, page),
             data=lambda: report_json.archive_json(archive),
             brief=lambda: refused_briefly(refused),
@@ -169,6 +173,7 @@ def verify(
     ] = None,
     *,
     full: o.Full = False,
+    no_list: NoList = False,
     digests: DigestFile = None,
     job: JobFile,
     recipe_file: VerifyRecipe = None,
@@ -189,6 +194,7 @@ def verify(
                 source,
                 destination,
                 full=full,
+                no_list=no_list,
                 digests=digests,
                 recipe=load_recipe(recipe_file),
                 progress=progress,

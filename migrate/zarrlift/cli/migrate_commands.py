@@ -257,15 +257,16 @@ def moving(
         return f"Continue with: {report_outcome.command(again, *known)}"
 
     def answer() -> Answer:
-        watching = output.watched() if isinstance(output, o.WatchedOutput) else nullcontext()
+        shown: list[Any] = []
+        watching = output.watched(shown) if isinstance(output, o.WatchedOutput) else nullcontext()
         with watching as progress:
             outcome = work(progress)
         return Answer(
             code=DONE if outcome.ok else PARTLY,
             text=lambda page: report_outcome.lines(outcome, page),
             data=outcome.to_json,
-            problems=lambda page: report_outcome.problem_lines(outcome, page),
-            brief=lambda: report_outcome.brief_lines(outcome),
+            problems=lambda page: report_outcome.problem_lines(outcome, page, shown),
+            brief=lambda: report_outcome.brief_lines(outcome, shown),
             wrong=lambda page: report_outcome.whole(outcome, page),
         )
 

@@ -322,9 +322,9 @@ class WatchedOutput(QuietOutput):
         str | None, option("--log-file", help="Append progress and every failure to a file.", metavar="PATH")
     ] = None
 
-    def watched(self) -> "AbstractContextManager[Any]":
-        """The progress of the command, shown as requested."""
-        return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file)
+    def watched(self, shown: list[Any] | None = None) -> "AbstractContextManager[Any]":
+        """The progress of the command, shown as requested; `shown` as for `run_display.watched`."""
+        return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file, shown=shown)
 
 
 class ObservedOutput(WatchedOutput):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 
 from .option_groups import Command, expanded
-from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
+from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, unprinted, write, write_json
 
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 
@@ -70,6 +71,34 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names of nodes may contain any character
     words = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _run(words, arguments)
+    except OSError as error:  # of --help, --version and completions; commands end with an exit code
+        say(f"zarrlift: the output {unprinted(error)}")
+        return PARTLY
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # click's, if the reader of --help has closed it
+            return DONE
+        raise
+
+
+def _name_numbers(error: Any) -> None:
+    """Say in words which numbers an option takes; click writes `int range` and `x>=1`."""
+    kind = getattr(getattr(error, "param", None), "type", None)
+    nouns = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
+    noun = nouns.get(getattr(kind, "name", "").split(" ")[0])
+    value, is_not, reason = error.message.partition(" is not ")
+    if noun is None or not is_not or not reason.startswith(("a valid ", "in the range ")):
+        return
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    above, below = getattr(kind, "min_open", False), getattr(kind, "max_open", False)
+    bounds = [] if least is None else [f"above {least}" if above else f"of at least {least}"]
+    if most is not None:
+        bounds.append(f"below {most}" if below else f"of at most {most}")
+    error.message = f"{value} is not {noun} {' and '.join(bounds)}".rstrip() + "."
+
+
+def _run(words: list[str], arguments: list[str] | None) -> int:
     if arguments is None and COMPLETE in os.environ:
         from .completion_command import complete
 
@@ -78,12 +107,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
     except _CLICK_ERROR as error:
+        _name_numbers(error)
         if "--json" in words:
             problem = {"kind": "usage", "severity": "refusal", "message": error.format_message()}
-            write_json(None, USAGE, {"error": problem})
+            with suppress(OSError):
+                write_json(None, USAGE, {"error": problem})
             say(f"zarrlift: {error.format_message()}")
         else:
-            error.show()
+            with suppress(OSError):
+                error.show()
         return USAGE
     except (KeyboardInterrupt, typer.Abort):
         say("zarrlift: interrupted. Nothing was changed.")
@@ -101,7 +133,7 @@ def _print_version(context: typer.Context, wanted: bool) -> None:
         from zarrstack.core.codecs.libraries import libraries
 
         lines += [f"{codecs:12}{library}" for codecs, library in libraries().items()]
-    print("\n".join(lines))  # noqa: T201 - asked for
+    write("\n".join(lines) + "\n", sys.stdout)
     raise typer.Exit
 
 

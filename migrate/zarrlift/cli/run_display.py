@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from zarrstack.core.json_text import JSONObject
+
     from ..jobs.progress import Progress
 
 _FORMAT: Final = "%(asctime)s zarrlift: %(message)s"
@@ -17,11 +19,14 @@ _DATES: Final = "%Y-%m-%d %H:%M:%S"
 
 
 @contextmanager
-def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any]:
+def watched(
+    *, quiet: bool, verbose: bool, log_file: str | None, shown: list[JSONObject] | None = None
+) -> Iterator[Any]:
     """The progress of a command, with the log on standard error and in a file; UsageError.
 
     Standard error gets failures and, if it is not a terminal, one line per minute; with `verbose` everything,
-    and nothing if `quiet`. A terminal has the bar and the report instead.
+    and nothing if `quiet`. A terminal has the bar and the report instead. The failures that standard error
+    got are added to `shown`, so that the report need not repeat them.
     """
     from ..jobs.log_messages import log, progress_log
     from ..jobs.progress_display import ProgressBar, progress_for
@@ -29,7 +34,7 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
     progress = progress_for(quiet=quiet)
     handlers: list[logging.Handler] = []
     if not quiet and (verbose or not isinstance(progress, ProgressBar)):
-        handlers.append(_Shown(progress, everything=verbose))
+        handlers.append(_Shown(progress, [] if shown is None else shown, everything=verbose))
     if log_file is not None:
         handlers.append(_file(log_file))
     levels = log.level, progress_log.level
@@ -53,7 +58,8 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
         progress_log.setLevel(levels[1])
         for handler in handlers:
             log.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):  # a full disk; reported when the record was written
+                handler.close()
 
 
 @contextmanager
@@ -68,8 +74,10 @@ def counted(unit: str) -> Iterator[Callable[[int], object]]:
 class _Shown(logging.Handler):
     """Writes records to standard error, above the bar if there is one."""
 
-    def __init__(self, progress: Progress, *, everything: bool) -> None:
+    def __init__(self, progress: Progress, shown: list[JSONObject], *, everything: bool) -> None:
+        """`shown` gets the problems that were written."""
         super().__init__(logging.INFO)
+        self._shown = shown
         self.setFormatter(_Harmless(_FORMAT, _DATES))
         self._progress = progress
         self._everything = everything
@@ -85,10 +93,15 @@ class _Shown(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
         self._progress.note(self.format(record))
+        if (problem := getattr(record, "problem", None)) is not None:
+            self._shown.append(problem)
 
 
 class _Harmless(logging.Formatter):
-    """Formats records so that names from an archive cannot control a terminal or start a new line."""
+    """Formats records so that names from an archive cannot control a terminal or start a new line.
+
+    Records of a batch name the archive.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
@@ -96,14 +109,25 @@ class _Harmless(logging.Formatter):
 
         return safe(super().format(record))
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The line, with the archive in a process that migrates several."""
+        from ..jobs.log_messages import archive
+        from ..storage.redact import redact
+
+        if (named := archive.get()) is not None:
+            record.message = f"{redact(named)}: {record.message}"
+        return super().formatMessage(record)
+
 
 class _File(logging.FileHandler):
     """Writes to a file that may become unwritable, which must not fail the migration."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Report the error once and stop writing."""
+        from ..jobs.log_messages import print_warning
+
         self.setLevel(logging.CRITICAL + 1)
-        print(f"zarrlift: cannot write the log file {self.baseFilename}", file=sys.stderr)  # noqa: T201
+        print_warning(f"zarrlift: cannot write the log file {self.baseFilename}")
 
 
 def _file(name: str) -> logging.Handler:

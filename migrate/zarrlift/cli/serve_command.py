@@ -9,7 +9,7 @@ import typer
 from ..recipe.options import Separator
 from . import options as o
 from .recipe_options import ViewRecipe, load_recipe
-from .session import DONE, Answer, Session, say, write
+from .session import DONE, Answer, OutputError, Session, say, write
 
 Shown: TypeAlias = Literal["zarr3", "zarr2", "n5"]
 _HOST = "127.0.0.1"
@@ -110,7 +110,11 @@ def serve(
         served = replace(served, page=page)
 
         def ready(address: str) -> None:
-            write(f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)\n", sys.stdout)
+            line = f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)"
+            try:
+                write(f"{line}\n", sys.stdout)
+            except OutputError:
+                say(line)
 
         run(served, host=host, port=port, ready=ready)
         session.interrupted = False  # Ctrl-C is the normal end of a server

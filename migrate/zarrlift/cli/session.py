@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -25,11 +26,21 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
+PRINTING: Final = frozenset(
+    {"inspect", "plan", "status", "report", "digest", "readers", "transformers"}
+    | {"model show", "model schema", "batch plan", "batch status"}
+)
+"""Commands whose output is their work; the exit code of the others tells of what they did."""
+
 DEBUG: Final = "ZARRLIFT_DEBUG"
 COMPLETE: Final = "_ZARRLIFT_COMPLETE"
 """Set by the scripts of `zarrlift completion`: the command line is to be completed, not run."""
 _PIECES: Final = 10_000
 """Pieces of a JSON document that are written together."""
+
+
+class OutputError(OSError):
+    """Standard output is closed or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +88,10 @@ class Session:
         except Exception as error:  # noqa: BLE001 - the last place where an error can become one line
             return self._failed(error)
         code = INTERRUPTED if self.interrupted else answer.code
-        self._show(answer, code)
+        try:
+            self._show(answer, code)
+        except OutputError as error:
+            return self._unprintable(error, code)
         return code
 
     def _show(self, answer: Answer, code: int) -> None:
@@ -95,6 +109,14 @@ class Session:
                 self._briefly(answer)
             self._print(answer.text, sys.stdout)
 
+    def _unprintable(self, error: OutputError, code: int) -> int:
+        say(f"zarrlift: {'the output' if self._prints else 'the report'} {unprinted(error)}")
+        return code or PARTLY if self._prints else code
+
+    @property
+    def _prints(self) -> bool:
+        return self.json or self.command in PRINTING
+
     def _briefly(self, answer: Answer) -> None:
         for line in answer.brief():
             say(f"zarrlift: {line}")
@@ -109,16 +131,19 @@ class Session:
                 advice = self.how_to_continue(job)
         if self.json:
             error = {"kind": "interrupted", "severity": "refusal", "message": "interrupted", "advice": advice}
-            self._document(INTERRUPTED, {"error": error})
+            with suppress(OutputError):
+                self._document(INTERRUPTED, {"error": error})
         say(f"zarrlift: interrupted. {advice}")
         return INTERRUPTED
 
     def _failed(self, error: Exception) -> int:
-        from zarrstack.core.errors import Problem, ZarrstackError
+        from zarrstack.core.errors import JoinedProblems, Problem, ZarrstackError
 
         from ..storage.redact import redact_foreign
         from ..transfer.unexpected_errors import broken_package
 
+        if isinstance(error, OutputError):
+            return self._unprintable(error, PARTLY)
         if os.environ.get(DEBUG):
             import traceback
 
@@ -145,7 +170,10 @@ class Session:
         from ..jobs.units import safe
 
         if self.json:
-            self._document(code, {"error": problem.to_json()})
+            with suppress(OutputError):
+                self._document(code, {"error": problem.to_json()})
+        if isinstance(problem.message, JoinedProblems):  # JSON has all of them
+            problem = replace(problem, message=problem.message.brief)
         say(f"zarrlift: {safe(str(problem))}")  # one unbroken, searchable line
         return code
 
@@ -189,7 +217,7 @@ class Session:
 
 def _is_terminal(stream: Any) -> bool:
     try:
-        return bool(stream.isatty())
+        return stream is not None and bool(stream.isatty())
     except ValueError:  # closed
         return False
 
@@ -224,12 +252,26 @@ def say(text: str) -> None:
     write(text + "\n", sys.stderr)
 
 
+def unprinted(error: OSError) -> str:
+    """What happened to output that cannot be written, as the end of a sentence."""
+    return f"cannot be printed: standard output: {error.strerror or error}."
+
+
 def write(text: str, stream: Any) -> None:
-    """Write and flush; a closed reader (`| head`) is not an error."""
+    """Write and flush; a closed reader (`| head`) is not an error.
+
+    Raises OutputError if standard output cannot be written. Standard error is the last resort: what cannot be
+    written there is dropped.
+    """
     try:
+        if stream is None or stream.closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # noqa: TRY301 - as for a closed descriptor
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
         # The interpreter flushes again at exit; discard that output.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError as error:
+        if stream is not sys.stderr:
+            raise OutputError(error.errno, error.strerror or str(error)) from error

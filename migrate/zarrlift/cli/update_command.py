@@ -14,9 +14,6 @@ Delete: TypeAlias = Annotated[
     bool, option("--delete", help="Remove nodes from the result that the source no longer has.")
 ]
 Force: TypeAlias = Annotated[bool, option("--force", help="Replace what others have changed in the result.")]
-Atomic: TypeAlias = Annotated[
-    bool, option("--atomic", help="Update a new tree beside a local result, which then takes its place.")
-]
 
 
 def update(
@@ -25,7 +22,6 @@ def update(
     job: JobFile,
     delete: Delete = False,
     force: Force = False,
-    atomic: Atomic = False,
     dry_run: Annotated[
         bool, option("--dry-run", help="Show what would be done; nothing is changed.")
     ] = False,
@@ -62,7 +58,6 @@ def update(
             target,
             delete=delete,
             force=force,
-            atomic=atomic,
             take_over=take_over,
             verify=verify,
             progress=progress,

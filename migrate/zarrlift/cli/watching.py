@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TextIO, TypeVar
 
-from ..jobs.units import bytes_text, count_text, duration_text
+from ..jobs.status import silence_of
+from ..jobs.units import bytes_text, count_text, duration_text, silence_text
 from .session import write
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def brief(status: Status) -> str:
         parts.append(f"{bytes_text(round(status.rate))}/s")
     if status.seconds_left is not None:
         parts.append(f"about {duration_text(status.seconds_left)} left")
+    if (silence := silence_of(status, time.time())) is not None:
+        parts.append(silence_text(silence))
     return ", ".join(parts)
 
 

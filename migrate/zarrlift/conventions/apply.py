@@ -82,12 +82,14 @@ def apply_conventions(
         found = convention().recognise(view)
         if found is None:
             continue
-        told = [problem for problem in found.problems if problem.node is None or asked(problem.node)]
+        problems_found = [p for p in found.problems if p.node is None or asked(p.node)]
+        told = [_judged(problem, convention, recipe) for problem in problems_found]
         refused = {p.node: p for p in told if p.severity == "refusal" and p.node is not None}
+        plain = {p.node for p in problems_found if p.severity == "refusal" and p.node is not None}
         kept = {
             path: change
             for path, change in found.changes.items()
-            if asked(path) and refused.keys().isdisjoint((path, *parents(path)))
+            if asked(path) and plain.isdisjoint((path, *parents(path)))
         }
         carried = {
             path: keys
@@ -119,6 +121,20 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
     nodes = tuple(map(applied.described, archive.nodes))
     return replace(
         archive, nodes=nodes, conventions=applied.seen, problems=(*applied.strays(archive.problems), *told)
+    )
+
+
+def _judged(problem: Problem, convention: type[Convention], recipe: Recipe) -> Problem:
+    """A problem as a warning, if the convention does not refuse what it cannot convert."""
+    if problem.severity != "refusal" or problem.node is None:
+        return problem
+    if convention.refuses(recipe.for_array(problem.node)):
+        return problem
+    return replace(
+        problem,
+        severity="warning",
+        message=f"kept unchanged, with everything below: {problem.message}",
+        advice=f"Correct the metadata, and migrate again; --conventions {convention.name} refuses it.",
     )
 
 

@@ -18,7 +18,7 @@ from zarrstack.core.json_text import JSON
 from zarrstack.core.paths import prefix_of
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
-from ..recipe.recipe import Recipe
+from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 
 _DOCUMENTS: Final = frozenset({".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json"})
@@ -115,7 +115,8 @@ class Recognised:
     """Changes by path."""
     problems: tuple[Problem, ...] = ()
     """Each with its node. A refusal excludes that node and all nodes below it, unchanged: no node is
-    converted in part. They can be migrated as plain data by not requesting the convention.
+    converted in part. They can be migrated as plain data by not requesting the convention; see
+    `Convention.refuses`.
     """
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Path of a group -> keys of extra files that the application reads (`View.files`).
@@ -160,6 +161,15 @@ class Convention(ABC):
     """Whether `--conventions auto` includes it."""
     exclusive: ClassVar[bool] = False
     """Whether later conventions skip the nodes that this one changes."""
+
+    @classmethod
+    def refuses(cls, recipe: ArrayRecipe) -> bool:
+        """Whether a node that the convention cannot convert is refused, with the recipe of that node.
+
+        If not, it and all nodes below are migrated as plain data, with their old metadata, and the refusal is
+        reported as a warning. By default, always: without the conversion, something may be lost.
+        """
+        return True
 
     @abstractmethod
     def recognise(self, view: View) -> Recognised | None:

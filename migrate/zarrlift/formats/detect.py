@@ -17,6 +17,7 @@ from .foreign_places import foreign_place
 from .markers import DRAFT, V3, MarkerDocument
 from .registry import markers_for
 from .tree.documents import documents_at, parse_object, parsed_or_none
+from .tree.two_documents import ARRAY, format_of_chunks
 
 _MAX_LISTED: Final = 1000
 """Maximum number of directories searched for the first node below an implicit root."""
@@ -88,6 +89,8 @@ def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside
     everywhere = [name for name in formats if all(name in each for each in present)]
     if len(everywhere) == 1:
         formats = (everywhere[0],)
+    if {*formats} == {"zarr2", "zarr3"} and seen.keys() == {""} and (stored := _stored_format(storage)):
+        return stored
     if len(formats) > 1:
         raise UsageError(
             "the archive has metadata of two formats",
@@ -95,6 +98,12 @@ def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside
             advice="Choose one: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
     return formats[0]
+
+
+def _stored_format(storage: Storage) -> Format | None:
+    """The format of a single array with documents of Zarr v2 and v3, by its chunks; None if undecided."""
+    contents = zip((ARRAY, V3), documents_at(storage, (ARRAY, V3)), strict=True)
+    return format_of_chunks(storage, "", {name: data for name, data in contents if data is not None})
 
 
 def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:

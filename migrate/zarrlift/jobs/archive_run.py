@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from zarrstack.core.errors import UsageError
 
 from ..archive.read_options import ReadOptions
+from ..planning.unapplied_options import refuse_unapplied
 from ..recipe.options import Format, Link
 from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
+from ..storage.transformer_stack import without_layers
 from .checks.checks_for import checks_for
 from .claim import claimed
 from .endpoints import Endpoints, Options
@@ -21,7 +23,7 @@ from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .overwrite import set_aside
-from .places import refuse_existing
+from .places import refuse_claim_in_source, refuse_existing
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
 from .run_job import refuse_unsuitable, run_job
@@ -110,7 +112,10 @@ class ArchiveRequest:
             from .virtual.run import plan_virtual
 
             return plan_virtual(self.virtual_request())
-        return self.described(self.open()).plan(self.recipe, self.format, inventory=self.inventory)[0]
+        ends = self.described(self.open())
+        made, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
+        refuse_unapplied(made)
+        return made
 
     def virtual_request(self) -> VirtualRequest:
         """The same, of references; UsageError for options that do not apply."""
@@ -157,6 +162,8 @@ def migrate_archive(
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
     with claimed(ends.place, path, take_over=take_over) as claim:
+        if not asked.in_place:
+            refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
         if os.path.lexists(path):
             from .resume.earlier_job import (
                 continues_earlier,  # not loaded by a first run
@@ -190,6 +197,7 @@ def migrate_archive(
                     inventory=asked.inventory,
                 )
             refuse_unsuitable(made)
+            refuse_unapplied(made)
             new = Job.create(path, made, id=new_id, facts=facts, fsync=options.fsync)
             with new as created, noted_run(created):
                 keep_inventory(created, inventories)

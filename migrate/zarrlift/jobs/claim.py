@@ -25,6 +25,7 @@ from zarrstack.core.errors import JobError, Problem, StorageError
 from ..storage.base import BESIDE, Storage
 from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial
+from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
 from .claim_holder import ClaimHolder, held
@@ -82,6 +83,14 @@ class Claim:
     """Directories created for the claim, innermost first."""
     lasting: bool = False
     """Whether the job keeps the destination when this process releases it, because its parts write to it."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the claim; None if the destination is not a directory."""
+        for place in self.taken:
+            if isinstance(place.storage, LocalStorage):
+                return Path(place.storage.path(place.key))
+        return None
 
     def release(self) -> tuple[Problem, ...]:
         """Release the destination; returns notes about objects that could not be removed. May be repeated."""
@@ -181,7 +190,7 @@ def _places(destination: Storage) -> list[_Place]:
     if not isinstance(destination, LocalStorage):
         return [inside]
     root = Path(destination.real)
-    beside = _Place(storage=LocalStorage(root.parent), key=root.name + BESIDE)
+    beside = _Place(storage=LocalStorage(root.parent), key=with_suffix(root.name, BESIDE))
     return [inside, beside] if os.path.ismount(root) else [beside, inside]
 
 

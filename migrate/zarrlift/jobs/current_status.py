@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from operator import attrgetter
 
+from zarrstack.core.errors import Problem
+
+from ..planning.plans import taken_over
 from ..planning.routes import RouteName
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
@@ -27,6 +31,9 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
     done, total = sum(node.bytes_done for node in nodes), sum(node.bytes_total for node in nodes)
     rate = _rate(run, done, updated) if now == "running" else None
     retries = job.fact("retries")
+    silent = json.loads((now == "running" and job.fact("silent")) or "[null, null, false]")
+    if silent[0] is not None:
+        rate = None
     return Status(
         job=str(job.path),
         source=plan["source"],
@@ -48,6 +55,10 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
         bytes_known=all(node.bytes_known for node in nodes),
         rate=rate,
         parts=parts,
+        problems=taken_over(map(Problem.from_json, plan["problems"])),
+        silent_since=silent[0],
+        silent_attempt=silent[1],
+        silent_errors=silent[2],
         seconds_left=_seconds_left(job, rows) if rate else None,
         retries=int(retries) if retries and retries.isdecimal() else 0,
     )

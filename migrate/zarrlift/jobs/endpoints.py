@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from zarrstack.core.errors import UsageError
 
+from ..archive.nodes import Layout
 from ..archive.read_options import ReadOptions
 from ..archive.store_inventory import StoreInventory
 from ..formats.describe import describe
@@ -31,6 +32,7 @@ from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
 from .observed import Observed, PathText, observed
+from .one_archive import refuse_several
 from .option_words import remembered
 from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
@@ -154,10 +156,11 @@ class Endpoints:
         elsewhere: bool = False,
         inventories: Inventories | None = None,
         inventory: Path | None = None,
+        earlier: Mapping[str, Layout] | None = None,
     ) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it.
 
-        `elsewhere`: for workers on other machines. `inventories` as for `make_plan`;
+        `elsewhere`: for workers on other machines. `inventories` and `earlier` as for `make_plan`;
         `inventory` is a file of the store's own, for a source without layers.
         """
         if inventory is not None and self.source_through:
@@ -165,7 +168,8 @@ class Endpoints:
         store_inventory = None if inventory is None else StoreInventory.open(inventory)
         inventories = Inventories() if inventories is None else inventories
         with without_collecting():
-            return self._plan(recipe, format, inventories, store_inventory, elsewhere=elsewhere), inventories
+            made = self._plan(recipe, format, inventories, store_inventory, earlier, elsewhere=elsewhere)
+        return made, inventories
 
     def _plan(
         self,
@@ -173,10 +177,13 @@ class Endpoints:
         format: Format | None,
         inventories: Inventories,
         store_inventory: StoreInventory | None,
+        earlier: Mapping[str, Layout] | None,
         *,
         elsewhere: bool,
     ) -> Plan:
         archive = describe(self.source, format=format, options=self.reading)
+        goal = None if self.in_place else self.destination.url if self.named else "v3"
+        refuse_several(archive, self.source, format, goal)
         if self.in_place:
             self.source.document_bound = WRITTEN
         if self.in_place and archive.format == "zarr3":
@@ -207,6 +214,7 @@ class Endpoints:
             elsewhere=elsewhere,
             inventories=inventories,
             store_inventory=store_inventory,
+            earlier=earlier,
         )
         if self.destination.on_branch:
             from .branch import fitted

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from typing import Any, Final
 from zarrstack.core.errors import UsageError
 
 from ..storage.redact import redact, redact_foreign
-from .log_messages import archive, log, progress_log
+from .log_messages import archive, log, print_warning, progress_log
 
 _MEMBERS: Final = ("node", "problem")
 
@@ -45,7 +44,7 @@ class _EventLog(logging.Handler):
             os.write(self._file, _line(record))
         except OSError as error:
             self.setLevel(logging.CRITICAL + 1)
-            print(f"zarrlift: cannot write the log {self.path}: {error.strerror}", file=sys.stderr)  # noqa: T201
+            print_warning(f"zarrlift: cannot write the log {self.path}: {error.strerror}")
 
     def close(self) -> None:
         """Close the file; may be called twice."""

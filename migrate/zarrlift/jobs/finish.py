@@ -29,7 +29,7 @@ from .ended import ended, kept
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.ledger import Job
 from .outcome import Outcome
-from .resume.relocate import refuse_other_place
+from .resume.relocate import settle_result
 from .stored_inventories import changed_objects
 
 _AGAIN: Final = "Undo the job and migrate again."
@@ -73,7 +73,7 @@ def finish(
     """
     started = time.monotonic()
     with Job.open(find_job(target, job, job_storage_options)) as opened:
-        refuse_other_place(target, opened)
+        settle_result(opened, target, storage_options, storage_options)
         plan = opened.plan()
         if is_icechunk_url(plan.destination):
             place = open_storage(plan.destination, storage_options=storage_options, mode="w")
@@ -112,7 +112,9 @@ def finish(
                 return claim.end(ended(opened, plan, "incomplete", started, problems))
             # The chunks belong to the result and may be written by its users.
             changed = [replace(note, severity="note") for note in changed_objects(opened, plan, storage)]
-            opened.keep_legacy(found)
+            opened.sync_commits()
+            opened.legacy.keep(found)
+            opened.commit(now=True)
             for key, _ in found:
                 storage.delete(key)
             opened.note(state="finished")

@@ -7,7 +7,9 @@ the attributes `event`, and `node` and `problem` where there is one, for handler
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -29,6 +31,13 @@ progress_log: Final = logging.getLogger("zarrlift.progress")
 
 _MAX_FAILURES: Final = 10
 """Maximum number of records per array; the outcome contains all problems."""
+
+
+def print_warning(text: str) -> None:
+    """Print a line to standard error; the work continues if that is closed or full."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people, where no handler is
 
 
 def begun(arrays: int, nbytes: int) -> None:

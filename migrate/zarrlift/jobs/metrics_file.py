@@ -7,7 +7,6 @@ as a whole, at intervals and at the end.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from zarrstack.version import __version__
 from ..planning.routes import RouteName
 from ..storage.redact import redact
 from ..transfer.counts import MoveResult
+from .log_messages import print_warning
 from .progress import DetailedProgress, Progress, RunningProgress, TickingProgress
 
 _SECONDS: Final = 15.0
@@ -65,6 +65,7 @@ class MetricsFile(DetailedProgress):
         self._planned_bytes = self._planned_chunks = 0
         self._under_way = 0
         self._rates: list[tuple[float, int]] = []
+        self._silent = 0.0
         self.seconds_left: float | None = None
         """Set by `tick`, or by what runs several archives."""
         self._result: int | None = None
@@ -109,8 +110,9 @@ class MetricsFile(DetailedProgress):
         """Pass it on, and write the file if it is time."""
         if isinstance(self._progress, TickingProgress):
             self._progress.tick(present)
-        if present.listed is None:
-            with self._lock:
+        with self._lock:
+            self._silent = 0.0 if present.silence is None else present.silence.seconds
+            if present.listed is None:
                 self._under_way = present.bytes
                 self.seconds_left = present.seconds_left
         self._sometimes()
@@ -166,9 +168,7 @@ class MetricsFile(DetailedProgress):
                 self._write()
             except OSError as error:
                 self._next = float("inf")
-                print(  # noqa: T201
-                    f"zarrlift: cannot write the metrics {self._path}: {error.strerror}", file=sys.stderr
-                )
+                print_warning(f"zarrlift: cannot write the metrics {self._path}: {error.strerror}")
 
     def _write(self) -> None:
         """Replace the file; another user, such as node_exporter's, may read it."""
@@ -232,6 +232,11 @@ class MetricsFile(DetailedProgress):
                 one(self._rate(now)),
             ),
             "time_left_seconds": ("gauge", "Estimated time left; absent if unknown.", one(self.seconds_left)),
+            "server_silent_seconds": (
+                "gauge",
+                "Seconds for which a server has not answered, or with errors only; 0 if it answers.",
+                one(self._silent),
+            ),
         }
 
     def _rate(self, now: float) -> float:

@@ -48,7 +48,7 @@ class Outcome(NotebookResult):
     """Legacy documents restored by `undo`."""
     seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
-    """Refusals and failures, with their locations."""
+    """Refusals and failures, with their locations, and warnings of changes that a resume took over."""
     options: tuple[str, ...] = ()
     """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
     part: int | None = None

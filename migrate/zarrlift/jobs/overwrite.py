@@ -9,6 +9,7 @@ import shutil
 from zarrstack.core.errors import JobError, Problem
 
 from ..storage.base import Storage
+from ..storage.local.sibling_names import sibling
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
 from .ledger.ledger import Job
@@ -137,4 +138,4 @@ def not_yet_aside(job: Job, destination: Storage) -> bool:
 
 
 def _name(job: Job, destination: LocalStorage, what: str = "old") -> str:
-    return f"{destination.root}.zarrlift-{what}-{job.id}"
+    return str(sibling(destination.root, f".zarrlift-{what}-{job.id}"))

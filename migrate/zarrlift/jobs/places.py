@@ -1,9 +1,16 @@
-"""Where a job may not write: into its source, and over what is there."""
+"""Where a job may not write: into its source, and over what is there.
+
+One directory may have several paths: by links, by bind mounts, or because a file system is mounted twice.
+Links are resolved. Directories have a device and a number, and Linux lists the directory that each mount
+shows, which tells of bind mounts. What neither shows (one server mounted twice, overlayfs) is detected by the
+claim of the destination: if it appears in the source, the destination is there.
+"""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import re
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
 from zarrstack.core.errors import UsageError
@@ -12,6 +19,8 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 
 _APART: Final = "two separate locations"
+_MOUNTS: Final = "/proc/self/mountinfo"
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 def refuse_nested(source: Storage, destination: Storage) -> None:
@@ -21,20 +30,107 @@ def refuse_nested(source: Storage, destination: Storage) -> None:
             raise UsageError("source and destination are the same place", found=source.url)
         return
     first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
-    if first == second:
-        raise UsageError(
-            "source and destination are the same place",
-            found=str(first),
-            advice="Use --in-place to migrate in place.",
-        )
-    if first in second.parents:
-        raise UsageError(
-            "the destination is inside the source", found=f"{second} in {first}", expected=_APART
-        )
-    if second in first.parents:
+    mounts = _mounts()
+    below_mounts = [_below_mount(path, mounts) for path in (first, second)]
+    one, other = _identity(first), _identity(second)
+    if first == second or (one is not None and one == other) or below_mounts[0] == below_mounts[1]:
+        raise _same(first, second)
+    if _is_above(first, second) or _is_above(*below_mounts):
+        raise _inside_source(first, second)
+    if _is_above(second, first) or _is_above(*reversed(below_mounts)):
         raise UsageError(
             "the source is inside the destination", found=f"{first} in {second}", expected=_APART
         )
+
+
+def refuse_claim_in_source(source: Storage, destination: Storage, claim: Path | None) -> None:
+    """Raise UsageError if the claim of the destination, which was just made, is in the source or above it.
+
+    `claim` is its file; None if the destination is not a directory.
+    """
+    if claim is None or not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        return
+    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
+    parts = claim.parts
+    # The source may be any directory above the claim, under another name.
+    for start in range(1, len(parts)):
+        if _is_same_file(first.joinpath(*parts[start:]), claim):
+            raise _same(first, second) if claim.parent == second else _inside_source(first, second)
+    for above in first.parents:
+        if _is_same_file(above / claim.name, claim):
+            root = above if claim.parent == second else above / second.name
+            if root == first:
+                raise _same(first, second)
+            if root in first.parents:
+                raise UsageError(
+                    "the source is inside the destination", found=f"{first} in {second}", expected=_APART
+                )
+
+
+def _same(source: Path, destination: Path) -> UsageError:
+    return UsageError(
+        "source and destination are the same place",
+        found=str(source) if source == destination else f"{source} and {destination}",
+        advice="Use --in-place to migrate in place.",
+    )
+
+
+def _inside_source(source: Path, destination: Path) -> UsageError:
+    return UsageError(
+        "the destination is inside the source", found=f"{destination} in {source}", expected=_APART
+    )
+
+
+def _is_same_file(path: Path, claim: Path) -> bool:
+    """Whether a path has the claim, of which no two are equal: each contains a random token."""
+    try:
+        return path.read_bytes() == claim.read_bytes() != b""
+    except OSError:
+        return False
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and number of a directory; None if it is absent, or if its file system has no numbers."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return (facts.st_dev, facts.st_ino) if facts.st_ino else None
+
+
+def _is_above(upper: PurePath, lower: PurePath) -> bool:
+    if upper in lower.parents:
+        return True
+    if not isinstance(upper, Path) or not isinstance(lower, Path):
+        return False
+    identity = _identity(upper)
+    return identity is not None and any(_identity(parent) == identity for parent in lower.parents)
+
+
+def _mounts() -> dict[Path, PurePath]:
+    """The directory of its file system that each mount point shows, with the device as the first part."""
+    try:
+        lines = Path(_MOUNTS).read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return {}
+    fields = [line.split(" ")[2:5] for line in lines]
+    return {
+        Path(_unescaped(point)): PurePosixPath(device, *PurePosixPath(_unescaped(root)).parts[1:])
+        for device, root, point in fields
+    }
+
+
+def _unescaped(text: str) -> str:
+    """A path with the spaces and other characters that the list of mounts escapes."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _below_mount(path: Path, mounts: dict[Path, PurePath]) -> PurePath:
+    """The device of a path and the path in its file system; without a list of mounts, the path."""
+    for point in (path, *path.parents):
+        if point in mounts:
+            return mounts[point] / path.relative_to(point)
+    return path
 
 
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:

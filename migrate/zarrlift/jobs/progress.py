@@ -9,13 +9,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..planning.routes import RouteName
+    from ..storage.silence import Silence
     from ..transfer.counts import MoveResult
 
 _REFRESH_SECONDS: Final = 1.0
@@ -67,6 +68,8 @@ class RunningProgress:
     """Number of objects listed so far; None if tasks are running."""
     seconds_left: float | None = None
     """Time left, by what is left of each route; None while unknown."""
+    silence: Silence | None = None
+    """A server that does not answer requests of this process; `Ticker` adds it."""
 
 
 class TickingProgress(ABC):
@@ -134,7 +137,15 @@ class Ticker:
 
     def _run(self, display: TickingProgress, present: Callable[[], RunningProgress]) -> None:
         while not self._ended.wait(_REFRESH_SECONDS):
-            display.tick(present())
+            display.tick(with_silence(present()))
+
+
+def with_silence(present: RunningProgress) -> RunningProgress:
+    """The same with the silence of a server, if any; the time left is unknown then."""
+    from ..storage.silence import longest
+
+    silence = longest()
+    return present if silence is None else replace(present, silence=silence, seconds_left=None)
 
 
 @contextmanager

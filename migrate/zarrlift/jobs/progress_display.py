@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from . import log_messages
 from .progress import NullProgress, Progress, ProgressChoice, RunningProgress, TickingProgress
-from .units import bytes_text, count_text, duration_text, rate_text
+from .units import bytes_text, count_text, duration_text, rate_text, silence_text
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -45,6 +45,8 @@ class RefreshingProgress(TickingProgress):
         self._began = (math.inf, 0)
         self._last_record = math.inf
         self.seconds_left: float | None = None
+        self.silence = ""
+        """Says that a server does not answer; "" if it does."""
 
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
         """Show an empty display; a second call starts again."""
@@ -77,6 +79,7 @@ class RefreshingProgress(TickingProgress):
     def tick(self, present: RunningProgress) -> None:
         """Show the current progress, including what running tasks have read."""
         with self.lock:
+            before, self.silence = self.silence, silence_text(present.silence)
             if present.listed is not None:
                 self._last_record = min(self._last_record, self.clock())
                 self.draw_listed(present.listed)
@@ -85,12 +88,15 @@ class RefreshingProgress(TickingProgress):
                     self.total_bytes = present.total_bytes
                 self.seconds_left = present.seconds_left
                 self.draw(*self.reached(present.chunks, present.bytes), now=True)
-            if self.clock() - self._last_record >= _RECORD_SECONDS:
+            changed = bool(before) != bool(self.silence)
+            if changed or self.clock() - self._last_record >= _RECORD_SECONDS:
                 self._last_record = self.clock()
                 log_messages.progress_log.info(
                     self._record()
                     if present.listed is None
-                    else f"{count_text(present.listed)} objects listed",
+                    else ", ".join(
+                        filter(None, (f"{count_text(present.listed)} objects listed", self.silence))
+                    ),
                     extra={"event": "progress"},
                 )
 
@@ -119,7 +125,9 @@ class RefreshingProgress(TickingProgress):
                 0, f"{bytes_text(nbytes)} of {bytes_text(total)} ({100 * nbytes // max(total, 1)} %)"
             )
             seconds, here = self.clock() - self._began[0], nbytes - self._began[1]
-            if here and seconds > 0:
+            if self.silence:
+                parts.append(self.silence)
+            elif here and seconds > 0:
                 left = self.seconds_left
                 left = (total - nbytes) * seconds / here if left is None else left
                 parts.append(rate_text(here, seconds))
@@ -180,11 +188,14 @@ class ProgressBar(RefreshingProgress):
             if self.total_bytes is not None:
                 of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
                 bar.set_postfix_str(f"{chunks:,}{of} {self.unit}", refresh=False)
-            if self.seconds_left is not None:
+            count = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<"
+            if self.silence:
+                bar.bar_format = f"{count}-] {self.silence}"
+            elif self.seconds_left is not None:
                 left = bar.format_interval(self.seconds_left)
-                bar.bar_format = (
-                    "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<" + left + ", {rate_fmt}{postfix}]"
-                )
+                bar.bar_format = f"{count}{left}, {{rate_fmt}}{{postfix}}]"
+            else:
+                bar.bar_format = None
             bar.update(reached - bar.n)
             if now:
                 bar.refresh()
@@ -199,9 +210,9 @@ class ProgressBar(RefreshingProgress):
                     file=self.stream,
                     unit_scale=True,
                     leave=False,
-                    bar_format="{n_fmt} objects listed [{elapsed}]",
                     **_shape(self.stream),
                 )
+            self._bar.bar_format = f"{{n_fmt}} objects listed [{{elapsed}}] {self.silence}"
             self._bar.n = objects
             self._bar.refresh()
         except (OSError, ValueError):

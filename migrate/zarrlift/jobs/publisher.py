@@ -26,7 +26,7 @@ from zarrstack.core.paths import join
 
 from ..executors.dispatcher import LostTaskError
 from ..planning.array_planner import digest
-from ..planning.plans import ArrayPlan, GroupPlan, Plan
+from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..planning.zarr_json import consolidate
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
@@ -35,15 +35,11 @@ from ..transfer.extra_files import copy_file
 from . import provenance
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+from .own_documents import is_own, note_root_document
 from .provenance import CRATE, Provenance
 
 if TYPE_CHECKING:
     from ..verification.elsewhere import Elsewhere
-
-
-def is_root_document(job: Job, content: bytes) -> bool:
-    """Whether the job wrote this root document, whose content depends on the work done so far."""
-    return digest(content) in (job.fact("root_document"), job.fact("root_document_before"))
 
 
 @dataclass(slots=True)
@@ -84,37 +80,43 @@ class Publisher:
                 raise JobError.of(error.problem) from error
         if not plan.path:
             self._crate()
-        return self.publish(plan.path, plan.document)
+        return self.publish(plan, plan.document)
 
     def _crate(self) -> None:
         """Write the root's `ro-crate-metadata.json`, if the job has one."""
         if self._provenance is not None and self._provenance.in_crate:
-            self._write(CRATE, self._provenance.crate(self.plan.format))
+            data = self._provenance.crate(self.plan.format)
+            if self.plan.in_place:
+                self._refuse_others(CRATE, data, lambda _: self.job.fact("update") is not None)
+            self._write(CRATE, data)
 
-    def publish(self, path: str, content: JSONObject) -> int | None:
-        """Write a `zarr.json`; returns its modification time if the storage has one."""
-        key = join(path, "zarr.json")
-        self._write(key, document(content))
+    def publish(self, node: Published, content: JSONObject) -> int | None:
+        """Write a `zarr.json`; returns its modification time if the storage has one.
+
+        JobError if others have written one since an earlier run.
+        """
+        key, data = join(node.path, "zarr.json"), document(content)
+        if self.plan.in_place or self.job.fact("runs") != "1":
+            self._refuse_others(key, data, lambda there: is_own(self.job, node, there))
+        self._write(key, data)
         if isinstance(self.destination, LocalStorage):
             return os.stat(self.destination.path(key)).st_mtime_ns
         return None
 
     def _write(self, key: str, data: bytes) -> None:
-        if self.plan.in_place:
-            (there,) = self.destination.find_many([key])
-            if there is not None and there != data and not self._ours(key, there):
-                raise JobError(
-                    f"a {key.rpartition('/')[2]} that this job did not write already exists",
-                    key=key,
-                    advice="Move it away, then resume.",
-                )
         self.writer.write(key, data)
         self.writer.settle()
 
-    def _ours(self, key: str, content: bytes) -> bool:
-        if self.job.fact("update") is not None:
-            return True  # an update has compared the documents before it began
-        return key == "zarr.json" and is_root_document(self.job, content)
+    def _refuse_others(self, key: str, data: bytes, is_ours: Callable[[bytes], bool]) -> None:
+        if json.loads(self.job.fact("update") or "{}").get("force"):
+            return
+        (there,) = self.destination.find_many([key])
+        if there is not None and there != data and not is_ours(there):
+            raise JobError(
+                f"a {key.rpartition('/')[2]} that this job did not write already exists",
+                key=key,
+                advice="Move it away, then resume.",
+            )
 
     def groups(self) -> None:
         """Publish the groups, children first and the root last, with consolidated metadata if requested."""
@@ -145,9 +147,8 @@ class Publisher:
             expected = digest(document(content))
             if state[""].state != "done" or self.job.fact("root_document") != expected:
                 # If a run is killed here, the earlier document exists and this one remains to be written.
-                self.job.note(root_document=expected, root_document_before=self.job.fact("root_document"))
                 self.job.record_node(state[""].id, "pending")
-                self.job.commit(now=True)
+                note_root_document(self.job, expected)
                 self._publish_group(state[""], root, content)
 
     def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:
@@ -161,7 +162,7 @@ class Publisher:
                 copy_file(self.source, self.writer, key)
             if not group.path:
                 self._crate()
-            published = self.publish(row.path, content)
+            published = self.publish(group, content)
         except DestinationError:
             raise
         except (JobError, StorageError) as error:

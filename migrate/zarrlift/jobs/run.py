@@ -186,8 +186,7 @@ class Run:
             exhausted = False
             while not exhausted or running:
                 while not exhausted and running.has_room():
-                    item = next(tasks, None)
-                    if item is None:
+                    if (item := next(tasks, None)) is None:
                         exhausted = True
                     else:
                         running.submit(item, *executor.call(item[1]))
@@ -200,6 +199,7 @@ class Run:
                         self._record(array, task, task_ended, running.under_way)
                         if array.all_submitted and array.open_tasks == 0:
                             ended.append(array)
+                self._work.note_silence(self.job, then=self._commit_sometimes)
                 self._conclude()  # checks started before the tasks that ended now
                 finish(ended)
                 ended.clear()
@@ -318,10 +318,10 @@ class Run:
         self._commit_sometimes()
 
     def _record_failure(self, array: RunArray) -> None:
-        # Tasks end in any order; the report is deterministic.
+        # Tasks end in any order; the report is deterministic. An update leaves the earlier document.
         problems = (with_advice(problem, self.source, array.plan.source) for problem in array.problems)
         told = sorted(problems, key=lambda problem: problem.key or "")
-        self.job.record_node(array.row.id, "failed", problems=told)
+        self.job.record_node(array.row.id, "failed", published_ns=array.row.published_ns, problems=told)
         self._work.failed(array.plan, told)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..executors.engine import Engine
@@ -9,6 +13,7 @@ from ..planning.plans import ArrayPlan, Plan
 from ..recipe.options import VerifyLevel
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
+from ..storage.silence import read_from
 from ..transfer.worker import Worker, WorkerSpec
 from .checks.checks import Checks, LocalChecks
 from .processes.executors import (
@@ -43,6 +48,7 @@ class RunEngine:
         self._options = options
         self._spec = spec
         self._engine: Engine | None = None
+        self._silences: str | None = None
         self.budget = options.budget(plan.recipe.memory)
         """Memory in bytes of all workers on this machine, or of each one elsewhere."""
 
@@ -50,7 +56,7 @@ class RunEngine:
         """What runs the tasks of some arrays; `worker` runs those in this process."""
         engine = self._opened(arrays)
         if engine is not None:
-            return in_pool(engine, worker) if engine.in_process else elsewhere(engine, self._spec)
+            return in_pool(engine, worker) if engine.in_process else elsewhere(engine, self._reporting())
         number = workers_for(arrays, self._options, self.budget, local=self.local)
         forks = forks_for(arrays, self._options, self.budget, local=self.local)
         return own_pool(worker, forks or number, forks=forks > 0)
@@ -71,8 +77,20 @@ class RunEngine:
         budget = self._options.budget_of_one(self._plan.recipe.memory, engine)
         return Elsewhere(engine, self._spec, budget)
 
+    def _reporting(self) -> WorkerSpec | None:
+        """The access of workers, which report servers that do not answer if they are on this machine."""
+        if self._spec is None or self.local or self._options.on_other_machines:
+            return self._spec
+        if self._silences is None:
+            self._silences = _folder_of_silences(self._spec)
+            os.makedirs(self._silences, mode=0o700, exist_ok=True)
+            read_from(self._silences)
+        return replace(self._spec, silences=self._silences)
+
     def close(self) -> None:
         """Release what was created for this run."""
+        if self._spec is not None and not self.local:  # also what a killed run has left
+            shutil.rmtree(_folder_of_silences(self._spec), ignore_errors=True)
         if self._engine is not None:
             self._engine.close()
 
@@ -81,3 +99,8 @@ class RunEngine:
         if self._engine is None and self._options.executor not in (None, "threads"):
             self._engine = engine_for(arrays, self._options, self.budget, local=self.local)
         return self._engine
+
+
+def _folder_of_silences(spec: WorkerSpec) -> str:
+    """The folder in which workers of a job report servers that do not answer."""
+    return os.path.join(tempfile.gettempdir(), f"zarrlift-{spec.job_id}")

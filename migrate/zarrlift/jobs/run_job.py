@@ -8,7 +8,7 @@ from dataclasses import replace
 from zarrstack.core.errors import JobError, UsageError
 
 from ..planning.inventories import Inventories
-from ..planning.plans import Plan
+from ..planning.plans import Plan, taken_over
 from . import log_messages
 from .checks.checks import Checks
 from .endpoints import Endpoints
@@ -111,7 +111,10 @@ def nothing_to_do(job: Job) -> Outcome:
         arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
         arrays_total=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
         groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
-        problems=tuple(problem for refusal in made.refusals for problem in refusal.problems),
+        problems=(
+            *(problem for refusal in made.refusals for problem in refusal.problems),
+            *taken_over(made.problems),
+        ),
         options=option_words(job),
         plan=made,
     )

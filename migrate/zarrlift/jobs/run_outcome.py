@@ -6,7 +6,7 @@ from typing import Any
 
 from zarrstack.core.errors import Problem
 
-from ..planning.plans import Plan
+from ..planning.plans import Plan, taken_over
 from ..transfer.counts import MoveResult
 from .ledger.ledger import Job
 from .option_words import option_words
@@ -35,6 +35,7 @@ def outcome_of(
         if whole and job.state == "incomplete":
             job.note(state="done", verified=None)
             job.commit()
+    ended = () if stopped is None else (stopped,)
     figures: dict[str, Any] = dict(moved.figures())
     return Outcome(
         job=str(job.path),
@@ -45,6 +46,8 @@ def outcome_of(
         options=option_words(job),
         **figures,
         seconds=seconds,
-        problems=tuple(dict.fromkeys((*whole_archive, *refused, *failed, *((stopped,) if stopped else ())))),
+        problems=tuple(
+            dict.fromkeys((*whole_archive, *refused, *failed, *ended, *taken_over(plan.problems)))
+        ),
         plan=plan,
     )

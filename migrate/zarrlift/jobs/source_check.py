@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.errors import Problem, Severity, StorageError, ZarrstackError
 from zarrstack.core.paths import join
 
 from ..archive.local_scan import chunk_directories
@@ -39,12 +39,23 @@ def source_changed(
     path: str,
     message: str = "the source changed since the plan was made",
     *,
+    severity: Severity = "refusal",
     key: str | None = None,
     found: str | None = None,
+    expected: str | None = None,
     advice: str = _UNDO,
 ) -> Problem:
     """The problem for a node whose source changed since planning."""
-    return Problem(kind="source-changed", node=path, message=message, key=key, found=found, advice=advice)
+    return Problem(
+        kind="source-changed",
+        node=path,
+        message=message,
+        severity=severity,
+        key=key,
+        found=found,
+        expected=expected,
+        advice=advice,
+    )
 
 
 class SourceCheck:

@@ -6,18 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeAlias
 
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
+from ..storage.silence import Silence
 
 Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]
 """`running`: a process runs the job. `stopped`: the last run ended normally, by an error or by Ctrl-C.
-`stale`: it was killed, or its host was restarted. `unknown`: its process cannot be observed from here, and no
+`stale`: it was killed. `unknown`: its process cannot be observed from here, or its host was restarted, and no
 end is recorded.
 """
 
 
-_ROWS: Final = ("nodes", "parts")
+_ROWS: Final = ("nodes", "parts", "problems")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +134,18 @@ class Status(NotebookResult):
     """Average bytes per second since chunks started to move."""
     seconds_left: float | None = None
     """Estimated from the work left of each route and the rate of each."""
+    silent_since: float | None = None
+    """Unix time in seconds since which a server has not answered a running job, or with errors only."""
+    silent_attempt: int | None = None
+    """The present attempt of a request to it."""
+    silent_errors: bool = False
+    """Whether it answers with errors."""
     retries: int = 0
     """Requests that were repeated in all runs; those that a client repeats itself are not known."""
     parts: tuple[PartStatus, ...] = ()
     """The parts of an incomplete job in parts."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings of changes of the source that a resume took over."""
 
     def __repr__(self) -> str:
         activity = f", {self.activity}" if self.activity else ""
@@ -148,6 +158,14 @@ class Status(NotebookResult):
         """JSON for machines."""
         return {
             **{name: getattr(self, name) for item in fields(self) if (name := item.name) not in _ROWS},
+            "problems": [problem.to_json() for problem in self.problems],
             "parts": [part.to_json() for part in self.parts],
             "nodes": [node.to_json() for node in self.nodes],
         }
+
+
+def silence_of(status: Status, now: float) -> Silence | None:
+    """The silence of a server at the Unix time `now`; None if there is none."""
+    if status.silent_since is None or status.silent_attempt is None:
+        return None
+    return Silence(max(now - status.silent_since, 0.0), status.silent_attempt, status.silent_errors)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 
+from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
 from ..planning.inventories import Inventories
-from ..planning.plans import Plan
+from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
 from .ledger.ledger import Job
@@ -126,8 +127,8 @@ def last_inventories(job: Job) -> Inventories:
 def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
     """The listings of an earlier run of a job.
 
-    They replace listings if an object is compared with its listed version when it is read. An array whose
-    source changed is listed again: another attempt would fail as the last one did.
+    They replace listings that take long, if an object is compared with its listed version when it is read. An
+    array whose source changed is listed again: another attempt would fail as the last one did.
     """
     file = InventoryFile.open(_fetched(job.path), job.id, write=True)
     if file is None:
@@ -137,7 +138,7 @@ def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
         for row in job.nodes("array")
         if any(problem.kind == "source-changed" for problem in row.problems)
     }
-    usable = plan.arrays if source.tells_versions else ()
+    usable = plan.arrays if source.tells_versions and _lists_slowly(source) else ()
     return Inventories(file, {array.path: array for array in usable if array.path not in changed})
 
 
@@ -156,9 +157,14 @@ def changed_objects(job: Job, plan: Plan, source: Storage) -> Iterator[Problem]:
                 now = listed_now(array)
             except ZarrstackError as error:
                 raise error.at(node=array.path) from None
-            if now.fingerprint != array.fingerprint:
-                yield source_changed(
-                    array.path,
-                    "objects of the source were written, added or deleted since the plan was made",
-                    found=changed_keys(array, before, now),
-                )
+            yield from change_since(array, before, now)
+
+
+def change_since(array: ArrayPlan, before: Inventory, now: Inventory) -> Iterator[Problem]:
+    """The problem of an array of which objects changed since its plan was made from another listing."""
+    if now.fingerprint != array.fingerprint:
+        yield source_changed(
+            array.path,
+            "objects of the source were written, added or deleted since the plan was made",
+            found=changed_keys(array, before, now),
+        )

@@ -9,14 +9,14 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from zarrstack.core.errors import Problem
-from zarrstack.core.json_text import document
-from zarrstack.core.paths import join
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.paths import ancestors, join
 
 from ..archive.chunk_inventory import take_inventory
 from ..planning.plans import ArrayPlan, GroupPlan, Plan
@@ -30,16 +30,19 @@ from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
 from .claim import claimed, sweep_claim
 from .ended import ended, kept
+from .later_objects import LaterObjects
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
+from .ledger.rows import NodeRow
 from .outcome import Outcome
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
+from .present_documents import PresentDocuments
 from .provenance import CRATE, Provenance
-from .publisher import is_root_document
-from .resume.relocate import refuse_nothing_found, refuse_other_place
+from .resume.relocate import refuse_nothing_found, settle_result
 from .stored_inventories import remove_inventory
-from .update.new_tree import drop_new_tree
+from .update.abandoned_tree import take_in_abandoned_tree
+from .update.differences import with_earlier_shape
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
@@ -77,7 +80,7 @@ def undo(
     """
     started = time.monotonic()
     with Job.open(find_job(target, job, job_storage_options)) as opened:
-        refuse_other_place(target, opened)
+        settle_result(opened, target, storage_options, dest_storage_options)
         plan = opened.plan()
         options = storage_options if plan.in_place else dest_storage_options
         place = open_storage(plan.destination, storage_options=options, mode="w")
@@ -91,6 +94,8 @@ def undo(
             return _undo_on_branch(opened, plan, place, started, take_over=take_over)
         storage = with_layers(place, opened.fact("dest_through"))
         with claimed(place, opened.path, take_over=take_over) as claim:
+            if opened.fact("update") is not None:
+                take_in_abandoned_tree(opened, place)
             kept_aside = not_yet_aside(opened, place)
             if not kept_aside and left_aside(opened, place) is None:
                 refuse_nothing_found(opened, plan, storage)
@@ -102,14 +107,16 @@ def undo(
                 restored = _restored(opened, place)
                 if isinstance(place, LocalStorage):
                     problems.extend(_sweep_own(place, opened))
-                removed = _removed(opened, plan, storage, problems)
+                documents = PresentDocuments.of(opened, plan, storage)
+                problems += documents.problems()
+                source = _source_of_links(opened, plan, storage_options)
+                removed = _removed(opened, plan, source, storage, documents, problems)
                 if isinstance(place, LocalStorage) and not plan.in_place:
-                    problems.extend(_sweep(place, {problem.key for problem in problems}))
+                    keys = {problem.key for problem in problems}
+                    problems.extend(_sweep(place, keys, documents.kept & documents.arrays))
                 if (aside := restore_previous_tree(opened, place)) is not None:
                     problems.append(aside)
                 remove_deleted_tree(opened, place)
-                if opened.fact("update") is not None:
-                    drop_new_tree(opened, place)
             # If something could not be removed, the next undo removes the rest.
             if not any(problem.kind == "storage" for problem in problems):
                 sweep_parts(opened, place)
@@ -137,23 +144,42 @@ def _restored(job: Job, storage: Storage) -> int:
     """Restore what `finish` removed, unless it exists again; returns the number of documents."""
     writer = writer_for(storage, job.id, fsync=False, in_place=True)
     restored = 0
-    for key, content in job.legacy():
+    for key, content in job.legacy:
         if storage.get(key) is None:
             writer.write(key, content)
             restored += 1
     return restored
 
 
-def _removed(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
-    """Delete what the job wrote; returns the number of objects."""
-    removed = _documents(job, plan, storage, problems)
+def _source_of_links(job: Job, plan: Plan, options: Mapping[str, Any] | None) -> Storage | None:
+    """The source of a job whose chunks are hard links, if it still exists; None otherwise."""
+    if job.fact("link") != "hard":
+        return None
+    with suppress(ZarrstackError):
+        return open_storage(plan.source, storage_options=options)
+    return None
+
+
+def _removed(
+    job: Job,
+    plan: Plan,
+    source: Storage | None,
+    storage: Storage,
+    documents: PresentDocuments,
+    problems: list[Problem],
+) -> int:
+    """Delete what the job wrote, except for nodes that remain visible; returns the number of objects."""
+    removed = _documents(job, plan, storage, documents.removable, problems)
     if plan.in_place:
         return removed
-    published = {row.path: row.published_ns for row in job.nodes()}
+    later = LaterObjects(job, source, storage)
+    rows = {row.path: row for row in job.nodes()}
     for group in plan.groups:
-        removed += _files(group, storage, published.get(group.path), problems)
+        if group.path not in documents.kept:
+            removed += _files(group, rows[group.path], storage, later, problems)
     for array in plan.arrays:
-        removed += _chunks(array, storage, published.get(array.path), problems)
+        if array.path not in documents.kept:
+            removed += _chunks(array, rows[array.path], storage, later, problems)
         sweep(array, storage)
     if job.fact("dest_through") is not None:
         _clear_hidden(plan, storage)
@@ -172,20 +198,11 @@ def _clear_hidden(plan: Plan, storage: Storage) -> None:
                 return
 
 
-def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
+def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], problems: list[Problem]) -> int:
     """Delete the job's documents, the root's first, so no reader sees an incomplete v3 tree."""
-    removed = 0
-    for node in plan.published:
-        key = join(node.path, "zarr.json")
-        content = storage.get(key)
-        if content is None:
-            continue
-        ours = content == document(node.document)
-        if ours or (node.path == "" and is_root_document(job, content)):
-            storage.delete(key)
-            removed += 1
-        else:
-            problems.append(kept("changed after the job wrote it, so it is kept", node.path, key))
+    for path in paths:
+        storage.delete(join(path, "zarr.json"))
+    removed = len(paths)
     said = Provenance.from_text(job.fact("provenance"))
     if said is not None and said.in_crate and (content := storage.get(CRATE)) is not None:
         if content == said.crate(plan.format):
@@ -196,39 +213,36 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
     return removed
 
 
-def _files(group: GroupPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
-    """Delete the extra files copied with a group, by the rules of `_chunks`."""
-    keys = (key for key in group.files if storage.size(key) is not None)
-    return _delete(keys, group.path, storage, published_ns, problems)
-
-
-def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
-    """Delete the chunks of one array; chunks written after its `zarr.json` are not the job's and are kept."""
-    layout = array.destination
-    inventory = take_inventory(storage, array.path, layout)
-    coordinates = map(layout.objects.coordinates, inventory.indexes.tolist())
-    keys = (layout.key(array.path, place) for place in coordinates)
-    return _delete(keys, array.path, storage, published_ns, problems)
-
-
-def _delete(
-    keys: Iterable[str], node: str, storage: Storage, published_ns: int | None, problems: list[Problem]
+def _files(
+    group: GroupPlan, row: NodeRow, storage: Storage, later: LaterObjects, problems: list[Problem]
 ) -> int:
+    """Delete the extra files copied with a group that the job wrote; returns their number."""
     removed = 0
-    for key in keys:
-        if _newer(storage, key, published_ns):
-            problems.append(kept("changed after the job wrote it, so it is kept", node, key))
+    for key in group.files:
+        if storage.size(key) is None:
+            continue
+        if later.is_later(key, row.published_ns):
+            problems.append(kept("changed after the job wrote it, so it is kept", group.path, key))
             continue
         storage.delete(key)
         removed += 1
     return removed
 
 
-def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
-    """Whether a local object was written after the array's `zarr.json`; stores do not provide this."""
-    if published_ns is None or not isinstance(storage, LocalStorage):
-        return False
-    return os.lstat(storage.path(key)).st_mtime_ns > published_ns
+def _chunks(
+    array: ArrayPlan, row: NodeRow, storage: Storage, later: LaterObjects, problems: list[Problem]
+) -> int:
+    """Delete the chunks of one array that the job wrote; returns their number."""
+    layout = with_earlier_shape(array)
+    places = layout.objects.coordinates_of(take_inventory(storage, array.path, layout).indexes)
+    removed = 0
+    for key, is_others in later.of_array(array, row, places):
+        if is_others:
+            problems.append(kept("changed after the job wrote it, so it is kept", array.path, key))
+            continue
+        storage.delete(key)
+        removed += 1
+    return removed
 
 
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
@@ -240,11 +254,13 @@ def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
             yield _kept_directory(own, "it cannot be emptied")
 
 
-def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Problem]:
+def _sweep(
+    storage: LocalStorage, told: AbstractSet[str | None], visible: AbstractSet[str]
+) -> Iterator[Problem]:
     """Remove every empty directory of a copy.
 
     Yields a refusal for each directory that cannot be removed, and a note for each that contains files of
-    others. Keys in `told` are already reported.
+    others. Keys in `told` are already reported, and so are those of arrays that remain `visible`.
     """
     if not storage.root.is_dir():
         return
@@ -260,6 +276,8 @@ def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Pro
         key = relative(place)
         if key.partition("/")[0] in told or os.path.islink(place):
             continue  # already reported; or a root that is a link, which the job did not create
+        if not visible.isdisjoint(ancestors(f"{key}/")):
+            continue
         try:
             os.rmdir(place)
         except OSError as error:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import short
+
+if TYPE_CHECKING:
+    from ..storage.silence import Silence
 
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -55,6 +58,16 @@ def duration_text(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size} {name} {whole % size // small} {small_name}"
     return f"{whole} s"
+
+
+def silence_text(silence: Silence | None) -> str:
+    """`The server has not answered for 12 s, attempt 3`; "" without a silence."""
+    if silence is None:
+        return ""
+    seconds = silence.seconds
+    span = f"{round(seconds)} s" if seconds < 59.5 else duration_text(seconds)
+    text = "answered with errors only" if silence.errors else "not answered"
+    return f"The server has {text} for {span}, attempt {silence.attempt}"
 
 
 def rate_text(count: int, seconds: float) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,12 @@ from ..executors.choice import ExecutorChoice
 from ..recipe.format_names import require_installed
 from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
-from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.reference_options import with_references
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec
 from ..verification.archives import verify_archives
+from ..verification.listed_objects import Listings
 from ..verification.report import VerificationReport
 from .endpoints import reachable
 from .ledger.find_job import find_job
@@ -32,8 +33,10 @@ from .observed import ticking
 from .processes.executors import RunOptions, engine_for
 from .progress import ProgressChoice
 from .provenance import Provenance, as_expected, digest_of
+from .settled_places import settled
 
 if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Inventory
     from ..storage.open_storage import Place
     from .digests import Digests
     from .ledger.stored_file import JobPath
@@ -59,6 +62,7 @@ def verify(
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
     workers: int | None = None,
+    no_list: bool = False,
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
 
@@ -72,6 +76,10 @@ def verify(
     Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how
     the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
     requires it.
+
+    The objects of both sides are listed first: missing, empty, surplus and wrongly sized ones are
+    differences, whatever is sampled. With `no_list`, for 10^9 objects, only samples are compared, of the
+    chunks that a job has listed, if there is one.
 
     With `digests`, the values of `source`, any archive, are compared with digests instead of another archive:
     those in a file that `zarrlift digest` wrote, or those of a job. Only arrays are compared.
@@ -97,8 +105,10 @@ def verify(
     from ..storage.open_storage import open_storage
 
     if digests is not None:
-        if destination is not None or full or recipe is not None or job is not None:
-            raise UsageError("digests are compared with one archive, without a job, a recipe or --full")
+        if destination is not None or full or recipe is not None or job is not None or no_list:
+            raise UsageError(
+                "digests are compared with one archive, without a job, a recipe, --full or --no-list"
+            )
         from ..verification.digest_report import compare_digests
         from .digests import digest as digest_of
         from .digests import load_digests
@@ -115,6 +125,8 @@ def verify(
             progress=progress,
         )
         return compare_digests(found, expected)
+    if no_list and full:
+        raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
     options = RunOptions(executor=executor, dask_address=dask_address, workers=workers)
     known = _known_job(source, destination, job, job_storage_options)
     if destination is None:
@@ -194,14 +206,17 @@ def verify(
             source_through=None if known is None else known.source_through,
             destination_through=None if known is None else known.dest_through,
         )
-    with ticking(progress) as display:
-        compare = partial(compare, progress=display)
+    with (
+        _listings(
+            known, follow_links=follow_links, lists=not no_list, changes=not full and not in_place
+        ) as listings,
+        ticking(progress) as display,
+    ):
+        compare = partial(compare, progress=display, listings=listings)
         if spec is None:
             report = compare()
         else:
             report = _on_engine(compare, options, spec, None if recipe is None else recipe.memory)
-    if known is not None and not full and not in_place:
-        report = report.with_problems(_changed(known, first))
     if known is not None:
         with Job.open(known.path) as opened:
             refuse_running(opened)
@@ -212,17 +227,35 @@ def verify(
     return report
 
 
-def _changed(known: _KnownJob, source: Storage) -> list[Problem]:
-    """Objects of the source that changed since the job was planned, in arrays with a stored inventory.
+@contextmanager
+def _listings(
+    known: _KnownJob | None, *, follow_links: bool, lists: bool, changes: bool
+) -> Iterator[Listings]:
+    """How the objects of both sides are listed, and what a known job says of them.
 
-    A full comparison finds those with other values itself.
+    With `changes`, objects of the source that changed since the job was planned are differences, in arrays
+    with a stored inventory: a full comparison finds those with other values itself.
     """
-    from .stored_inventories import changed_objects, has_inventory
+    from .stored_inventories import change_since, has_inventory, last_inventories
 
-    if not has_inventory(known.path):
-        return []
-    with Job.open(known.path, write=False) as opened:
-        return list(changed_objects(opened, opened.plan(), source))
+    plain = Listings(lists=lists, made=known is not None, follow_links=follow_links)
+    if known is None or (lists and not (changes and has_inventory(known.path))):
+        yield plain
+        return
+    with (
+        Job.open(known.path, write=False) as opened,
+        closing(last_inventories(opened)) as inventories,
+    ):
+        arrays = {array.path: array for array in opened.plan().arrays}
+
+        def planned(path: str) -> Inventory | None:
+            return inventories.stored(arrays[path]) if path in arrays else None
+
+        def change(path: str, now: Inventory) -> Iterator[Problem]:
+            before = planned(path)
+            return iter(()) if before is None else change_since(arrays[path], before, now)
+
+        yield replace(plain, planned=planned, changes=change)
 
 
 def _on_engine(
@@ -278,6 +311,9 @@ def _known_job(
         path = find_job(target, job, options)
         with Job.open(path, write=False) as opened:
             plan = opened.header
+            places = settled(opened, writes=False)
+            destination_url = places.source_url if plan["in_place"] else places.destination
+            plan.update(source=places.source_url, destination=destination_url)
             source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
             finished = opened.state == "finished"
             provenance = Provenance.from_text(opened.fact("provenance"))

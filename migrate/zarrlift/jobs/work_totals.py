@@ -6,15 +6,17 @@ corrected by what has been read, so progress never exceeds 100 percent.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem
 
 from ..planning.plans import ArrayPlan
 from ..planning.routes import RouteName
-from ..storage import retries
+from ..storage import retries, silence
 from ..transfer.counts import MoveResult
 from . import log_messages
 from .ledger.ledger import Job
@@ -65,6 +67,7 @@ class WorkTotal:
         self._details = progress if isinstance(progress, DetailedProgress) else None
         self.rates = rates or RouteRates()
         self._retries = self._others = 0
+        self._silence: tuple[int, bool] | None = None
         self._route = {plan.path: plan.route.name for plan, _ in moving}
         self._work = {plan.path: planned_work(plan) for plan, _ in moving}
         self._done = {plan.path: done for plan, done in moving}
@@ -121,6 +124,22 @@ class WorkTotal:
             self._retries = 0
         self._others += others
         return self._others
+
+    def note_silence(self, job: Job, *, then: Callable[[], None]) -> None:
+        """Store in the job that a server does not answer, or does again; `then`, if that is new, commits it.
+
+        A job file in a store is left alone: that server may be the silent one.
+        """
+        found = silence.longest() if isinstance(job.path, Path) else None
+        noted = None if found is None else (found.attempt, found.errors)
+        if noted == self._silence:
+            return
+        self._silence = noted
+        text = None
+        if found is not None:
+            text = json.dumps([time.time() - found.seconds, found.attempt, found.errors])
+        job.note(silent=text)
+        then()
 
     def finished(self, plan: ArrayPlan) -> None:
         """Set the total of a completed array to what was read."""

@@ -25,11 +25,12 @@ from .chunk_checks import fit_problem, memory_problem, object_problem, size_prob
 from .destination import destination_layout
 from .estimates import DENSE, figures
 from .move import Move
-from .n5_checks import block_problems, mode_problem
+from .n5_checks import block_problems, mode_problem, shard_problem
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .regrid.blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
 from .routes import Route, route_between
+from .trailing_bytes import TrailingBytes
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
@@ -60,14 +61,15 @@ class ArrayPlanner:
         budget: int,
         buffers: int,
         sharing: int | None = None,
+        earlier: Mapping[str, Layout],
         reuse: Callable[[ArrayNode], Inventory | None],
         count: Callable[[int], object],
     ) -> None:
         """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests.
 
         `virtual` are the chunk keys of a result that refers to the source's chunks, else None.
-        `reuse` gives an earlier listing of an array that need not be repeated; `count` receives numbers of
-        listed objects.
+        `earlier` are the layouts of an existing result by path. `reuse` gives an earlier listing of an array
+        that need not be repeated; `count` receives numbers of listed objects.
         """
         self.storage = storage
         self.applied = applied
@@ -78,8 +80,10 @@ class ArrayPlanner:
         self.budget = budget
         self.buffers = buffers
         self.sharing = sharing
+        self.earlier = earlier
         self.reuse = reuse
         self.count = count
+        self._trailing = TrailingBytes(storage)
         self._destination = IdentityCache(self._new_destination)
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
@@ -220,8 +224,15 @@ class ArrayPlanner:
         """The layout of the result; only shards depend on the stored size of a chunk."""
         if recipe.shards is None or self.virtual is not None:
             return self._destination(source, recipe, node.fill_is_null)
-        inner_chunk_bytes = mean_inner_chunk(source, inventory)
-        return destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=inner_chunk_bytes)
+        size = mean_inner_chunk(source, inventory)
+        layout, notes = destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=size)
+        earlier = self.earlier.get(node.path)
+        if recipe.shards != "auto" or earlier is None or earlier.chunk_shape != layout.chunk_shape:
+            return layout, notes
+        if earlier.frame != layout.frame:
+            layout = replace(layout, frame=earlier.frame)
+            notes = tuple(note for note in notes if note.kind != "grid")  # the reason for other shards
+        return layout, notes
 
     def _new_destination(
         self, source: Layout, recipe: ArrayRecipe, fill_is_null: bool
@@ -250,7 +261,10 @@ class ArrayPlanner:
         if not len(inventory.indexes):
             return []
         problems: list[Problem] = []
-        if route.name == "stay" and self.virtual is None:
+        stays = route.name == "stay"
+        if (shards := shard_problem(node.path, self.storage, source, inventory, always=stays)) is not None:
+            return [shards]
+        if stays and self.virtual is None:
             problems.extend(block_problems(node.path, self.storage, source, inventory))
         elif (other := mode_problem(node.path, self.storage, source, inventory)) is not None:
             problems.append(other)
@@ -263,7 +277,9 @@ class ArrayPlanner:
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
             other = object_problem(node.path, self.storage, source, inventory)
             problems.extend([] if other is None else [other])
-        return problems
+        stay = route.name == "stay" and self.virtual is None
+        trailing = self._trailing.problem(node.path, source, inventory, recipe, stay=stay)
+        return problems if trailing is None else [*problems, trailing]
 
 
 def _zero_fill_problems(

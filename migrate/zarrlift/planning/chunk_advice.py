@@ -8,8 +8,10 @@ from typing import Final
 import numpy as np
 
 from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
+from zarrstack.core.errors import ChunkError, Problem, StorageError, UnsupportedError, ZarrstackError
 from zarrstack.core.git_pointers import LOOKED_AT, pointer
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.n5.unstated_shards import chunks_in_shard, unstated_shards
 
 from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
@@ -34,9 +36,29 @@ def with_advice(problem: Problem, source: Storage, layout: Layout) -> Problem:
     told = explain_pointer(problem, source)
     if told.kind != "chunk" or told.advice is not None:
         return told
+    if isinstance(layout.frame, N5Blocks) and told.key is not None:
+        shard = _shard(told.key, source)
+        if shard is not None:
+            return shard.at(node=told.node, key=told.key).problem
     if _of_bytes(told.key, source, layout):
         return replace(told, advice=_CHARACTERS)
     return replace(told, advice=_RESTORE if source.requests is None else _AGAIN)
+
+
+def shard_at(key: str, source: Storage) -> UnsupportedError | None:
+    """The error for an object that is a shard, not an N5 block; else None. Raises StorageError."""
+    size = source.size(key)
+    if size is None:
+        return None
+    places = chunks_in_shard(lambda start, length: source.get_part(key, start, length) or b"", size)
+    return None if places is None else unstated_shards(places)
+
+
+def _shard(key: str, source: Storage) -> UnsupportedError | None:
+    try:
+        return shard_at(key, source)
+    except StorageError:
+        return None
 
 
 def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:

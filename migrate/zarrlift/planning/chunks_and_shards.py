@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, UnsupportedError, UsageError
+from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -25,22 +26,24 @@ def placed(
     """The layout of a copy with the requested chunks, shards and keys.
 
     `inner_chunk_bytes` is the average stored size of an inner chunk in the source. An array with another
-    number of axes than the recipe names is unchanged, with a note.
+    number of axes than the recipe names is unchanged, with a warning.
     """
     problems: list[Problem] = []
     if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
         layout = replace(layout, chunk_shape=shape)
     frame = _frame(source, layout, recipe, inner_chunk_bytes, problems)
+    if frame is None and recipe.shards != "auto":
+        problems.extend(_without_shards(recipe))
     keys = keys_for(source.keys, recipe, in_place=False)
     return replace(layout, keys=keys, frame=frame, root=None), problems
 
 
 def _chunks(lengths: Shape, shape: Shape, problems: list[Problem]) -> Shape | None:
-    """The requested chunk shape; None, with a note, if it is for arrays with another number of axes."""
+    """The requested chunk shape; None, with a warning, if it is for arrays with another number of axes."""
     try:
         return chunk_shape(lengths, shape)
     except UnsupportedError as error:
-        problems.append(replace(error.problem, kind="grid", severity="note"))
+        problems.append(replace(error.problem, kind="grid", severity="warning"))
         return None
 
 
@@ -53,7 +56,9 @@ def _frame(
         message = (
             "no shards: zarr-python 3.1.6 cannot read shards of structs, raw bytes or times without a unit"
         )
-        problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
+        named = recipe.shards not in (None, "none", "auto")
+        severity: Severity = "warning" if named else "note"
+        problems.append(Problem(kind="grid", severity=severity, message=message, found=str(layout.data_type)))
         return None
     if recipe.shards is None:
         if before is None:
@@ -70,12 +75,27 @@ def _frame(
     try:
         asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
     except UnsupportedError as error:
-        problems.append(replace(error.problem, kind="grid", severity="note"))
+        problems.append(replace(error.problem, kind="grid", severity="warning"))
         return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
     if recipe.shards == "auto":
         words = "no shards" if asked is None else f"shards of {' x '.join(map(str, asked))} chunks"
         problems.append(Problem(kind="grid", severity="note", message=f"{words}: {why}"))
     return None if asked is None else Shards(asked, _index(IndexFormat(), recipe))
+
+
+def _without_shards(recipe: ArrayRecipe) -> Iterator[Problem]:
+    """A warning for options of shards that an array without shards does not take."""
+    asked = [
+        option
+        for option, value in (
+            ("--shard-index", recipe.shard_index),
+            ("--shard-index-location", recipe.shard_index_location),
+        )
+        if value is not None
+    ]
+    if asked:
+        message = f"no effect of {' and '.join(asked)}: the array has no shards"
+        yield Problem(kind="grid", severity="warning", message=message)
 
 
 def _unhashable(layout: Layout) -> bool:

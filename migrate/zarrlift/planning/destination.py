@@ -20,6 +20,7 @@ from zarrstack.core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
 from zarrstack.core.chain.readers import misread_nan, within_limits
 from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal
+from zarrstack.core.data_types.object_values import may_be_anything, plain, tagged_form
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -197,7 +198,7 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 found=_object_words(middle, source),
                 advice="Use --objects json to write each value as JSON text.",
             )
-        data_type, text = DataType("string"), _text_fill(fill, recipe)
+        data_type, text = DataType("string"), _text_fill(fill, recipe, middle)
         if type(fill) in (int, float) and text == "":
             problems.append(
                 Problem(
@@ -239,14 +240,14 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
     return data_type, fill
 
 
-def _text_fill(fill: JSON, recipe: ArrayRecipe) -> str:
+def _text_fill(fill: JSON, recipe: ArrayRecipe, codec: str) -> str:
     """The fill value of objects that become text.
 
     zarr-python 2 writes 0 for object arrays without a fill value (2.18.7), which has no meaning for text: it
     becomes ''. As JSON text every value is kept.
     """
     if recipe.objects == "json":
-        return json.dumps(fill, ensure_ascii=False)
+        return json.dumps((tagged_form if may_be_anything(codec) else plain)(fill), ensure_ascii=False)
     if isinstance(fill, str):
         return fill
     if fill is None or (type(fill) in (int, float) and fill == 0):

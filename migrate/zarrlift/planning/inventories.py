@@ -76,9 +76,8 @@ class Inventories:
         return self.stored(before)
 
     def stored(self, plan: ArrayPlan) -> Inventory | None:
-        """The inventory of which a plan was made, if it is in the file."""
-        inventory = None if self._file is None else self._file.get(plan.path)
-        return inventory if inventory is not None and inventory.fingerprint == plan.fingerprint else None
+        """The inventory of which a plan was made, if it is in the file or was when the file was opened."""
+        return None if self._file is None else self._file.get(plan.path, plan.fingerprint)
 
     def __setitem__(self, path: str, inventory: Inventory) -> None:
         self.unnoticed += not inventory.notices_rewriting

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.errors import ChunkError, Problem, StorageError
+from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
 from zarrstack.core.grid.chunk_keys_n5 import reverse_axes
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.n5.blocks import DEFAULT, BlockHeader, head_bytes
 from zarrstack.core.n5.dataset import TO_NUMBERS
 
 from ..archive.chunk_inventory import Inventory
-from ..archive.decoder import object_bound
+from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from .chunk_advice import explain_pointer
+from .chunk_advice import explain_pointer, shard_at
 
 _MAX_NAMED: Final = 20
 _MAX_FETCHED: Final = 64
@@ -55,6 +55,40 @@ def block_problems(path: str, storage: Storage, source: Layout, inventory: Inven
             named += 1
             if named == _MAX_NAMED:
                 return
+
+
+def shard_problem(
+    path: str, storage: Storage, source: Layout, inventory: Inventory, *, always: bool
+) -> Problem | None:
+    """A refusal of an N5 array whose first block is a shard, which no document states.
+
+    In a store, where it takes requests, this is checked only if `always`: if blocks stay where they are,
+    nothing decodes them. None for a block that decodes, whatever its last bytes look like, and for an object
+    that cannot be read, which is reported when it is moved.
+    """
+    if not isinstance(source.frame, N5Blocks) or not len(inventory.indexes):
+        return None
+    if not always and storage.requests is not None:
+        return None
+    key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
+    try:
+        told = shard_at(key, storage)
+        if told is not None and not _decodes(key, storage, source):
+            return told.at(node=path, key=key).problem
+    except StorageError:
+        pass
+    return None
+
+
+def _decodes(key: str, storage: Storage, source: Layout) -> bool:
+    try:
+        data = storage.get(key, object_bound(source))
+        object_decoder(source).decode(b"" if data is None else data)
+    except StorageError:
+        raise
+    except ZarrstackError:
+        return False
+    return True
 
 
 def mode_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
@@ -20,7 +20,7 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import names_below, parents
 from zarrstack.core.similar_names import meant
 
-from ..archive.nodes import Archive, ArrayNode, GroupNode
+from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..archive.read_options import ReadOptions
 from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
@@ -50,6 +50,7 @@ def make_plan(
     elsewhere: bool = False,
     inventories: Inventories | None = None,
     store_inventory: StoreInventory | None = None,
+    earlier: Mapping[str, Layout] | None = None,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
@@ -57,6 +58,7 @@ def make_plan(
     chunks. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
     put into `inventories`, which may hold earlier ones that are still valid; `store_inventory` replaces them.
+    `earlier` are the layouts of an existing result by path, whose automatic shards are kept.
     A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
     (UsageError).
     """
@@ -84,6 +86,7 @@ def make_plan(
         budget=budget,
         buffers=store_buffers(storage, destination),
         sharing=1 if elsewhere else None,
+        earlier=earlier or {},
         reuse=inventories.reuse,
         count=inventories.count,
     )

@@ -332,6 +332,13 @@ class Plan(NotebookResult):
         return (*self.problems, *(problem for node in self.nodes for problem in node.problems))
 
 
+def taken_over(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Those of a plan's problems that are about changes of the source that a resume has taken over."""
+    return tuple(
+        problem for problem in problems if problem.kind == "source-changed" and problem.severity == "warning"
+    )
+
+
 def _digests(data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((key, digest) for key, digest in data["source_digests"])
 

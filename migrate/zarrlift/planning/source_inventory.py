@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -10,6 +11,7 @@ import numpy as np
 from zarrstack.core.paths import names_below
 
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
+from ..archive.nodes import Layout
 from ..storage.base import Storage
 from .plans import ArrayPlan, Plan
 
@@ -53,15 +55,42 @@ class _Changed:
         self.first += indexes[: _NAMED - len(self.first)].tolist()
 
 
-def changed_keys(array: ArrayPlan, before: Inventory, now: Inventory) -> str:
-    """The number of objects that were rewritten, added and deleted, with the first keys of each."""
+def changed_keys(array: ArrayPlan, before: Inventory, now: Inventory, earlier: Layout | None = None) -> str:
+    """The number of objects that were rewritten, added and deleted, with the first keys of each.
+
+    `earlier` is the layout of `before`, if the shape of the array may have changed; the result is empty if
+    the chunks or their keys have, too.
+    """
     layout = array.source
+    outside = _Changed()
+    if earlier is not None and (earlier.object_shape, earlier.keys) != (layout.object_shape, layout.keys):
+        return ""
+    if earlier is not None and earlier.objects.counts != layout.objects.counts:
+        indexes = layout.objects.indices_of(earlier.objects.coordinates_of(before.indexes))
+        inside = indexes >= 0
+        outside.add(before.indexes[~inside])
+        before = replace(
+            before,
+            indexes=indexes[inside],
+            sizes=None if before.sizes is None else before.sizes[inside],
+            versions=None if before.versions is None else before.versions[inside],
+        )
+    rewritten, added, deleted = _changes(before, now)
     names = []
-    for kind, changed in zip(("rewritten", "added", "deleted"), _changes(before, now), strict=True):
-        if changed.count:
-            keys = [layout.key(array.path, layout.objects.coordinates(index)) for index in changed.first]
-            more = "" if changed.count == len(keys) else ", ..."
-            names.append(f"{changed.count} {kind} ({', '.join(keys)}{more})")
+    for kind, found in (
+        ("rewritten", [(layout, rewritten)]),
+        ("added", [(layout, added)]),
+        ("deleted", [(layout, deleted), (earlier or layout, outside)]),
+    ):
+        count = sum(changed.count for _, changed in found)
+        keys = [
+            grid.key(array.path, grid.objects.coordinates(index))
+            for grid, changed in found
+            for index in changed.first
+        ][:_NAMED]
+        if count:
+            more = "" if count == len(keys) else ", ..."
+            names.append(f"{count} {kind} ({', '.join(keys)}{more})")
     return "; ".join(names)
 
 

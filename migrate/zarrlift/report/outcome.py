@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
 from . import problems as report_problems
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
+    from zarrstack.core.json_text import JSONObject
 
     from ..jobs.outcome import Outcome
     from ..verification.report import VerificationReport
@@ -37,19 +39,39 @@ def whole(outcome: Outcome, page: Page) -> Iterator[str]:
     yield from _advice(outcome, page)
 
 
-def problem_lines(outcome: Outcome, page: Page) -> Iterator[str]:
-    """Refusals made before the work, and failures during it."""
+def problem_lines(outcome: Outcome, page: Page, shown: Collection[JSONObject] = ()) -> Iterator[str]:
+    """Refusals made before the work, and failures during it.
+
+    Failures that were `shown` as they happened, without advice, are not repeated; their advice follows.
+    """
     refused, failed = _wrong(outcome)
     yield from report_problems.lines(refused, page, refusal="refused")
-    yield from report_problems.lines(failed, page, refusal="failed")
+    others = _not_in(failed, shown)
+    yield from report_problems.lines(others, page, refusal="failed")
+    said = {problem.advice for problem in others}
+    advice = dict.fromkeys(problem.advice for problem in failed if problem.advice not in said)
+    for text in advice:
+        if text is not None:
+            yield from page.paragraph(safe(text), indent=2, hang=4)
 
 
-def brief_lines(outcome: Outcome) -> Iterator[str]:
-    """The outcome and the first problems, one line each; empty on success."""
+def _not_in(problems: Iterable[Problem], shown: Collection[JSONObject]) -> list[Problem]:
+    """Those that were not shown, with whatever advice."""
+    known = {_place(problem) for problem in shown}
+    return [problem for problem in problems if _place(problem.to_json()) not in known]
+
+
+def _place(problem: JSONObject) -> tuple[Any, ...]:
+    return tuple(problem.get(name) for name in ("kind", "node", "key", "message", "found"))
+
+
+def brief_lines(outcome: Outcome, shown: Collection[JSONObject] = ()) -> Iterator[str]:
+    """The outcome and the first problems that were not `shown`, one line each; empty on success."""
     if outcome.ok:
         return
     yield headline(outcome)
     refused, failed = _wrong(outcome)
+    failed = _not_in(failed, shown)
     for problem in (*refused, *failed)[:_BRIEFLY]:
         yield safe(str(replace(problem, advice=None)))
     if (rest := len(refused) + len(failed) - _BRIEFLY) > 0:
@@ -223,6 +245,13 @@ def verification_brief(report: VerificationReport) -> Iterator[str]:
         yield _differences(report)
 
 
+def _share(share: float) -> str:
+    """A share from 0 to 1: `100 %`, `3.2 %`, `less than 0.1 %`; never rounded up to all."""
+    if share < 0.001:
+        return "less than 0.1 %"
+    return "100 %" if share == 1 else f"{min(math.floor(1000 * share) / 10, 99.9):g} %"
+
+
 def _differences(report: VerificationReport) -> str:
     nodes = count_text(len(report.differences), "node")
     many = count_text(sum(count for _, count in report.differences), "difference")
@@ -235,7 +264,13 @@ def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
         f"{bytes_text(count)} of values" if name == "bytes" else count_text(count, name.removesuffix("s"))
         for name, count in report.counts.items()
     )
-    how = "every value" if report.full else "documents and a sample of chunks"
+    how = "documents, names and sizes, and a sample of chunks"
+    if report.full:
+        how = "every value"
+    elif not report.listed:
+        how = "documents and a sample of chunks"
+    if not report.full and report.counts.get("bytes"):
+        looked += f" ({_share(report.share)} of the stored values)"
     if report.ok:
         head = f"Equal. Compared {how}: {looked}."
         yield from page.paragraph(head, hang=2, tone="good")

@@ -29,13 +29,13 @@ class Page:
     """Show every row and location, instead of groups and the first few."""
 
     @classmethod
-    def of(cls, stream: TextIO, *, everything: bool = False, color: Color = "auto") -> Page:
+    def of(cls, stream: TextIO | None, *, everything: bool = False, color: Color = "auto") -> Page:
         """The page for a stream, as wide as the terminal or COLUMNS.
 
         By default it is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
         """
         try:
-            terminal = stream.isatty()
+            terminal = stream is not None and stream.isatty()
         except ValueError:  # closed
             terminal = False
         size = shutil.get_terminal_size((80 if terminal else _PIPED_WIDTH, 24))

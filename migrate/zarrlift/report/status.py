@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
+from ..jobs.status import silence_of
+from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe, silence_text
 from .outcome import command, index_ranges
 from .problems import failures
+from .problems import lines as problem_lines
 from .table import Column
 
 if TYPE_CHECKING:
@@ -63,6 +65,9 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     if errors:
         yield from failures(errors, page)
         yield ""
+    if status.problems:
+        yield from problem_lines(status.problems, page)
+        yield ""
     yield from page.paragraph(summary_text(status), hang=2)
     if status.state == "undone":
         yield "Everything the job wrote was removed."
@@ -88,7 +93,7 @@ def state_text(status: Status) -> str:
         case "stopped":
             return "incomplete, stopped"
         case "stale":
-            return f"incomplete, stale: {process} was killed, or its host was restarted"
+            return f"incomplete, stale: {process} was killed"
         case "unknown":
             return (
                 f"incomplete: {process} started a run; this host cannot determine whether it is still running"
@@ -118,6 +123,8 @@ def amount_text(status: Status) -> str:
         parts.append(f"{bytes_text(round(status.rate))}/s")
     if status.seconds_left is not None:
         parts.append(f"about {duration_text(status.seconds_left)} left")
+    if (silence := silence_of(status, time.time())) is not None:
+        parts.append(silence_text(silence))
     return ", ".join(parts)
 
 

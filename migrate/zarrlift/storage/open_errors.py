@@ -64,8 +64,9 @@ def no_package(scheme: str, error: str) -> UsageError:
     if package is None:
         return UsageError(message, found=error)
     if scheme not in ("http", "https") and find_spec("obstore") is None:
-        package = "obstore"
-    return UsageError(message, expected=package, advice=f"Install it: pip install {package}.")
+        package = "obstore botocore" if scheme in ("s3", "s3a") else "obstore"
+    expected = package.replace(" ", " and ")
+    return UsageError(message, expected=expected, advice=f"Install it: pip install {package}.")
 
 
 def no_place(given: object) -> UsageError:

@@ -5,8 +5,10 @@ A directory is accessed directly through the file system, everything else throug
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -35,6 +37,10 @@ _DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")
 """End of a URL of a document of references."""
 _METADATA: Final = re.compile(f"/({'|'.join(map(re.escape, sorted(METADATA)))})$")
 """End of a URL of an archive's own document."""
+_ONE_SLASH: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?!/)(?P<rest>.+)", re.DOTALL)
+"""A URL with one slash."""
+_MISTYPED: Final = re.compile(rf"{_ONE_SLASH.pattern}|[A-Za-z]:[\\/]", re.DOTALL)
+"""The same, or a path of Windows."""
 _DIRECTORY: Final = re.compile(r"\.(parq|parquet)/?$")
 """End of a URL that may be that of references in Parquet; the content decides."""
 
@@ -78,6 +84,31 @@ def is_url(place: str) -> bool:
     return "://" in place or "::" in place
 
 
+def refuse_mistyped(text: str) -> None:
+    """Raise UsageError for a path that was meant as a URL or as a path of another system, if it is absent."""
+    mistyped = _MISTYPED.match(text) if os.sep == "/" else _ONE_SLASH.match(text)
+    if mistyped is None or os.path.lexists(text):
+        return
+    if (rest := mistyped["rest"]) is not None:
+        advice = f"Did you mean {mistyped['scheme']}://{rest}?"
+    else:
+        advice = "Give a path of this system."
+    advice += f" ./{text} is a folder of this name."
+    raise UsageError("not a path of this system", found=text, advice=advice)
+
+
+def require_readable_names() -> None:
+    """Raise UsageError if names of files are not read as UTF-8, which would show wrong nodes."""
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8":
+        raise UsageError(
+            "names of files cannot be read in this locale",
+            found=f"the encoding {encoding}",
+            expected="utf-8",
+            advice="Set PYTHONUTF8=1 in the environment.",
+        )
+
+
 def place_below(place: str, path: str) -> str:
     """The place of a directory below another one, both as texts for `open_storage`."""
     if not path:
@@ -101,8 +132,10 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         raise UsageError("the path is empty", expected="a directory, a zip or tar file, or a URL")
     if options and not options.keys() <= OF_REFERENCES:
         raise UsageError("storage options are for URLs", found=text, expected="such as s3://bucket/path")
+    require_readable_names()
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
+        refuse_mistyped(text)
         if path.suffix in (".zip", ".tar", ".ozx"):
             raise UsageError(
                 f"a {'tar' if path.suffix == '.tar' else 'zip'} file cannot be written",
@@ -110,7 +143,18 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 expected="a directory or a URL",
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
             )
-        if path.exists() and not path.is_dir():
+        try:
+            is_file = path.exists() and not path.is_dir()
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise UsageError(
+                "the name of the destination is too long",
+                found=str(path),
+                expected="a name that the file system accepts (255 bytes on most)",
+                advice="Choose a shorter name.",
+            ) from error
+        if is_file:
             raise UsageError(
                 "a file exists where a directory is to be written",
                 found=str(path),

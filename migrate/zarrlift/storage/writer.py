@@ -27,8 +27,11 @@ class PayloadCheck(Protocol):
     def check(self, ends: HeadAndTail) -> bool:
         """Raise ChunkError for invalid ends; returns False if only the whole payload can be checked."""
 
-    def check_whole(self, data: Buffer) -> None:
-        """Like `check` for a whole payload, which is decoded if necessary."""
+    def check_whole(self, data: Buffer) -> Buffer:
+        """Like `check` for a whole payload, which is decoded if necessary; returns what is to be stored.
+
+        This is the payload, without bytes behind the end that its header states.
+        """
 
 
 class DestinationError(StorageError):

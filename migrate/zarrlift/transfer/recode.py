@@ -16,7 +16,7 @@ import numpy.typing as npt
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.cast import cast
-from zarrstack.core.data_types.object_values import to_strings
+from zarrstack.core.data_types.object_values import may_be_anything, to_strings
 from zarrstack.core.data_types.v3 import fill_from_json, same_bits
 from zarrstack.core.errors import ChunkError
 from zarrstack.core.grid.grid import Grid
@@ -95,8 +95,7 @@ class InnerChunkConversion(ObjectConversion):
         return chain.middle + 1 == shared < len(chain.codecs) and self.reader.sizes[shared].exact
 
     def _keep(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
-        self.reader.check_whole(payload)
-        return payload
+        return self.reader.check_whole(payload)
 
     def _rewrap(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
         from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
@@ -110,7 +109,7 @@ class InnerChunkConversion(ObjectConversion):
         shared = self.move.route.shared
         inner = self.reader.undo(payload, shared)
         if not self._judged:
-            self.reader.check_whole(inner, shared)
+            inner = self.reader.check_whole(inner, shared)
         self.again(index, payload, None)
         return self.writer.apply(inner, shared)
 
@@ -182,5 +181,6 @@ def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Source values in the destination's data type, which is another one; raises CastError."""
     source, target = move.source.data_type, move.destination.data_type
     if target.name == "string" and source.name != "string":
-        return to_strings(array, move.objects)
+        chain = move.source.chain
+        return to_strings(array, move.objects, tagged=may_be_anything(chain.codecs[chain.middle].name))
     return cast(array, target.numpy, move.casting)

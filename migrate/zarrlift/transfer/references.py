@@ -1,9 +1,10 @@
 """References to the payloads of an array's chunks: an object of the source and a range of its bytes for each.
 
 The keys of objects follow from the layout, as for every move. A payload is a whole object, what follows the
-header of an N5 block, or an inner chunk of a shard. Only headers and the indexes of shards are read. A block
-that does not fill its cell has no payload that Zarr v3 could read: it is padded as on the route `reframe`,
-and yielded as bytes.
+header of an N5 block, or an inner chunk of a shard; without bytes behind the end that its own header states.
+Only headers and the indexes of shards are read, headers of payloads if the first one shows such bytes.
+A block that does not fill its cell has no payload that Zarr v3 could read: it is padded as on the route
+`reframe`, and yielded as bytes.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.codecs.base import memory
+from zarrstack.core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.grid.chunk_keys_n5 import reverse_axes
 from zarrstack.core.grid.frames import N5Blocks, Shards
-from zarrstack.core.n5.blocks import BlockHeader, head_bytes
+from zarrstack.core.n5.blocks import BlockHeader, head_bytes, require_end
 
 from ..archive.chunk_columns import Indexes
 from ..archive.decoder import object_bound
@@ -175,7 +177,26 @@ class ArrayReferences:
     def _of_objects(
         self, which: Indexes, places: npt.NDArray[np.int64], keys: Sequence[str]
     ) -> Iterator[References]:
-        yield self._made(which, places, keys, np.zeros(len(which), np.int64), self._sizes(which, keys))
+        sizes = self._sizes(which, keys)
+        yield self._made(which, places, keys, np.zeros(len(which), np.int64), self._stated_sizes(keys, sizes))
+
+    def _stated_sizes(self, keys: Sequence[str], sizes: Indexes) -> Indexes:
+        """The sizes of objects without trailing bytes, which the first object has if any has."""
+        if not self._states_lengths:
+            return sizes
+        existing = np.flatnonzero(sizes >= 0).tolist()
+        stated = sizes.copy()
+        for rows in (existing[:1], existing[1:]):
+            heads = self._heads([keys[row] for row in rows], HEADER_BYTES)
+            for row, head in zip(rows, heads, strict=True):
+                stated[row] -= trailing_bytes(head or b"", int(sizes[row]))
+            if (stated == sizes).all():
+                break
+        return stated
+
+    @property
+    def _states_lengths(self) -> bool:
+        return self._layout.chain.codecs[-1].name == "blosc"
 
     # N5
 
@@ -187,22 +208,28 @@ class ArrayReferences:
         whole = BlockHeader.of(block_size).to_bytes()
         headers = np.full(len(which), -1, np.int64)
         cut: list[int] = []
-        heads = self._heads(keys, head_bytes(len(block_size)))
+        heads = self._heads(keys, head_bytes(len(block_size)) + HEADER_BYTES * self._states_lengths)
         for row, (key, head) in enumerate(zip(keys, heads, strict=True)):
             if head is None or sizes[row] < 0:
                 continue
             if head.startswith(whole):
                 headers[row] = len(whole)
-                continue
-            try:
-                header = BlockHeader.parse(head, block_size).require_values()
-            except ZarrstackError as error:
-                self._counts.failed(error, key)
-                continue
-            if header.fills(block_size):
-                headers[row] = header.size
             else:
-                cut.append(row)
+                try:
+                    header = BlockHeader.parse(head, block_size).require_values()
+                except ZarrstackError as error:
+                    self._counts.failed(error, key)
+                    continue
+                if not header.fills(block_size):
+                    cut.append(row)
+                    continue
+                headers[row] = header.size
+            if self._states_lengths:
+                try:
+                    require_end(trailing_bytes(head[headers[row] :], int(sizes[row] - headers[row])))
+                except ZarrstackError as error:
+                    self._counts.failed(error, key)
+                    headers[row] = -1
         yield self._made(which, places, keys, headers, sizes)
         for row in cut:
             data = self._converted(int(self._inventory.indexes[which[row]]), keys[row])

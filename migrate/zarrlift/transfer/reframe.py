@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import N5Blocks, Shards
-from zarrstack.core.grid.shard_index import ShardIndex
 from zarrstack.core.n5.block_pipeline import BlockPipeline
 
 from ..planning.move import Move
 from .objects import ObjectConversion
 from .recode import InnerChunkConversion
-from .shard_reader import in_stored_order, inside_shard, read_index
+from .shard_reader import in_stored_order, inside_shard, packed, read_index
 
 if TYPE_CHECKING:
     from .counts import MoveCounts
@@ -71,14 +70,12 @@ class _Reshard(ObjectConversion):
 
     def __call__(self, index: int, data: bytes, counts: MoveCounts) -> Buffer | None:
         old = read_index(data, self._before)
-        form, shape = self._after.index, self._after.chunks_per_shard
-        new = ShardIndex.empty(shape)
+        shape = self._after.chunks_per_shard
         view = memory(data)
         first = tuple(
             place * length for place, length in zip(self._objects.coordinates(index), shape, strict=True)
         )
-        offset = form.size(shape) if form.location == "start" else 0
-        parts: list[memoryview] = []
+        payloads: list[tuple[tuple[int, ...], Buffer]] = []
         for inner, place in in_stored_order(old):
             inner_chunk = self._inner_chunks.index(tuple(a + b for a, b in zip(first, inner, strict=True)))
             if inner_chunk is None:
@@ -87,13 +84,8 @@ class _Reshard(ObjectConversion):
                 payload = self._inner_chunk(inner_chunk, view[place], counts)
             except ZarrstackError as error:
                 raise inside_shard(error, inner) from error
-            if payload is None:
-                continue
-            part = memory(payload).cast("B")
-            new.offsets[inner], new.lengths[inner] = offset, part.nbytes
-            offset += part.nbytes
-            parts.append(part)
-        if not parts and old.present.any():
+            if payload is not None:
+                payloads.append((inner, payload))
+        if not payloads and old.present.any():
             return None
-        encoded = memory(new.to_bytes(form))
-        return b"".join((encoded, *parts) if form.location == "start" else (*parts, encoded))
+        return packed(self._after, payloads)

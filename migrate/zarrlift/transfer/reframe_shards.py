@@ -151,7 +151,7 @@ class FileGatherer(PayloadAssembler):
         stream = self.writer.stream(self.target_keys.at(place), reserve=start)
         payload_check = self.inner_chunk.reader
         lengths: list[int] = []
-        parts: list[bytes] = []
+        parts: list[Buffer] = []
         size = held = 0
         try:
             for key, version in zip(self.keys(present), held_each(self.source, present), strict=True):
@@ -164,7 +164,7 @@ class FileGatherer(PayloadAssembler):
                     parts, held = [], 0
                     size = self._append_file(root + key, version, stream)
                 else:
-                    size = len(data)
+                    size = memory(data).nbytes
                     self.reader.bound.check(size)
                     parts.append(data)
                     held += size
@@ -188,17 +188,19 @@ class FileGatherer(PayloadAssembler):
         counts.add(total, total, chunks=len(lengths))
 
     def _append_file(self, path: str, version: Version | None, stream: ObjectStream) -> int:
-        """Append one large file without holding it in memory; returns its size. OSError, ChunkError."""
+        """Append one large file without holding it in memory; returns its length there.
+
+        OSError, ChunkError.
+        """
         payload_check = self.inner_chunk.reader
         descriptor, facts = open_regular(path)
         try:
             size = facts.st_size
             self.reader.bound.check(size)
             if not payload_check.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
-                data = os.read(descriptor, size)
-                payload_check.check_whole(data)
+                data = payload_check.check_whole(os.read(descriptor, size))
                 stream.append([data])
-                size = len(data)
+                size = memory(data).nbytes
             require_version(descriptor, version)
         finally:
             os.close(descriptor)

@@ -21,7 +21,7 @@ from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, PayloadCheck, Writer
 from .object_keys import ObjectKeys
 from .objects import ObjectConversion, Objects
-from .shard_reader import in_stored_order, inside_shard, read_index
+from .shard_reader import in_stored_order, inside_shard, packed, read_index
 
 if TYPE_CHECKING:
     from ..planning.move import Move
@@ -86,7 +86,7 @@ def _files(
                 if not hard_links and expected <= IN_ONE_READ:
                     data = read_small(path, expected, version, payload_check)
                 if data is not None:
-                    size = len(data)
+                    size = memory(data).nbytes
                     write(target, data)
                 else:
                     carry = writer.link if hard_links else writer.copy
@@ -122,7 +122,7 @@ def _within_store(
 
 
 class Unchanged(ObjectConversion):
-    """Checks objects, which keep their bytes."""
+    """Checks objects, which keep their bytes up to the end that headers of payloads state."""
 
     def __init__(self, move: Move) -> None:
         source = move.source
@@ -133,10 +133,9 @@ class Unchanged(ObjectConversion):
         if isinstance(source.frame, Shards):
             self.payload_check = _ShardCheck(source.frame, self.reader)
 
-    def __call__(self, index: int, data: bytes, counts: MoveCounts) -> bytes:
+    def __call__(self, index: int, data: bytes, counts: MoveCounts) -> Buffer:
         """The same bytes, after the check."""
-        self.payload_check.check_whole(data)
-        return data
+        return self.payload_check.check_whole(data)
 
 
 class _ShardCheck:
@@ -156,10 +155,15 @@ class _ShardCheck:
         self._frame.index.place(self._frame.chunks_per_shard, ends.length)
         return False
 
-    def check_whole(self, data: Buffer) -> None:
+    def check_whole(self, data: Buffer) -> Buffer:
         view = memory(data)
+        surplus = 0
+        payloads: list[tuple[tuple[int, ...], Buffer]] = []
         for inner, place in in_stored_order(read_index(data, self._frame)):
             try:
-                self._inner_chunk.check_whole(view[place])
+                payload = self._inner_chunk.check_whole(view[place])
             except ZarrstackError as error:
                 raise inside_shard(error, inner) from error
+            surplus += place.stop - place.start - memory(payload).nbytes
+            payloads.append((inner, payload))
+        return packed(self._frame, payloads) if surplus else data

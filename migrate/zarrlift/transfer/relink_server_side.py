@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
 from zarrstack.core.errors import SourceChangedError, StorageError, ZarrstackError
 
 from ..storage.base import Storage
@@ -103,7 +103,7 @@ class ServerCopy:
             data = await self.source.fetch_version(before, ReadLimit(payload_check.most_stored), version)
             if data is None:
                 return None
-        payload_check.check_whole(data)
+        data = bytes(memory(payload_check.check_whole(data)))
         try:
             await self._destination.store(after, data)
         except StorageError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -279,6 +279,21 @@ def read_index(data: Buffer, frame: Shards) -> ShardIndex:
     index = ShardIndex.from_bytes(view[place], frame.chunks_per_shard, frame.index)
     index.check(view.nbytes, frame.index)
     return index
+
+
+def packed(frame: Shards, payloads: Iterable[tuple[tuple[int, ...], Buffer]]) -> bytes:
+    """A shard of payloads, each with its position in the shard, in this order."""
+    form, shape = frame.index, frame.chunks_per_shard
+    index = ShardIndex.empty(shape)
+    offset = form.size(shape) if form.location == "start" else 0
+    parts: list[memoryview] = []
+    for inner, payload in payloads:
+        part = memory(payload).cast("B")
+        index.offsets[inner], index.lengths[inner] = offset, part.nbytes
+        offset += part.nbytes
+        parts.append(part)
+    encoded = memory(index.to_bytes(form))
+    return b"".join((encoded, *parts) if form.location == "start" else (*parts, encoded))
 
 
 def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:

@@ -15,6 +15,7 @@ from zarrstack.version import __version__
 from ..planning.move import Move
 from ..storage.base import Storage
 from ..storage.open_storage import open_storage
+from ..storage.silence import report_in
 from ..storage.transformer_stack import with_layers
 from ..storage.writer import Writer
 from ..storage.writer_for import writer_for
@@ -52,6 +53,8 @@ class WorkerSpec:
     hard_links: bool = False
     recheck: bool = True
     digest: bool = False
+    silences: str | None = None
+    """Where a worker on this machine reports that a server does not answer (`storage.silence`)."""
 
 
 class Worker:
@@ -192,6 +195,7 @@ def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
 
 @functools.lru_cache(maxsize=4)
 def _worker(spec: WorkerSpec) -> Worker:
+    report_in(spec.silences)
     source, destination = both_ends(spec, write=True)
     return Worker(
         source,

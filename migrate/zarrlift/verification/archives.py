@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.paths import parents
+from zarrstack.core.paths import names_below, parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
 from ..conventions.apply import ConventionChanges, apply_conventions
@@ -20,6 +20,7 @@ from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from ..transfer.extra_files import difference
 from .arrays import ArrayComparison
+from .listed_objects import Listings
 from .node_differences import Differences, compare_attributes
 from .report import VerificationReport
 from .v3_tree import FoundNode, consolidated_problems, find_nodes, node_problem
@@ -51,18 +52,20 @@ def verify_archives(
     progress: Watcher | None = None,
     threads: int | None = None,
     elsewhere: Elsewhere | None = None,
+    listings: Listings | None = None,
     root_attributes: Callable[[JSONObject, JSONObject], JSONObject] = lambda found, _: found,
 ) -> VerificationReport:
     """Find every difference between a described archive and its v3 counterpart.
 
     The source's values are decoded by zarrlift as `archive` describes them, the destination is read by
-    zarr-python; no record of the migration is used. `recipe` defines the requested changes (a cast,
-    attributes or conventions kept, nodes left out). The comparison continues after differences, and an
+    zarr-python. Names and sizes of all objects are compared first. `recipe` defines the requested changes (a
+    cast, attributes or conventions kept, nodes left out). The comparison continues after differences, and an
     unreadable chunk is a difference. In place, both storages are the same.
 
     Memory: a few blocks of 16 MB, or of one chunk if that is larger, for each thread. For a full comparison
     of an array, the recipe's `memory` as for the migration, or what one thread needs if that is more.
     `elsewhere`: where a full comparison reads the values; WorkerError or BrokenExecutor if it is gone.
+    `listings`: whether and how objects are listed, and what is known of the job that made the result.
     `root_attributes` removes from those of the result's root what the migration added on request, given
     those of the source.
     """
@@ -81,7 +84,8 @@ def verify_archives(
     for node in archive.nodes:
         if not node.path and (root := found.get("")) is not None:
             found[""] = replace(root, attributes=root_attributes(root.attributes, dict(node.attributes)))
-    comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere)
+    listings = replace(listings or Listings(), children=names_below(paths))
+    comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere, listings)
     if progress is not None:
         progress.start(sum(map(_size, archive.nodes)) if full else None, None)
     threads = threads or min(os.cpu_count() or 1, 8)
@@ -111,6 +115,11 @@ class _Comparison:
     full: bool
     progress: Watcher | None
     elsewhere: Elsewhere | None
+    listings: Listings
+    compared: int = 0
+    """Number of values that were compared."""
+    values: int = 0
+    """Number of values in objects that are stored on either side."""
     arrays: int = 0
     groups: int = 0
     chunks: int = 0
@@ -176,9 +185,16 @@ class _Comparison:
         array = ArrayComparison(self.source, node, self.destination, found, self.recipe.for_array(path))
         if array.compare_metadata(self.applied.change(path)):
             budget = memory_budget(self.recipe.memory)
-            array.compare_values(
-                full=self.full, pool=pool, budget=budget, count=self.count, elsewhere=self.elsewhere
+            share = array.compare_values(
+                full=self.full,
+                pool=pool,
+                budget=budget,
+                count=self.count,
+                listings=self.listings,
+                elsewhere=self.elsewhere,
             )
+            self.compared += share.compared
+            self.values += share.total
         self.keep(array.differences)
 
     def files(self, applied: ConventionChanges) -> None:
@@ -224,6 +240,8 @@ class _Comparison:
             groups=self.groups,
             chunks=self.chunks,
             bytes=self.bytes,
+            share=self.compared / self.values if self.values else 1.0,
+            listed=self.listings.lists,
             differences=tuple((item.node, item.count) for item in ordered),
             problems=tuple(problem for item in ordered for problem in item.listed),
         )

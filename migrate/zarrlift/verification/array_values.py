@@ -137,7 +137,7 @@ class ArrayValues:
         self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
         self._array = open_array(metadata, reading_store(destination), path)
         self._expect = Expectation(
-            layout.data_type, data_type_name(metadata), native(metadata), casting=casting, objects=objects
+            layout, data_type_name(metadata), native(metadata), casting=casting, objects=objects
         )
 
     @property

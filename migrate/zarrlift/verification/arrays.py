@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,11 @@ from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .array_values import ArrayValues
 from .documents import VARIABLE, fill_difference, type_difference
-from .node_differences import Differences, compare_attributes
+from .listed_objects import Listings, compare_objects
+from .node_differences import MAX_LISTED, Differences, compare_attributes
 from .sampling import a_missing_chunk, first_look
 from .v3_tree import FoundNode
-from .zarr_python_reader import data_type_name
+from .zarr_python_reader import data_type_name, native
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
 _SAMPLED: Final = 5
 """Number of random chunks in a sample, in addition to the first, the last and an edge chunk."""
 Count = Callable[[int, int], None]
+
+
+class Share(NamedTuple):
+    """How many of an array's values were compared."""
+
+    compared: int
+    total: int
+    """Values in objects that are stored on either side, as far as that is known."""
 
 
 class ArrayComparison:
@@ -102,15 +112,16 @@ class ArrayComparison:
         pool: ThreadPoolExecutor,
         budget: int,
         count: Count,
+        listings: Listings,
         elsewhere: Elsewhere | None = None,
-    ) -> None:
-        """Compare values region by region; `count` receives (chunks, decoded bytes).
+    ) -> Share:
+        """Compare names and sizes, then values region by region; `count` receives (chunks, decoded bytes).
 
         `budget` is the process's memory limit in bytes for a full comparison; `elsewhere` where it takes
-        place, if not in the pool.
+        place, if not in the pool. Returns how many values were compared.
         """
         if not self.layout.grid.total:
-            return
+            return Share(0, 0)
         try:
             values = ArrayValues(
                 self.source,
@@ -124,38 +135,60 @@ class ArrayComparison:
                 allow_pickle=self.recipe.allow_pickle,
                 fill_is_null=self.node.fill_is_null or self.fill_is_open,
             )
-            wanted = self._wanted(values, full=full)
+            wanted, stored = self._wanted(values, listings, full=full)
         except ZarrstackError as error:
             self.differences.add([error.problem])
-            return
+            return Share(0, prod(self.layout.shape))
         if not full:
             found = values.objects(wanted, pool)
         elif elsewhere is None:
             found = values.whole(wanted, budget=budget, pool=pool)
         else:
             found = elsewhere.whole(values, wanted)
+        read = 0
         for compared in found:
             self.differences.add(explain_pointer(problem, self.source) for problem in compared.problems)
             count(compared.regions, compared.bytes)
+            read += compared.bytes
+        # Full: values that are stored on neither side are equal by definition.
+        total = min(stored * prod(values.grid.chunk_shape), prod(self.layout.shape))
+        return Share(total if full else min(read // max(native(self.metadata).itemsize, 1), total), total)
 
-    def _wanted(self, values: ArrayValues, *, full: bool) -> Indexes:
-        """Objects stored on either side; for a sample, some of them and one that is not stored."""
+    def _wanted(self, values: ArrayValues, listings: Listings, *, full: bool) -> tuple[Indexes, int]:
+        """The objects whose values are compared, and the number of those that are stored on either side.
+
+        For a sample, all suspects, some others and one that is not stored.
+        """
         grid, rng = values.grid, random.Random(self.path)
-        if not values.listed:
-            everything = np.arange(grid.total, dtype=np.int64)
+        if not values.listed or not listings.lists:
+            planned = listings.planned(self.path) if values.aligned else None
+            if planned is not None and not full:
+                some = first_look(grid, planned.indexes, rng, random_inner_chunks=_SAMPLED)
+                return np.unique(some).astype(np.int64), len(planned.indexes)
             if full:
-                return everything
+                return np.arange(grid.total, dtype=np.int64), grid.total
             last = grid.total - 1
-            return np.unique([0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))])
-        stored = values.stored()
-        wanted = np.union1d(*stored)
+            places = [0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))]
+            return np.unique(places).astype(np.int64), grid.total
+        source = listings.source(self.source, self.path, self.layout)
+        listed = compare_objects(
+            values,
+            source,
+            self.destination,
+            self.found,
+            self.recipe,
+            made=listings.made,
+            in_place=self.source.url == self.destination.url,
+            most=MAX_LISTED,
+        )
+        self.differences.add(listed.problems)
+        self.differences.count += listed.count - len(listed.problems)
+        self.differences.add(listings.changes(self.path, source))
         if full:
-            return wanted
-        some = first_look(grid, wanted, rng, random_inner_chunks=_SAMPLED)
-        if values.aligned:  # objects stored on one side only are the most likely to be wrong
-            some += [int(index) for index in np.setxor1d(*stored)[:_SAMPLED]]
-        some += a_missing_chunk(grid, wanted, rng)
-        return np.unique(some).astype(np.int64)
+            return listed.unnamed, len(listed.stored)
+        some = first_look(grid, listed.unnamed, rng, random_inner_chunks=_SAMPLED)
+        some += a_missing_chunk(grid, listed.stored, rng)
+        return np.union1d(some, listed.suspects).astype(np.int64), len(listed.stored)
 
 
 def _named(names: Any) -> tuple[str | None, ...] | None:

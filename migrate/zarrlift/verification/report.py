@@ -35,6 +35,10 @@ class VerificationReport(NotebookResult):
     """Chunks, or blocks of them, whose values were compared."""
     bytes: int = 0
     """Decoded bytes compared."""
+    share: float = 1.0
+    """Compared values, of those in objects that are stored on either side; from 0 to 1."""
+    listed: bool = True
+    """Whether the names and sizes of all objects were compared."""
     differences: tuple[tuple[str, int], ...] = ()
     """(node, number of differences) of nodes that differ; `problems` contains the first ones of each."""
     problems: tuple[Problem, ...] = ()
@@ -70,6 +74,8 @@ class VerificationReport(NotebookResult):
             "destination": self.destination,
             "full": self.full,
             "ok": self.ok,
+            "listed": self.listed,
+            "share": self.share,
             "compared": dict(self.counts),
             "differences": dict(self.differences),
             "problems": [problem.to_json() for problem in self.problems],

@@ -21,7 +21,8 @@ from zarrstack.core.data_types.compare import (
     region_text,
     shown,
 )
-from zarrstack.core.data_types.v3 import DataType, fill_from_json
+from zarrstack.core.data_types.object_values import may_be_anything
+from zarrstack.core.data_types.v3 import fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.overlap import touching
@@ -158,7 +159,7 @@ def compare_chunks(
     except ZarrstackError as error:
         return (error.at(node=plan.path).problem,)
     expect = Expectation(
-        plan.source.data_type,
+        plan.source,
         plan.destination.data_type.name,
         plan.destination.data_type.numpy,
         casting=plan.move.casting,
@@ -236,13 +237,15 @@ class Expectation:
 
     def __init__(
         self,
-        source: DataType,
+        layout: Layout,
         target_name: str,
         target: np.dtype[Any],
         *,
         casting: Casting,
         objects: Literal["refuse", "json"],
     ) -> None:
+        source = layout.data_type
+        self._tagged = may_be_anything(layout.chain.codecs[layout.chain.middle].name)
         mine, theirs = VARIABLE.get(source.name), VARIABLE.get(target_name)
         to_text = theirs == "string" and mine != "string"
         self._texts = to_text and objects == "json"
@@ -276,7 +279,7 @@ class Expectation:
                 )
             ]
         if self._texts:
-            return _compare_texts(found, values, path, key(first_coordinates(region)), region)
+            return self._compare_texts(found, values, path, key(first_coordinates(region)), region)
         if self._casting is not None:
             from zarrstack.core.data_types.cast import cast
 
@@ -297,22 +300,21 @@ class Expectation:
             where = f"{differs.count} of them, first {where}"
         return [value_problem(path, key(place), region, differs.found, differs.expected, where)]
 
-
-def _compare_texts(
-    found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
-) -> list[Problem]:
-    """Compare for `--objects json`, which stores every value as its JSON text."""
-    texts = found.astype(object).reshape(-1)
-    wrong = [
-        (text, value)
-        for text, value in zip(texts, values.reshape(-1), strict=True)
-        if not matches_json_text(text, value)
-    ]
-    if not wrong:
-        return []
-    text, value = wrong[0]
-    where = f"in {len(wrong)} places"
-    return [value_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
+    def _compare_texts(
+        self, found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
+    ) -> list[Problem]:
+        """Compare for `--objects json`, which stores every value as its JSON text."""
+        texts = found.astype(object).reshape(-1)
+        wrong = [
+            (text, value)
+            for text, value in zip(texts, values.reshape(-1), strict=True)
+            if not matches_json_text(text, value, tagged=self._tagged)
+        ]
+        if not wrong:
+            return []
+        text, value = wrong[0]
+        where = f"in {len(wrong)} places"
+        return [value_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
 
 
 def value_problem(

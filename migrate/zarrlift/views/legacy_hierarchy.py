@@ -58,6 +58,12 @@ class ViewedArray:
         """Whether objects are presented unchanged."""
         return self.plan.route.name in ("stay", "relink")
 
+    @cached_property
+    def shortens(self) -> bool:
+        """Whether objects may be presented without bytes behind the end that their header states."""
+        source = self.plan.source
+        return source.frame is None and source.chain.states_lengths
+
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
         """The object as a migration would store it; ChunkError and CastError with location."""
         try:
@@ -78,7 +84,7 @@ class StoredObject(StoredValue):
     @property
     def as_it_lies(self) -> bool:
         """Whether the object is presented unchanged."""
-        return self._array is None or self._array.as_it_lies
+        return self._array is None or (self._array.as_it_lies and not self._array.shortens)
 
     @property
     def bound(self) -> ReadLimit:

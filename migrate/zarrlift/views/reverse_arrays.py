@@ -63,7 +63,7 @@ class PresentedArray:
         self._zstd = chain.codecs[-1].name == "zstd"
         self.same_codecs = not route.decodes
         """Whether payloads keep their codecs; zstd frames without a size are made again."""
-        self.as_is = self.same_codecs and not self._zstd
+        self.as_is = self.same_codecs and not self._zstd and not chain.states_lengths
         """Whether every payload is presented unchanged."""
         self._move = Move(
             path=path,

@@ -22,17 +22,21 @@ KINDS = tuple(dtype for dtype in DTYPES if "V" not in dtype)
 
 
 @st.composite
-def grids(draw: st.DrawFn, array: Wanted) -> ArrayRecipe:
-    """Other chunks, other shards, or both; codecs, byte order, order and type as they come."""
+def grids(draw: st.DrawFn, array: Wanted, *, of_v2: bool = True) -> ArrayRecipe:
+    """Other chunks, other shards, or both; codecs, byte order, order and type as they come.
+
+    Of Zarr v2, no index of shards is requested without shards: that is refused.
+    """
     axes = len(array.shape)
     lengths = st.lists(st.integers(1, 9) | st.just(-1), min_size=axes, max_size=axes)
     counts = st.lists(st.integers(1, 4), min_size=axes, max_size=axes)
     chunks = draw(st.none() | lengths.map(lambda found: ",".join(map(str, found)) or None))
     few = st.sampled_from([None, "auto", "none", "1x", "2x", "3x"])
     shards = draw(few | counts.map(lambda found: ",".join(map(str, found)) or "2x"))
+    indexed = shards is not None or not of_v2
     index = {
-        "shard_index": draw(st.sampled_from([None, "bytes", "crc32c"])),
-        "shard_index_location": draw(st.sampled_from([None, "start", "end"])),
+        "shard_index": draw(st.sampled_from([None, "bytes", "crc32c"] if indexed else [None])),
+        "shard_index_location": draw(st.sampled_from([None, "start", "end"] if indexed else [None])),
     }
     codecs = draw(st.sampled_from(["portable", "none", "zstd:1", "keep"]))
     if codecs == "keep" and chunks is None:
@@ -50,7 +54,7 @@ def grids(draw: st.DrawFn, array: Wanted) -> ArrayRecipe:
 
 
 def one_after_another(array: Wanted) -> st.SearchStrategy[tuple[Wanted, ArrayRecipe, ArrayRecipe]]:
-    return st.tuples(st.just(array), grids(array), grids(array))
+    return st.tuples(st.just(array), grids(array), grids(array, of_v2=False))
 
 
 @examples(80)

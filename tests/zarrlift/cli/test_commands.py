@@ -496,3 +496,25 @@ def test_help_of_a_command_with_many_options_has_headings(capsys):
     assert lines[lines.index("Options:") + 1 :] == ["  -h, --help  Show this message and exit."]
     assert main(["status", "--help"]) == 0
     assert "Running:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["migrate", "a", "b", "--workers", "many"],
+            "'--workers': 'many' is not a whole number of at least 1.",
+        ),
+        (["migrate", "a", "b", "--workers", "0"], "'--workers': 0 is not a whole number of at least 1."),
+        (
+            ["batch", "run", "a", "--workers", "1.5"],
+            "'--workers': '1.5' is not a whole number of at least 1.",
+        ),
+        (["serve", "a", "--port", "many"], "'--port': 'many' is not a whole number"),
+    ],
+)
+def test_an_option_says_which_numbers_it_takes(words, expected, capsys) -> None:
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert expected in err
+    assert "range" not in err

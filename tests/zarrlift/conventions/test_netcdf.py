@@ -12,6 +12,8 @@ import pytest
 import xarray
 from tests.support.convention_trees import applied, archive, array
 from tests.support.fixtures_index import archive as fixture
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
@@ -171,3 +173,36 @@ def test_an_attribute_of_the_same_name_counts_as_it_does_for_netcdf(tmp_path: Pa
     assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
     assert attributes_of(tmp_path / "out.zarr", "empty") == stated
     assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok
+
+
+def test_what_only_netcdf_c_uses_is_kept_beside_what_zarr_python_2_shows(tmp_path: Path) -> None:
+    """Its present attributes unchanged; its earlier members, which zarr-python 2 shows nowhere, as these."""
+    for name, added in (
+        ("netcdf-4.10.1/dimensions", set()),
+        ("netcdf-4.9.0/nczarr", {"group", "superblock"}),
+    ):
+        source, result = fixture(name).path, tmp_path / name.replace("/", "-")
+        assert zarrlift.migrate(source, result).ok
+        shown = json.loads((source / ".zattrs").read_text())
+        kept = json.loads((result / "zarr.json").read_text())["attributes"]
+        assert {key: kept[key] for key in shown} == shown
+        assert kept.keys() - shown.keys() == {f"_nczarr_{member}" for member in added}
+
+
+def test_netcdf_c_finds_its_dimensions_in_the_result_as_zarr_v2(tmp_path: Path) -> None:
+    """What tells an unlimited dimension, and an unused one, comes back as it was.
+
+    Not with the convention of xarray: netcdf-c 4.10.1 aborts at its `_FillValue` in base64.
+    """
+    source, result = fixture("netcdf-4.10.1/dimensions").path, tmp_path / "out.zarr"
+    plain = Recipe(base=ArrayRecipe(conventions=()))
+    assert zarrlift.migrate(source, result, recipe=plain).ok
+    store = zarrlift.present(result, "zarr2")
+
+    async def document(key: str) -> Any:
+        found = await store.get(key, default_buffer_prototype())
+        assert found is not None
+        return json.loads(found.to_bytes())
+
+    for key in (".zattrs", "depth/.zattrs", "group/.zattrs"):
+        assert sync(document(key)) == json.loads((source / key).read_text())

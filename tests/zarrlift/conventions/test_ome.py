@@ -168,7 +168,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_contradicts_its_arrays_is_refused_whole_and_the_rest_goes_on(case: str) -> None:
+def test_what_contradicts_its_arrays_is_kept_and_refused_whole_if_ome_is_asked_for_by_name(case: str) -> None:
     entry, words = BROKEN[case]
     groups = {
         "bad": {"multiscales": [entry]},
@@ -177,7 +177,13 @@ def test_what_contradicts_its_arrays_is_refused_whole_and_the_rest_goes_on(case:
         "good": {"multiscales": [image()]},
     }
     one = archive(groups, array("bad/0", 2), array("good/0", 2))
-    found = applied(one)
+    kept = applied(one)
+    assert {path.partition("/")[0] for path in kept.changes} == {"good"}
+    [warning] = kept.problems_of("bad")
+    assert (warning.severity, words in warning.message) == ("warning", True)
+    assert "kept unchanged, with everything below: multiscales/0" in warning.message
+    assert [kept.problems_of(path) for path in ("bad/0", "bad/labels", "bad/g")] == [(), (), ()]
+    found = applied(one, "ome")
     refusal = found.problems_of("bad")[0]
     assert (refusal.severity, words in refusal.message) == ("refusal", True)
     assert "multiscales/0" in refusal.message
@@ -194,9 +200,56 @@ def test_what_is_broken_is_plain_data_where_the_convention_is_not_asked_for(wish
     assert (found.changes, found.problems) == ({}, {})
 
 
-def test_metadata_of_both_versions_is_refused() -> None:
-    found = applied(archive({"im": {"multiscales": [image()], "ome": {}}}, array("im/0", 2)))
-    assert [problem.severity for problem in found.problems_of("im")] == ["refusal"]
+@pytest.mark.parametrize(("conventions", "severity"), [("auto", "warning"), ("auto,ome", "refusal")])
+def test_metadata_of_both_versions_is_not_converted(conventions: str, severity: str) -> None:
+    found = applied(archive({"im": {"multiscales": [image()], "ome": {}}}, array("im/0", 2)), conventions)
+    assert [problem.severity for problem in found.problems_of("im")] == [severity]
+    assert found.changes == {}
+
+
+def test_numbers_as_paths_are_read_as_text() -> None:
+    """As ez_zarr's plates have them, in levels and in the images of wells."""
+    attributes = {"multiscales": [image(datasets=[{**LEVEL, "path": 0}])]}
+    well = {"version": "0.4", "images": [{"path": 0}]}
+    found = applied(archive({"A/1": {"well": well}, "A/1/0": attributes}, array("A/1/0/0", 2)))
+    block = found.change("A/1/0").attributes["ome"]
+    assert block["multiscales"][0]["datasets"] == [LEVEL]
+    assert found.change("A/1").attributes["ome"]["well"] == {"images": [{"path": "0"}]}
+    assert found.change("A/1/0/0").dimension_names == ("y", "x")
+    for path, place in (("A/1", "well/images/0/path"), ("A/1/0", "multiscales/0/datasets/0/path")):
+        [note] = found.problems_of(path)
+        assert (note.severity, note.found) == ("note", place)
+        assert f"/{place}" in found.change(path).replaced
+
+
+@pytest.mark.parametrize("path", [True, 0.0, None, ["0"]])
+def test_other_values_are_no_paths(path: Any) -> None:
+    found = applied(
+        archive({"im": {"multiscales": [image(datasets=[{**LEVEL, "path": path}])]}}, array("im/0", 2))
+    )
+    assert found.changes == {}
+    assert "no path" in str(found.problems_of("im")) or "is not text" in str(found.problems_of("im"))
+
+
+def test_the_arrays_of_an_image_that_cannot_be_converted_are_migrated(tmp_path: Any) -> None:
+    source, result = tmp_path / "source.zarr", tmp_path / "out.zarr"
+    shutil.copytree(fixture("zarr_v2/applications/plate").path, source)
+    document = source / "A/1/0/.zattrs"
+    attributes = json.loads(document.read_text())
+    attributes["multiscales"][0]["datasets"][0]["path"] = "elsewhere"
+    document.write_text(json.dumps(attributes))
+    (source / ".zmetadata").unlink(missing_ok=True)
+    outcome = zarrlift.migrate(source, result, verify="full")
+    assert outcome.ok
+    warnings = [p for p in outcome.plan.all_problems() if p.node == "A/1/0"]
+    assert [(p.severity, "no such array" in p.message) for p in warnings] == [("warning", True)]
+    kept = json.loads((result / "A/1/0/zarr.json").read_text())["attributes"]
+    assert kept == attributes
+    assert "ome" in json.loads((result / "A/1/zarr.json").read_text())["attributes"]
+    assert zarrlift.verify(source, result).ok
+    named = Recipe(base=ArrayRecipe(conventions=("auto", "ome")))
+    refused = {one.path for one in zarrlift.plan(source, tmp_path / "other.zarr", recipe=named).refusals}
+    assert {"A/1/0", "A/1/0/0"} <= refused
 
 
 def test_what_a_plate_lists_and_has_not_is_a_warning() -> None:

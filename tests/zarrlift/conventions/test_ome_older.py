@@ -107,7 +107,7 @@ def test_what_no_rule_decides_is_refused(case: str) -> None:
     members, shapes, words = UNDECIDED[case]
     names = [str(number) for number in range(len(shapes))]
     arrays = [array(f"im/{n}", len(s), shape=s) for n, s in zip(names, shapes, strict=True) if s]
-    found = applied(archive({"im": {"multiscales": [image(*names, **members)]}}, *arrays))
+    found = applied(archive({"im": {"multiscales": [image(*names, **members)]}}, *arrays), "ome")
     assert words in refusal(found)[0]
     assert found.changes == {}
 
@@ -115,7 +115,7 @@ def test_what_no_rule_decides_is_refused(case: str) -> None:
 def test_only_some_levels_with_a_scale_are_refused() -> None:
     level = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1, 1]}]}
     entry = {"version": "0.3", "axes": ["y", "x"], "datasets": [level, {"path": "1"}]}
-    found = applied(archive({"im": {"multiscales": [entry]}}, array("im/0", 2), array("im/1", 2)))
+    found = applied(archive({"im": {"multiscales": [entry]}}, array("im/0", 2), array("im/1", 2)), "ome")
     assert "only some levels" in refusal(found)[0]
 
 
@@ -160,7 +160,7 @@ def plate(*wells: Any, **members: Any) -> Any:
     rows, columns = ([{"name": name} for name in names] for names in ("AB", ("1", "2", "10")))
     given = {"version": "0.2", "rows": rows, "columns": columns, "wells": list(wells), **members}
     attributes = {name: value for name, value in given.items() if value is not None}
-    return applied(archive({"p": {"plate": attributes}}))
+    return applied(archive({"p": {"plate": attributes}}), "ome")
 
 
 @pytest.mark.parametrize("version", ["0.1", "0.2", "0.3", None])

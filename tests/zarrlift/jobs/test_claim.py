@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 import zarrlift
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, ClaimHolder, claimed
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.local import partial_files
@@ -204,6 +206,31 @@ def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Pat
     assert "--take-over" in str(told.value.problem.advice)
     assert not destination.exists()
     assert zarrlift.migrate(source, destination, take_over=True).ok
+    assert not claim.exists()
+
+
+def test_a_job_on_a_cloned_host_is_not_taken_over_in_silence(
+    source: Path, tmp_path: Path, ended: OwnerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clones of a virtual machine share name and machine id; each has a boot of its own."""
+    destination = tmp_path / "out.zarr"
+    job = tmp_path / "out.zarr.zarrlift.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "__call__", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.migrate(source, destination)
+    with Job.open(job) as opened:
+        clone = replace(ended, boot="another")
+        opened.note(run_owner=json.dumps(clone.to_json()), run_ended=None)
+        claim = hold(destination, clone, job)
+        claim.write_bytes(claim.read_bytes().replace(b'"00000000"', f'"{opened.id}"'.encode()))
+        opened.commit()
+    assert zarrlift.status(destination).activity == "unknown"
+    for call in (zarrlift.resume, zarrlift.undo):
+        with pytest.raises(JobError, match="cannot be checked from this host") as told:
+            call(destination)
+        assert "before it was restarted, or on another host of this name" in str(told.value.problem.found)
+    assert zarrlift.resume(destination, take_over=True).ok
     assert not claim.exists()
 
 

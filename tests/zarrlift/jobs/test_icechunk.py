@@ -6,6 +6,7 @@ What a kill leaves is tested in `faults`.
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import icechunk
@@ -301,3 +302,152 @@ def test_a_panic_of_icechunk_is_an_error_of_the_repository():
         raise PanicException("failed to create object store: No space left on device")
     with pytest.raises(KeyboardInterrupt), icechunk_errors("icechunk:///r"):
         raise KeyboardInterrupt
+
+
+# ----- updates and parts, which a repository does not take
+
+
+def change(source):
+    zarr.open_array(source, path="g/relink", mode="r+", zarr_format=2)[:9] = 7
+
+
+def state_of(url):
+    """Branches and the snapshot of each."""
+    there = repository(url)
+    return {name: there.lookup_branch(name) for name in there.list_branches()}
+
+
+def job_file(url):
+    return Path(f"{url.removeprefix('icechunk://')}.zarrlift.db")
+
+
+@pytest.mark.parametrize("call", [zarrlift.update, zarrlift.plan_update])
+def test_an_update_is_refused_before_anything_is_written(call, source, url):
+    assert zarrlift.migrate(source, url).ok
+    change(source)
+    before = state_of(url), job_file(url).read_bytes()
+    with pytest.raises(UsageError, match="a job in an Icechunk repository cannot be updated"):
+        call(url)
+    assert (state_of(url), job_file(url).read_bytes()) == before
+    assert zarrlift.status(url).state == "done"
+
+
+def test_an_update_of_a_batch_is_refused_for_that_archive(source, url, tmp_path):
+    batch = zarrlift.batch(source, to=url, job=tmp_path / "batch.db")
+    assert batch.outcome.ok
+    change(source)
+    before = state_of(url)
+    (row,) = batch.update().rows
+    assert "cannot be updated" in str(row.problems[0])
+    assert row.state == "done"
+    assert state_of(url) == before
+
+
+def test_parts_are_refused_before_anything_is_written(source, url, tmp_path):
+    with pytest.raises(UsageError, match="a job in parts cannot write to an Icechunk repository"):
+        zarrlift.plan_parts(source, url, job=tmp_path / "x.db", parts=2)
+    assert {path.name for path in tmp_path.iterdir()} == {"source.zarr"}
+
+
+@pytest.fixture
+def as_before(monkeypatch):
+    """The refusals are absent, as in earlier versions."""
+    modules = ("update.update", "parts.plan_parts", "parts.migrate_part", "parts.gather")
+    names = ("refuse_update", "refuse_parts", "refuse_parts", "refuse_parts")
+    with monkeypatch.context() as patched:
+        for module, name in zip(modules, names, strict=True):
+            patched.setattr(f"zarrlift.jobs.{module}.{name}", lambda *_: None)
+        yield
+
+
+@pytest.mark.parametrize("verify", ["sample", "none"])
+@pytest.mark.parametrize("tries", [1, 2])
+def test_resume_ends_an_update_that_was_begun(verify, tries, source, url, tmp_path, as_before):
+    """It began with an empty branch: chunks that did not change were missing, and main stayed as it was."""
+    assert zarrlift.migrate(source, url).ok
+    first = state_of(url)["main"]
+    change(source)
+    for _ in range(tries):
+        assert not zarrlift.update(url, delete=True, verify=verify).ok
+    assert state_of(url)["main"] == first
+    with pytest.raises(JobError, match="an update of this job is not complete"):
+        zarrlift.finish(url)
+    assert zarrlift.resume(url).ok
+    assert zarrlift.verify(source, url, full=True).ok
+    assert zarrlift.status(url).state == "done"
+    there = repository(url)
+    assert there.list_branches() == {"main"}
+    assert first in [info.id for info in there.ancestry(branch="main")]
+    assert zarrlift.undo(url).problems == ()
+    assert [info.parent_id for info in repository(url).ancestry(branch="main")] == [None]
+
+
+def test_resume_after_an_update_leaves_out_what_the_source_no_longer_has(source, url, as_before):
+    assert zarrlift.migrate(source, url).ok
+    shutil.rmtree(source / "g/recode")
+    shutil.rmtree(source / "h")
+    (source / "g/relink/0.0").unlink()
+    (source / ".zmetadata").unlink()
+    with suppress(StorageError):  # Icechunk 2 deletes nothing from what readers see
+        assert zarrlift.update(url, delete=True).state == "incomplete"
+    assert zarrlift.status(url).state == "incomplete"
+    assert zarrlift.resume(url).ok
+    assert zarrlift.verify(source, url, full=True).ok
+    assert arrays(repository(url).readonly_session("main").store).keys() == {"empty", "g/relink"}
+
+
+def test_resume_after_an_update_keeps_what_was_not_to_be_deleted(source, url, as_before):
+    assert zarrlift.migrate(source, url).ok
+    before = arrays(repository(url).readonly_session("main").store)
+    shutil.rmtree(source / "h")
+    (source / ".zmetadata").unlink()
+    change(source)
+    assert zarrlift.update(url).state == "incomplete"
+    assert zarrlift.resume(url).ok
+    after = arrays(repository(url).readonly_session("main").store)
+    np.testing.assert_array_equal(after["h/rewrite"], before["h/rewrite"])
+    assert (after["g/relink"][:9] == 7).all()
+
+
+def test_an_update_that_was_begun_is_not_ended_over_the_commits_of_others(source, url, as_before):
+    assert zarrlift.migrate(source, url).ok
+    change(source)
+    assert not zarrlift.update(url).ok
+    session = repository(url).writable_session("main")
+    zarr.create_group(session.store, path="more")
+    session.commit("more")
+    before = state_of(url)
+    with pytest.raises(JobError, match="changed by others after this job"):
+        zarrlift.resume(url)
+    assert state_of(url) == before
+
+
+def test_a_killed_resume_of_an_update_goes_on(source, url, as_before, monkeypatch):
+    assert zarrlift.migrate(source, url).ok
+    change(source)
+    assert not zarrlift.update(url).ok
+    for method in ("restart", "begin", "checkpoint", "publish", "end"):
+        with monkeypatch.context() as patched:
+            call = getattr(IcechunkStorage, method)
+
+            def then_killed(self, *given, call=call):
+                call(self, *given)
+                raise KeyboardInterrupt
+
+            patched.setattr(IcechunkStorage, method, then_killed)
+            with pytest.raises((KeyboardInterrupt, zarrlift.Interrupted)):
+                zarrlift.resume(url)
+    assert zarrlift.resume(url).ok
+    assert zarrlift.verify(source, url, full=True).ok
+    assert repository(url).list_branches() == {"main"}
+
+
+def test_resume_ends_a_job_that_was_begun_in_parts(source, url, tmp_path, as_before):
+    job = tmp_path / "x.db"
+    zarrlift.plan_parts(source, url, job=job, parts=2)
+    assert zarrlift.migrate_part(job, 0).ok
+    assert zarrlift.migrate_part(job, 1).ok
+    assert zarrlift.gather(job).parts_left
+    assert zarrlift.resume(job).ok
+    assert zarrlift.verify(source, url, full=True).ok
+    assert repository(url).list_branches() == {"main"}

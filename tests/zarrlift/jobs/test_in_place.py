@@ -11,6 +11,7 @@ from tests.support.job_archives import tree, values
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.publisher import Publisher
+from zarrlift.planning.plans import GroupPlan
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report.page import Page
 from zarrstack.core.errors import JobError, UsageError
@@ -154,10 +155,10 @@ def test_a_group_that_cannot_be_written_holds_back_what_is_above_it(source: Path
     publish = Publisher.publish
     foreign = source / "g/zarr.json"
 
-    def late(self: Publisher, path: str, content: dict) -> int | None:
-        if path == "g":
+    def late(self: Publisher, node: GroupPlan, content: dict) -> int | None:
+        if node.path == "g":
             foreign.write_text("{}")  # by somebody else, at the last moment
-        return publish(self, path, content)
+        return publish(self, node, content)
 
     monkeypatch.setattr(Publisher, "publish", late)
     outcome = zarrlift.migrate(source, in_place=True)

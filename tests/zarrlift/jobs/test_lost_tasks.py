@@ -27,10 +27,10 @@ def stopped(source: Path, destination: Any, monkeypatch: pytest.MonkeyPatch, **o
     """A copy that was stopped when all chunks of `g/relink` and `h/rewrite` were recorded; gives its job."""
     publish = Publisher.publish
 
-    def stop(self: Publisher, path: str, content: Any) -> int | None:
-        if path == "h/rewrite":
+    def stop(self: Publisher, node: Any, content: Any) -> int | None:
+        if node.path == "h/rewrite":
             raise KeyboardInterrupt
-        return publish(self, path, content)
+        return publish(self, node, content)
 
     only = ("h/rewrite", "empty")
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**options.pop("recipe", {})), include=only)

@@ -36,8 +36,11 @@ def test_a_process_id_that_was_given_again_is_another_process() -> None:
     assert replace(HERE, started=str(int(HERE.started) - 1)).state() == "ended"
 
 
-def test_what_ran_before_a_reboot_has_ended() -> None:
-    assert replace(HERE, boot="another").state() == "ended"
+def test_a_process_of_another_boot_may_run_on_another_host_of_the_same_name(ended: int) -> None:
+    """A cloned virtual machine has the same name and machine id; its boot is another one."""
+    clone = replace(HERE, boot="another", pid=ended)
+    assert clone.state() == "unknown"
+    assert str(clone).endswith("(before it was restarted, or on another host of this name)")
 
 
 def test_a_process_that_is_dead_and_not_waited_for_has_ended() -> None:
@@ -76,8 +79,12 @@ def test_the_next_start_sweeps_what_dead_processes_of_this_host_left(
     ended: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = tmp_path / "out.zarr.zarrlift.db"
-    dead = [*names(ended, job, monkeypatch), *names(os.getpid(), job, monkeypatch, boot="0123")]
+    old = names(os.getpid(), job, monkeypatch, boot="0123")
+    for file in old:
+        os.utime(file, (0, 0))  # what it made was complete long ago
+    dead = [*names(ended, job, monkeypatch), *old]
     others = [
+        *names(ended, job, monkeypatch, boot="4567"),
         *names(os.getppid(), job, monkeypatch, started=(owner_process._facts(os.getppid()) or ("", ""))[1]),
         *names(ended, job, monkeypatch, host="another"),
         *names(ended, tmp_path / "out2.zarr.zarrlift.db", monkeypatch),

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.job_archives import tree, values
+import zarr
+from tests.support.job_archives import tree, values, write_archive
 from zarr.storage import MemoryStore
 
 import zarrlift
@@ -39,8 +40,15 @@ def move(place: Path, *, job: bool = True) -> Path:
     return there
 
 
-def test_a_moved_job_is_not_undone_where_nothing_of_it_is(stopped: Path) -> None:
-    there = move(stopped)
+def renamed(place: Path) -> Path:
+    """Give a directory another name, and the job file beside it too: relative to it, nothing is there."""
+    there = place.rename(place.with_name("renamed.zarr"))
+    place.with_name(place.name + SUFFIX).rename(there.with_name(there.name + SUFFIX))
+    return there
+
+
+def test_a_renamed_job_is_not_undone_where_nothing_of_it_is(stopped: Path) -> None:
+    there = renamed(stopped)
     before = tree(there)
     for command in (zarrlift.undo, zarrlift.resume, zarrlift.finish):
         with pytest.raises(JobError, match="the job belongs to another location") as told:
@@ -142,10 +150,10 @@ def test_another_source_is_another_job_also_where_the_first_one_is_gone(source: 
         zarrlift.migrate(tomorrow, destination)
 
 
-def test_a_moved_archive_goes_on_in_place(source: Path) -> None:
+def test_a_renamed_archive_goes_on_in_place(source: Path) -> None:
     before = tree(source)
     assert zarrlift.migrate(source, in_place=True).ok
-    there = move(source)
+    there = renamed(source)
     with pytest.raises(JobError, match="the job belongs to another location") as told:
         zarrlift.finish(there)
     assert f"--source {there}" in str(told.value.problem.advice)
@@ -166,3 +174,28 @@ def test_a_store_without_a_url_is_recognised_by_what_the_job_published(source: P
     assert zarrlift.resume(tmp_path / "job.db", destination=again).state == "nothing to do"
     with pytest.raises(JobError, match="this is not the job's output"):
         zarrlift.resume(tmp_path / "job.db", destination=MemoryStore())
+
+
+def test_a_result_in_which_a_user_changed_a_document_may_be_moved(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    assert zarrlift.migrate(source, tmp_path / "result").ok
+    zarr.open_array(tmp_path / "result", path="h/rewrite", mode="r+").attrs["mine"] = 1
+    (tmp_path / "other").mkdir()
+    for name in ("result", "result.zarrlift.db"):
+        (tmp_path / name).rename(tmp_path / "other" / name)
+    moved = tmp_path / "other/result"
+    assert zarrlift.update(moved).state == "nothing to do"
+    assert zarr.open_array(moved, path="h/rewrite", mode="r").attrs["mine"] == 1
+    (problem,) = zarrlift.undo(moved).problems
+    assert problem.key == "h/rewrite/zarr.json"
+
+
+def test_an_earlier_copy_of_a_result_is_not_the_result(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    assert zarrlift.migrate(source, result).ok
+    earlier = Path(shutil.copytree(result, tmp_path / "earlier"))
+    zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).attrs["new"] = 1
+    assert zarrlift.update(result).ok
+    shutil.rmtree(result)
+    with pytest.raises(JobError, match="not the job's output"):
+        zarrlift.resume(f"{result}.zarrlift.db", destination=earlier)

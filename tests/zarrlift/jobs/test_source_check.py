@@ -133,10 +133,10 @@ def stopped(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     destination = tmp_path / "out.zarr"
     publish = Publisher.publish
 
-    def stop(self: Publisher, path: str, content: Any) -> int | None:
-        if path == "h/rewrite":
+    def stop(self: Publisher, node: Any, content: Any) -> int | None:
+        if node.path == "h/rewrite":
             raise KeyboardInterrupt
-        return publish(self, path, content)
+        return publish(self, node, content)
 
     with monkeypatch.context() as patched:
         patched.setattr(Publisher, "publish", stop)

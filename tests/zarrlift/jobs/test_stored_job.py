@@ -45,8 +45,8 @@ if uploaded == "yes":
     branch.NoBranch.seconds = -1.0
     stored_file.StoredFile.changed = lambda self, *, now=False: self.save()
 publish, count = Publisher.publish, [int(published)]
-def publish_some(self, path, content):
-    written = publish(self, path, content)
+def publish_some(self, node, content):
+    written = publish(self, node, content)
     count[0] -= 1
     if count[0] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -155,8 +155,8 @@ more = dict(job_storage_options=options, dest_storage_options=options)
 print(zarrlift.resume(sys.argv[1], take_over=True, **more).state)
 """
 
-    def publish_some(self: Publisher, path: str, content: Any) -> int | None:
-        written = publish(self, path, content)
+    def publish_some(self: Publisher, node: Any, content: Any) -> int | None:
+        written = publish(self, node, content)
         count[0] -= 1
         if count[0] == 0:
             command = [sys.executable, "-c", call, JOB, json.dumps(bucket.options)]
@@ -174,9 +174,9 @@ def test_arrays_without_a_record_follow_a_changed_source(
     """The first machine had uploaded nothing but the plan: what it has published is hidden, then replaced."""
     publish, held, hidden = Publisher.publish, [], []
 
-    def publish_and_hold(self: Publisher, path: str, content: Any) -> int | None:
+    def publish_and_hold(self: Publisher, node: Any, content: Any) -> int | None:
         held.append(stored(bucket))
-        return publish(self, path, content)
+        return publish(self, node, content)
 
     with monkeypatch.context() as patched:
         patched.setattr(Publisher, "publish", publish_and_hold)
@@ -240,9 +240,9 @@ def test_a_run_that_cannot_upload_its_end_fails_and_keeps_the_copy(
     publish = Publisher.publish
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def publish_closed(self: Publisher, path: str, content: Any) -> int | None:
-        bucket.instead = lambda request: 403 if puts_of_the_job(request) and path else None
-        return publish(self, path, content)
+    def publish_closed(self: Publisher, node: Any, content: Any) -> int | None:
+        bucket.instead = lambda request: 403 if puts_of_the_job(request) and node.path else None
+        return publish(self, node, content)
 
     monkeypatch.setattr(Publisher, "publish", publish_closed)
     monkeypatch.setattr(Publisher, "groups", lambda _: None)
@@ -297,10 +297,10 @@ def test_a_job_file_that_is_deleted_meanwhile_is_named(
 ) -> None:
     publish = Publisher.publish
 
-    def publish_and_delete(self: Publisher, path: str, content: Any) -> int | None:
+    def publish_and_delete(self: Publisher, node: Any, content: Any) -> int | None:
         if stored(bucket) is not None:
             bucket.server.remove(f"jobs/{NAME}")
-        return publish(self, path, content)
+        return publish(self, node, content)
 
     monkeypatch.setattr(Publisher, "publish", publish_and_delete)
     outcome = zarrlift.migrate(source, OUT, job=JOB, **options)

@@ -16,19 +16,19 @@ import pytest
 import zarr
 from tests.support.bucket import Bucket, serving
 from tests.support.changing_archives import ChangingArchive
+from tests.support.dying_jobs import Killed, dying
 from tests.support.job_archives import other_archive, tree, write_archive
 from tests.support.unpacking import unpacked
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.update.new_tree import NewTree
+from zarrlift.jobs.publisher import Publisher
+from zarrlift.jobs.update import update_job
 from zarrlift.planning import planner
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.regrid.blocks import BASE, available_cores
-from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import JobError
 
 
 def n5(path: Path) -> Path:
@@ -152,35 +152,8 @@ def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str
     assert zarrlift.verify(result, full=True).ok
 
 
-class Killed(BaseException):
-    """Ends a run as a kill does, without any of its code."""
-
-
-def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """From now on, the destination and the job take so many changes, and no more."""
-    left = [after]
-
-    def dies(owner: type, name: str) -> None:
-        whole = getattr(owner, name)
-
-        def wrapped(*given: Any, **named: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed
-            return whole(*given, **named)
-
-        monkeypatch.setattr(owner, name, wrapped)
-
-    for name in ("write", "copy", "link"):
-        dies(LocalWriter, name)
-    dies(LocalStorage, "delete")
-    dies(Job, "commit")
-    for name in ("replace", "rename"):
-        dies(os, name)
-
-
 @pytest.mark.slow(one_in=5)
-@pytest.mark.parametrize("way", ["update", "resume", "atomic"])
+@pytest.mark.parametrize("way", ["update", "resume"])
 @pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
 def test_a_killed_update_goes_on(
     wish: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,7 +171,7 @@ def test_a_killed_update_goes_on(
                 dying(patched, changing.chance.randrange(1, 40))
                 try:
                     if attempt == 0 or way == "update":
-                        zarrlift.update(result, delete=True, atomic=way == "atomic")
+                        zarrlift.update(result, delete=True)
                     else:
                         zarrlift.resume(result)
                 except Killed:
@@ -210,34 +183,6 @@ def test_a_killed_update_goes_on(
         assert tree(result) == tree(fresh)
         assert not list(tmp_path.glob("result.zarrlift-*"))
     assert kills
-
-
-def test_a_new_tree_takes_the_place_of_the_result_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, result = changed_archive(tmp_path)
-    shutil.rmtree(source / "empty")
-    before, publish, shown = tree(result), NewTree.publish, []
-
-    def look(self: NewTree) -> None:
-        shown.append(tree(result))
-        publish(self)
-
-    monkeypatch.setattr(NewTree, "publish", look)
-    outcome = zarrlift.update(result, delete=True, atomic=True)
-    assert (outcome.state, outcome.chunks) == ("done", 1)
-    assert shown == [before]
-    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
-    assert zarrlift.update(result, atomic=True).state == "nothing to do"
-    assert zarrlift.undo(result).removed
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["fresh", "source"]
-
-
-def test_only_a_local_result_is_replaced_at_once(tmp_path: Path) -> None:
-    source = write_archive(tmp_path / "source")
-    zarrlift.migrate(source, in_place=True)
-    with pytest.raises(UsageError, match="the place of a local directory"):
-        zarrlift.update(source, atomic=True)
 
 
 def changed_archive(tmp_path: Path, **options: Any) -> tuple[Path, Path]:
@@ -273,6 +218,40 @@ def test_what_others_changed_is_named_and_kept(tmp_path: Path) -> None:
     assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
 
 
+@pytest.mark.parametrize("wish", ["other chunks", "other chunks in shards"])
+def test_objects_that_are_made_again_with_a_changed_one_are_not_taken_from_others(
+    wish: str, tmp_path: Path
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result, recipe=recipe(source, WISHES[wish]))
+    array = zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2)
+    array.resize((31, 20))
+    array[30:] = 1
+    later(result / "h/rewrite/c/0/0")
+    before = tree(result / "h/rewrite")
+    (problem,) = zarrlift.update(result).problems
+    assert (problem.kind, problem.node) == ("result-changed", "h/rewrite")
+    assert tree(result / "h/rewrite") == before
+
+
+def test_what_others_write_between_two_attempts_of_an_update_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = changed_archive(tmp_path)
+    with monkeypatch.context() as patched:
+        dying(patched, 6)
+        with pytest.raises(Killed):
+            zarrlift.update(result)
+    mine = result / "h/rewrite/c/2/1"
+    rewritten(mine, b"mine")
+    rewritten(source / "h/rewrite/2.1", (source / "h/rewrite/2.0").read_bytes())
+    outcome = zarrlift.update(result)
+    assert {problem.kind for problem in outcome.problems} >= {"result-changed"}
+    assert mine.read_bytes() == b"mine"
+    assert zarrlift.update(result, force=True).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
 def test_a_document_that_others_changed_is_kept(tmp_path: Path) -> None:
     source, result = changed_archive(tmp_path)
     for path in ("zarr.json", "h/rewrite/zarr.json"):
@@ -287,6 +266,58 @@ def test_a_document_that_others_changed_is_kept(tmp_path: Path) -> None:
     assert (result / "zarr.json").read_bytes() == before["zarr.json"]
     assert zarrlift.update(result, force=True).ok
     assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("go_on", [zarrlift.resume, zarrlift.update])
+def test_a_document_that_others_changed_before_it_was_recorded_is_kept(
+    go_on: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    document = result / "h/rewrite/zarr.json"
+    if go_on is zarrlift.update:
+        migrated(source, result)
+        ChangingArchive(source, 0).longer(zarrlift.inspect(source).nodes[-1])
+    publish = Publisher.publish_array
+
+    def dies(self: Publisher, row: Any, plan: ArrayPlan, sums: bytes | None) -> int | None:
+        publish(self, row, plan, sums)
+        if plan.path == "h/rewrite":
+            raise Killed
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish_array", dies)
+        patched.setattr(Job, "record_published", lambda *_: None)
+        with pytest.raises(Killed):
+            zarrlift.update(result) if go_on is zarrlift.update else zarrlift.migrate(source, result)
+    zarr.open_array(result, path="h/rewrite", mode="r+").attrs["mine"] = 1
+    mine = document.read_bytes()
+    outcome = go_on(result)
+    assert "a zarr.json that this job did not write already exists" in {p.message for p in outcome.problems}
+    assert document.read_bytes() == mine
+
+
+def test_an_update_that_shrank_an_array_is_removed_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).resize((9, 20))
+    (source / ".zmetadata").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(update_job, "run_job", raising(Killed))
+        with pytest.raises(Killed):
+            zarrlift.update(result)
+    shutil.rmtree(source / "h/rewrite")
+    assert zarrlift.update(result, delete=True).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
+def raising(error: type[BaseException]) -> Callable[..., Any]:
+    def raises(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return raises
 
 
 def test_removed_nodes_stay_unless_asked(tmp_path: Path) -> None:

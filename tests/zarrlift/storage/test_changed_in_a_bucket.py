@@ -93,10 +93,10 @@ def after_its_last_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.O
 def before_it_is_resumed(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
     publish = Publisher.publish
 
-    def stop(self: Publisher, path: str, content: Any) -> int | None:
-        if path == "a":
+    def stop(self: Publisher, node: Any, content: Any) -> int | None:
+        if node.path == "a":
             raise KeyboardInterrupt
-        return publish(self, path, content)
+        return publish(self, node, content)
 
     patched.setattr(Publisher, "publish", stop)
     with pytest.raises(zarrlift.Interrupted):

@@ -23,6 +23,10 @@ NO_ANSWER = (
     "key 'k': the store does not answer; found no connection to {}. Check the network, the name of the host"
     " and the storage option endpoint_url."
 )
+DENIED = (
+    "Access is denied: the credentials have no permission for this, or there are none for it. Check the"
+    " bucket's name, the key or profile, and its policies; a public bucket needs anon=true."
+)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +82,32 @@ NO_ANSWER = (
                 f"{OBSTORE} - Server returned non-2xx status code: 403 Forbidden: "
                 + XML.format("AccessDenied", "Access Denied")
             ),
-            "key 'k': cannot read; found HTTP status 403 Forbidden; AccessDenied; Access Denied",
+            f"key 'k': cannot read; found HTTP status 403 Forbidden; AccessDenied; Access Denied. {DENIED}",
             id="forbidden, obstore 0.12",
+        ),
+        pytest.param(
+            PermissionError("Access Denied"),
+            f"key 'k': cannot read; found PermissionError: Access Denied. {DENIED}",
+            id="forbidden, s3fs 2026.9",
+        ),
+        pytest.param(
+            PermissionError(
+                f"{OBSTORE} - Server returned non-2xx status code: 403 Forbidden: "
+                + XML.format("InvalidAccessKeyId", "No such key in our records.")
+            ),
+            "key 'k': cannot read; found HTTP status 403 Forbidden; InvalidAccessKeyId; No such key in our"
+            " records. Access is denied: the store does not know the access key. Check the key or"
+            " profile, and the storage option endpoint_url.",
+            id="unknown key, obstore 0.12",
+        ),
+        pytest.param(
+            ValueError(
+                f"{OBSTORE} - Server returned non-2xx status code: 400 Bad Request: "
+                + XML.format("ExpiredToken", "The provided token has expired")
+            ),
+            "key 'k': cannot read; found HTTP status 400 Bad Request; ExpiredToken; The provided token has"
+            " expired. The credentials have expired: renew them, for example with aws sso login.",
+            id="expired, obstore 0.12",
         ),
         pytest.param(
             OSError(5, "Input/output error"),

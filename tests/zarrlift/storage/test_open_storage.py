@@ -5,6 +5,10 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -220,7 +224,7 @@ def test_in_place_too_there_must_be_a_source(tmp_path):
 @pytest.mark.parametrize(
     ("scheme", "obstore", "advice"),
     [
-        ("s3", False, "Install it: pip install obstore."),
+        ("s3", False, "Install it: pip install obstore botocore."),
         ("az", False, "Install it: pip install obstore."),
         ("s3", True, "Install it: pip install s3fs."),
         ("gs", True, "Install it: pip install gcsfs."),
@@ -231,7 +235,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch, 
         raise ImportError("Install something")
 
     monkeypatch.setattr("zarr.storage.FsspecStore.from_url", without)
-    monkeypatch.setattr("zarrlift.storage.remote.obstore_urls.obstore_store", lambda *_args, **_options: None)
+    monkeypatch.setattr("zarrlift.storage.remote.store_at.obstore_store", lambda *_args, **_options: None)
     monkeypatch.setattr("zarrlift.storage.open_errors.find_spec", lambda _: obstore or None)
     with pytest.raises(UsageError, match="needs a package that is not installed") as told:
         open_storage(f"{scheme}://bucket/a.zarr")
@@ -315,3 +319,57 @@ def test_storage_options_never_appear_in_a_url_or_an_error():
     with pytest.raises(UsageError) as caught:
         open_storage("nosuch://AKIAEXAMPLE:hunter22@x?sig=zzz", storage_options=options)
     assert not [secret for secret in ("AKIA", "hunter22", "zzz") if secret in str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("s3:/bucket/x", "Did you mean s3://bucket/x?"),
+        ("https:/host/x.zarr", "Did you mean https://host/x.zarr?"),
+        ("C:\\data\\x.zarr", "Give a path of this system."),
+        ("D:/data/x.zarr", "Give a path of this system."),
+    ],
+)
+def test_a_destination_that_was_meant_as_a_url_or_is_of_another_system_is_no_folder(
+    given, advice, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=re.escape(advice)):
+        zarrlift.migrate(OCEAN, given)
+    with pytest.raises(UsageError, match="not a path of this system"):
+        zarrlift.migrate(OCEAN, f"{given}.json", virtual=True)
+    assert list(tmp_path.iterdir()) == []
+    assert zarrlift.migrate(OCEAN, f"./{given}").ok
+    assert open_storage(given, mode="w").url == f"{tmp_path}/{given}"
+
+
+def test_names_that_are_not_read_as_utf_8_are_refused_before_anything_is_taken_for_gone(tmp_path):
+    group = zarr.open_group(tmp_path / "old", mode="w", zarr_format=2)
+    group.create_array("\u00e9", shape=(4,), chunks=(2,), dtype="<u2")[:] = 1
+    code = f"""
+import zarrlift
+zarrlift.migrate({str(tmp_path / "old")!r}, {str(tmp_path / "new")!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    only_ascii = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    before = sorted(tmp_path.rglob("*"))
+    for words in (
+        ["inspect", "old"],
+        ["migrate", "old", "newer"],
+        ["verify", "old", "new"],
+        ["update", "--delete", "new"],
+        ["undo", "new"],
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", "zarrlift", *words],
+            cwd=tmp_path,
+            env=only_ascii,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith("zarrlift: names of files cannot be read in this locale")
+        assert "PYTHONUTF8=1" in ended.stderr
+    assert sorted(tmp_path.rglob("*")) == before

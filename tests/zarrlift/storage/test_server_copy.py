@@ -109,6 +109,10 @@ def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, place,
         return
     memory.pipe_file(path, {"short": data[:-1], "long": data + b"x", "empty": b""}[damage])
     outcome = zarrlift.migrate(source, f"{place}/out.zarr", verify="none", job=tmp_path / "x.db")
+    if (name, damage) == ("blosc", "long"):  # its header states the length
+        assert outcome.ok
+        assert memory.cat_file(f"{place}/out.zarr/blosc/c/1") == data
+        return
     assert [(problem.kind, problem.key) for problem in outcome.problems] == [("chunk", f"{name}/1")]
     assert f"{name}/c/1" not in stored(f"{place}/out.zarr")
 

@@ -366,11 +366,13 @@ def test_shards_that_make_no_sense(shards, numbers, tmp_path) -> None:
         zarrlift.plan(numbers, tmp_path / "new", recipe=wish(shards=shards))
 
 
-def test_another_number_of_axes_is_noted_and_the_array_keeps_what_it_has(numbers, tmp_path) -> None:
+def test_an_array_with_another_number_of_axes_gets_a_warning_and_keeps_what_it_has(numbers, tmp_path) -> None:
+    group = zarr.open_group(str(numbers), mode="r+", zarr_format=2)
+    group.create_array("b", data=np.zeros((4, 4)), chunks=(2, 2))
     outcome = zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(shards="2,2"))
     assert outcome.ok
-    (note,) = [problem for problem in outcome.plan.all_problems() if problem.kind == "grid"]
-    assert (note.severity, note.node) == ("note", "a")
+    (warning,) = [problem for problem in outcome.plan.all_problems() if problem.kind == "grid"]
+    assert (warning.severity, warning.node) == ("warning", "a")
     document = json.loads((tmp_path / "new/a/zarr.json").read_text())
     assert "sharding_indexed" not in {codec["name"] for codec in document["codecs"]}
 

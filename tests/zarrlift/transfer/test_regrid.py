@@ -87,9 +87,13 @@ def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path)
     "source", [write_kinds, lambda path: shutil.copytree(DRAFT, path), lambda path: shutil.copytree(N5, path)]
 )
 def test_values_are_those_of_a_copy_with_the_same_chunks(source, shards, chunks, tmp_path) -> None:
-    """Arrays of another number of axes keep their chunks."""
+    """Arrays of another number of axes keep their chunks; where all are such, the chunks are refused."""
     place = source(tmp_path / "old")
     plain = zarrlift.migrate(place, tmp_path / "plain")
+    if not any(len(array.source.shape) == chunks.count(",") + 1 for array in plain.plan.arrays):
+        with pytest.raises(UsageError, match="no array takes --chunks"):
+            zarrlift.migrate(place, tmp_path / "new", recipe=wish(chunks=chunks, shards=shards))
+        return
     outcome = zarrlift.migrate(place, tmp_path / "new", recipe=wish(chunks=chunks, shards=shards))
     assert {problem.node for problem in outcome.problems} == {problem.node for problem in plain.problems}
     axes = chunks.count(",") + 1

@@ -26,6 +26,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self
 
 Severity = Literal["note", "warning", "refusal"]
+_BRIEFLY: Final = 10
+"""Maximum number of problems in `JoinedProblems.brief`."""
 _LONGEST: Final = 1000
 """Maximum length in characters of each text of a problem."""
 
@@ -101,12 +103,18 @@ def any_refusal(problems: Iterable[Problem]) -> bool:
 class JoinedProblems(str):
     """Several problems as one text: each is truncated, their list is not."""
 
-    __slots__ = ()
+    __slots__ = ("brief",)
+    brief: JoinedProblems
+    """The same with the first problems and the number of the others, for one line."""
 
     @classmethod
     def of(cls, problems: Iterable[object], *, before: str = "", after: str = "") -> JoinedProblems:
         """Join the problems, between two other texts."""
-        return cls(before + "; ".join(short(str(problem), _LONGEST) for problem in problems) + after)
+        texts = [short(str(problem), _LONGEST) for problem in problems]
+        joined = cls(before + "; ".join(texts) + after)
+        more = [f"and {len(texts) - _BRIEFLY} more"] if len(texts) > _BRIEFLY else []
+        joined.brief = cls(before + "; ".join([*texts[:_BRIEFLY], *more]) + after)
+        return joined
 
 
 def short(text: str, most: int = 400) -> str:

@@ -93,6 +93,13 @@ def may_pass(error: BaseException) -> bool:
     return _verdict(error) == "passes"
 
 
+def has_status(error: BaseException) -> bool:
+    """Whether a server has answered, with the status or code that the error carries."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(has_status(each) for each in error.exceptions)
+    return any(_status(each) is not None or _code(each) is not None for each in _with_causes(error))
+
+
 def is_throttled(error: BaseException) -> bool:
     """Whether the store reports too many requests."""
     if isinstance(error, BaseExceptionGroup):

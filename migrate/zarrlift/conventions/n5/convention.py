@@ -16,6 +16,7 @@ from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSONObject, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode
+from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class N5(Convention):
     """COSEM, n5-viewer, Paintera and BigDataViewer on N5: names of axes; scales with `--multiscale ome`."""
 
     name: ClassVar[str] = "n5"
+
+    @classmethod
+    def refuses(cls, recipe: ArrayRecipe) -> bool:
+        """Only if the conversion is requested: without it, no value is lost."""
+        return cls.name in recipe.conventions or recipe.multiscale == _OME
 
     def recognise(self, view: View) -> Recognised | None:
         """Recognize groups whose levels are s0, s1, ..., and arrays that name their axes."""

@@ -21,9 +21,10 @@ from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 from ...archive.nodes import GroupNode
+from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
-from .images import UNKNOWN, image_problems, version_of
-from .newest import in_form_of_06
+from .images import UNKNOWN, image_problems, version_of, with_text_paths
+from .newest import NEWEST, in_form_of_06
 from .older import OLDER, UNSTATED, in_form_of_04
 
 BLOCK: Final = "ome"
@@ -69,6 +70,11 @@ class Ome(Convention):
 
     name: ClassVar[str] = "ome"
 
+    @classmethod
+    def refuses(cls, recipe: ArrayRecipe) -> bool:
+        """Only if OME is requested by name or by version: without it, no value is lost."""
+        return cls.name in recipe.conventions or recipe.ome == NEWEST
+
     def recognise(self, view: View) -> Recognised | None:
         """Recognize groups with OME attributes."""
         found = None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
@@ -83,7 +89,7 @@ def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognise
     account = _Account()
     for path, version in found.older.items():
         account.problems.append(_older(path, version, versions))
-    view, updates = _updated_view(view, found)
+    view, updates, numbers = _updated_view(view, found)
     for path, keys in found.lifted.items():
         node = view.group(path)
         assert node is not None
@@ -92,12 +98,12 @@ def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognise
             told += _told(view, node, keys)
         account.problems += told
         account.count.update(_kinds(keys))
+        if _LAYOUT in keys:
+            account.files.update(_xml(view, path))
         if not any_refusal(told):
-            account.changes[path] = _lift(node.attributes, keys)
+            account.changes[path] = _lift(node.attributes, keys, numbers.get(path, ()))
             account.problems += _left_out(path, account.changes[path])
             _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
-            if _LAYOUT in keys:
-                account.files.update(_xml(view, path))
     words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
     stated = sorted({version for each in found.versions.values() for version in each.values()})
     summary = ", ".join(words) + (f" of {' and '.join(stated or [FROM])}" if words else "")
@@ -111,15 +117,27 @@ def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognise
     )
 
 
-def _updated_view(view: View, found: _Found) -> tuple[View, dict[str, list[Problem]]]:
-    """The archive with its older metadata in the form of 0.4, and what there is to say of each group."""
+def _updated_view(
+    view: View, found: _Found
+) -> tuple[View, dict[str, list[Problem]], dict[str, tuple[str, ...]]]:
+    """The archive with its older metadata in the form of 0.4, and what there is to say of each group.
+
+    Also the locations of numbers that became text, by group.
+    """
     problems: dict[str, list[Problem]] = {}
     made: dict[str, GroupNode] = {}
-    for path in found.lifted:
+    numbers: dict[str, tuple[str, ...]] = {}
+    for path, keys in found.lifted.items():
         if (node := view.group(path)) is not None:
+            attributes, places = with_text_paths(node.attributes, keys)
+            node = replace(node, attributes=attributes)
             made[path], problems[path] = in_form_of_04(view, node, found.versions.get(path, {}))
+            if places:
+                numbers[path] = places
+                message = "paths are numbers, which are read as text"
+                problems[path].append(finding("note", path, message, ", ".join(places[:3])))
     nodes = tuple(made.get(node.path, node) for node in view.archive.nodes)
-    return replace(view, archive=replace(view.archive, nodes=nodes)), problems
+    return replace(view, archive=replace(view.archive, nodes=nodes)), problems, numbers
 
 
 def _xml(view: View, path: str) -> dict[str, tuple[str, ...]]:
@@ -216,10 +234,13 @@ def _kinds(keys: tuple[str, ...]) -> Iterator[str]:
 # ----- conversion
 
 
-def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Change:
-    """OME attributes under `ome` in the form of 0.5; all others unchanged."""
+def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...], numbers: tuple[str, ...]) -> Change:
+    """OME attributes under `ome` in the form of 0.5; all others unchanged.
+
+    `numbers` are the locations of source values that are text now.
+    """
     block: JSONObject = {"version": VERSION}
-    replaced: list[str] = []
+    replaced = [f"/{place}" for place in numbers]
     for key in keys:
         block[key] = _updated(attributes[key], f"/{key}", replaced)
     kept = {key: value for key, value in attributes.items() if key not in keys}
@@ -243,7 +264,7 @@ def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
 
 def _left_out(path: str, change: Change) -> Iterator[Problem]:
     for place in change.replaced:
-        if not place.endswith("/version"):
+        if not place.endswith(("/version", "/path")):
             message = f"an empty list is omitted, because OME-Zarr {VERSION} does not allow it"
             yield finding("note", path, message, place.removeprefix("/"))
 

@@ -5,7 +5,7 @@ https://ngff.openmicroscopy.org/0.4/index.html#multiscale-md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from zarrstack.core.json_text import JSON, excerpt
@@ -42,6 +42,39 @@ def version_of(key: str, value: Any) -> str:
     return "0.4"  # a well, unchanged since 0.1
 
 
+def with_text_paths(
+    attributes: Mapping[str, JSON], keys: Iterable[str]
+) -> tuple[Mapping[str, JSON], tuple[str, ...]]:
+    """Attributes with whole numbers as text where OME-NGFF has the path of a level or of a well's image.
+
+    Also the locations of these numbers. ez_zarr's plates have `"path": 0`; all versions require text.
+    """
+    made = dict(attributes)
+    places: list[str] = []
+    if "multiscales" in keys:
+        made["multiscales"] = [
+            _with_text_paths(image, "datasets", f"multiscales/{index}", places)
+            for index, image in enumerate(attributes["multiscales"])
+        ]
+    if "well" in keys:
+        made["well"] = _with_text_paths(attributes["well"], "images", "well", places)
+    return (made, tuple(places)) if places else (attributes, ())
+
+
+def _with_text_paths(value: JSON, member: str, place: str, places: list[str]) -> JSON:
+    entries = value.get(member) if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        return value
+    made = []
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict) and type(entry.get("path")) is int:
+            places.append(f"{place}/{member}/{index}/path")
+            made.append({**entry, "path": str(entry["path"])})
+        else:
+            made.append(entry)
+    return {**value, member: made}
+
+
 def image_problems(view: View, path: str, attributes: Mapping[str, JSON]) -> Iterator[Finding]:
     """Contradictions within `multiscales`, or with the arrays it names."""
     for index, image in enumerate(attributes["multiscales"]):
@@ -75,7 +108,8 @@ def _level(view: View, path: str, place: str, dataset: Any, ndim: int) -> Iterat
     """Check one dataset against its array."""
     name = dataset.get("path") if isinstance(dataset, dict) else None
     if not isinstance(name, str):
-        yield place, "a level has no path", excerpt(dataset), None, True
+        what = "a level has no path" if name is None else "the path of a level is not text"
+        yield place, what, excerpt(dataset), None, True
         return
     node = view.array(f"{path}/{name}".strip("/"))
     if node is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.errors import Problem, StorageError, any_refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
@@ -17,6 +17,7 @@ from .conflicts import chunks_alone, nodes_inside
 from .directory import CHUNK, NodeDirectory
 from .documents import Documents
 from .nodes import add_groups, placed, refuse
+from .two_documents import ARRAY, V3, format_of_chunks
 from .unclaimed_files import unclaimed_file_notes, unclaimed_files
 from .walk import chunk_root
 
@@ -74,7 +75,14 @@ class TreeReader:
             if self.only or not self.has_other(place, name):
                 continue
             key = join(place.path, name)
-            if own is not None:
+            if own is not None and self._has_chunks(place, name):
+                yield Problem(
+                    kind="format",
+                    severity="note",
+                    message=f"{name} of {other} is ignored: the chunks are those of {own}",
+                    key=key,
+                )
+            elif own is not None:
                 yield Problem(
                     kind="format",
                     message="a node has metadata of two formats",
@@ -85,6 +93,16 @@ class TreeReader:
             else:
                 message = f"a {other} node is inside {self.native.archive}"
                 yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
+
+    def _has_chunks(self, place: NodeDirectory, other: str) -> bool:
+        """Whether the chunks of an array are those of its own document, and not of the other one."""
+        if other not in (ARRAY, V3):
+            return False
+        try:
+            return format_of_chunks(self.storage, place.path, place.documents) == self.native.format
+        except StorageError as error:
+            place.fail(error)
+            return False
 
     def has_other(self, place: NodeDirectory, name: str) -> bool:
         """Whether a directory has a document of another format, with that format's content."""

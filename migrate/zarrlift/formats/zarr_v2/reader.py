@@ -26,6 +26,7 @@ from ..tree.directory import NodeDirectory
 from ..tree.documents import parsed_or_none
 from ..tree.links import unfollowed_link
 from ..tree.reader import NativeFormat, TreeReader, wrong_version
+from ..tree.two_documents import array_and_group
 from ..tree.unlisted import listed_places, root_alone, unknown_nodes, unlisted_advice
 from ..tree.walk import walk
 from .array import V2Array, V2ArrayDescriber
@@ -91,19 +92,14 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     if storage.can_list:
         names = (ARRAY, GROUP, ATTRIBUTES, *_NATIVE.others)
         found = walk(storage, documents=names, is_array=_is_array, follow_links=follow_links)
-        if listed and _chunks_alone(found, frozenset(names[:3] if only else names)):
+        if listed and _no_documents(found, frozenset(names[:3] if only else names)):
             found = _unlisted(storage, listed)
             problems.append(_NOTHING_ELSE)
     else:
         found = _unlisted(storage, listed)
     nodes = reader.nodes(found)
     if not nodes:
-        advice = None
-        if content is not None and b'"record_size"' in content:
-            advice = f"If these are references in Parquet, name them reference://::{storage.url}"
-        raise UsageError(
-            "no Zarr v2 archive found", found=storage.url, expected=f"{ARRAY} or {GROUP}", advice=advice
-        )
+        raise _nothing(storage, content, listed, problems)
     if listed is not None and storage.can_list:
         known = reader.documents
         problems.extend(consolidated.differences(listed, known.parsed, frozenset(known.unread)))
@@ -117,11 +113,25 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     )
 
 
-def _chunks_alone(found: dict[str, NodeDirectory], names: frozenset[str]) -> bool:
-    """Whether there are chunks, but no document of these names, and no problem that could hide one."""
-    places = found.values()
-    seen = any(names & place.documents.keys() or place.problems for place in places)
-    return not seen and any(place.chunk is not None for place in places)
+def _nothing(
+    storage: Storage, content: bytes | None, listed: dict[str, JSONObject] | None, problems: list[Problem]
+) -> UsageError:
+    """The error for an archive without a node."""
+    found, advice = storage.url, None
+    if content is not None and b'"record_size"' in content:
+        advice = f"If these are references in Parquet, name them reference://::{storage.url}"
+    elif content is not None:
+        why = problems[0] if listed is None and problems else None
+        reason = "it lists no node" if why is None else why.message
+        detail = "" if why is None or why.found is None else f" ({why.found})"
+        found = f"only {consolidated.KEY} in {storage.url}, but {reason}{detail}"
+        advice = f"Restore {consolidated.KEY}, or {ARRAY} and {GROUP} next to the chunks."
+    return UsageError("no Zarr v2 archive found", found=found, expected=f"{ARRAY} or {GROUP}", advice=advice)
+
+
+def _no_documents(found: dict[str, NodeDirectory], names: frozenset[str]) -> bool:
+    """Whether there is no document of these names, and no problem that could hide one."""
+    return not any(names & place.documents.keys() or place.problems for place in found.values())
 
 
 def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, NodeDirectory]:
@@ -145,6 +155,8 @@ _Array: TypeAlias = tuple[NodeDirectory, V2Array, JSONObject, list[Problem]]
 @dataclass(slots=True, kw_only=True)
 class _Reader(TreeReader):
     native: ClassVar[NativeFormat] = _NATIVE
+    places: tuple[str, ...] = ()
+    """Paths of all directories found."""
     describe: IdentityCache[V2Array] = field(
         default_factory=lambda: IdentityCache(V2ArrayDescriber().describe)
     )
@@ -154,6 +166,7 @@ class _Reader(TreeReader):
         """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         arrays: dict[str, _Array] = {}
+        self.places = tuple(found)
         for path, place in found.items():
             if place.problems:
                 unread = {p.key: p for p in place.problems if p.kind == "storage" and p.key is not None}
@@ -173,12 +186,10 @@ class _Reader(TreeReader):
     def _array(self, place: NodeDirectory) -> _Array:
         problems = self.problems_at(place)
         if GROUP in place.documents:
-            message = "a node is both an array and a group"
-            problems.append(
-                Problem(
-                    kind="metadata", message=message, found=f"{ARRAY} and {GROUP}", expected="one of them"
-                )
-            )
+            self.documents.read(
+                place.documents[GROUP], join(place.path, GROUP)
+            )  # to compare consolidated ones
+            problems.append(array_and_group(self.storage, place.path, self.places))
         attributes = self.parse(place, ATTRIBUTES, problems) or {}
         data = self.parse(place, ARRAY, problems)
         if data is not None and (told := shown_by_a_chunk(self.storage, place.path, data)) is not None:

@@ -9,6 +9,7 @@ from typing import Final
 from zarrstack.core.errors import JobError, ZarrstackError
 
 from ...planning.regrid.blocks import memory_budget
+from ...planning.unapplied_options import refuse_unapplied
 from ...transfer.unexpected_errors import unexpected_error
 from ..places import refuse_existing
 from ..run_job import refuse_unsuitable
@@ -47,6 +48,7 @@ def _assess(row: BatchRow, asked: RowRequest, running: Running, beside: int) -> 
             refuse_existing(ends.destination, overwrite=asked.overwrite)
         made, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
         refuse_unsuitable(made)
+        refuse_unapplied(made)
     except ZarrstackError as error:
         state = "failed" if isinstance(error, JobError) else "refused"
         return replace(row, state=state, problems=(*row.problems, error.problem))  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from .outcome import BatchOutcome, state_of, table
 from .places import batch_path
 from .rows import BatchRow, amounts
 from .run_batch import Act, BatchRun, Running, absorb, migrate
+from .settle import settle
 from .split import require_part
 
 _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
@@ -120,7 +121,7 @@ class Batch:
         index = part_index(part)
         with self._open(write=False) as file:
             require_part(file, index)
-            rows = [self._newest(file, row) for row in file.rows() if row.part == index]
+            rows = [self._newest(file, row) for row in settle(file) if row.part == index]
             todo = [row for row in rows if row.state in _AGAIN]
             with self._observed(how) as run:
                 ran = BatchRun(file, running(how, run.progress), packs=False)(todo)
@@ -138,11 +139,9 @@ class Batch:
         """Compare the results with their sources; differences are problems of their archives."""
         return self._act(verify_all(full=full), frozenset({"done"}), how)
 
-    def update(
-        self, *, delete: bool = False, force: bool = False, atomic: bool = False, **how: Unpack[How]
-    ) -> BatchOutcome:
+    def update(self, *, delete: bool = False, force: bool = False, **how: Unpack[How]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
-        asked = update_all(delete=delete, force=force, atomic=atomic)
+        asked = update_all(delete=delete, force=force)
         return self._act(asked, frozenset({"done", "refused"}), how)
 
     def finish(self, **how: Unpack[How]) -> BatchOutcome:
@@ -163,6 +162,8 @@ class Batch:
         batch, and changes are packed again.
         """
         with self._open(write=write) as file, contextlib.ExitStack() as stack:
+            if write:
+                settle(file)
             path = file.ledgers.path(number)
             if path.exists():
                 yield path
@@ -213,6 +214,7 @@ class Batch:
         """Call `work` with the archives in some states, as the only process that runs the batch."""
         started = time.monotonic()
         with self._open(write=True) as file:
+            settle(file)
             absorb(file)
             rows = file.rows()
             todo = [row for row in rows if row.state in states]

@@ -57,8 +57,12 @@ CREATE TABLE ledger (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
 class BatchFile:
     """An open batch. Use as a context manager; only one process may write at a time."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, lock: int | None, *, writes: bool = False
+    ) -> None:
         self.path = path
+        self.writes = writes
+        """Whether the file is open for writing."""
         self.ledgers = Ledgers(path)
         self._db = connection
         self._lock = lock
@@ -85,7 +89,7 @@ class BatchFile:
         """Create a batch of archives, each with what is asked for it; the file appears complete."""
 
         def fill(db: sqlite3.Connection) -> None:
-            insert_facts(db, {"batch": VERSION, **facts})
+            insert_facts(db, path, {"batch": VERSION, "id": os.urandom(4).hex(), **facts})
             _insert(db, rows)
 
         create_file(path, _SCHEMA, fill, fsync=fsync)
@@ -99,7 +103,7 @@ class BatchFile:
         db = None
         try:
             db = connect(path, fsync=fsync, write=write)
-            return cls(path, db, lock)
+            return cls(path, db, lock, writes=write)
         except (JobError, sqlite3.Error) as error:
             if db is not None:
                 db.close()
@@ -128,9 +132,7 @@ class BatchFile:
 
     def note(self, **facts: str) -> None:
         """Store notes in the file."""
-        with self._transaction():
-            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
-        self._meta.update(facts)
+        self.record((), **facts)
 
     def rows(self) -> list[BatchRow]:
         """All archives, as recorded here; what is in the folder may be newer."""
@@ -146,11 +148,13 @@ class BatchFile:
         with self._transaction():
             _insert(self._db, rows)
 
-    def record(self, rows: Iterable[BatchRow]) -> None:
-        """Record the state of archives."""
+    def record(self, rows: Iterable[BatchRow], **facts: str) -> None:
+        """Record the state of archives, and notes in the same transaction."""
         with self._transaction():
             for row in rows:
                 self._record(row)
+            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+        self._meta.update(facts)
 
     def pack(self, row: BatchRow, ledger: bytes | None) -> None:
         """Record an archive that has ended with its compressed ledger, then remove the files of both."""

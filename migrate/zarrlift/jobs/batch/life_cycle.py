@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from zarrstack.core.errors import JobError, Problem
 
-from ..endpoints import Endpoints
 from ..finish import finish
 from ..ledger.ledger import Job
+from ..resume.relocate import ends_of
 from ..undo import undo
 from ..update.update import update_archive
 from ..verification import verify
@@ -42,10 +42,11 @@ def update_all(**asked: bool) -> Act:
             return call.row.problems  # nothing of it could be migrated
         running = call.running
         with Job.open(call.ledger, write=False) as opened:
-            ends = Endpoints.of_job(
+            ends = ends_of(
                 opened,
-                source_options=running.storage_options,
-                destination_options=running.dest_storage_options,
+                call.ledger,
+                storage_options=running.storage_options,
+                dest_storage_options=running.dest_storage_options,
             )
         options = replace(call.options, verify=call.asked.verify)
         return update_archive(

@@ -13,7 +13,7 @@ from zarrstack.core.errors import JoinedProblems, Problem, UsageError, Zarrstack
 from zarrstack.core.json_text import JSONObject
 
 from ...formats.search import search
-from ...storage.open_storage import is_url, place_below
+from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact
 from .manifest import Listed, is_manifest, read_manifest
 from .requests import RowRequest
@@ -190,7 +190,10 @@ def _destination(candidate: _Candidate, number: int) -> str:
         "number": str(number),
     }
     text = _FIELD.sub(lambda match: values[match[1]], template)
-    return text if is_url(text) else os.path.abspath(os.path.expanduser(text))
+    if is_url(text):
+        return text
+    refuse_mistyped(text)
+    return os.path.abspath(os.path.expanduser(text))
 
 
 def _conflicts(rows: Sequence[tuple[_Candidate, BatchRow]]) -> Iterator[str]:

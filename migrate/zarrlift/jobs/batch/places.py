@@ -8,6 +8,7 @@ from pathlib import Path
 
 from zarrstack.core.errors import JobError, UsageError
 
+from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ..ledger.ledger import SUFFIX
 from .batch_file import APPLICATION
@@ -33,9 +34,9 @@ def default_path(places: Sequence[str], destination: str | None) -> Path:
     place = "/".join(constant)
     name = constant[-1] if constant and constant[-1] not in ("", ".", "..") else "batch"
     if is_url(base):
-        return Path.cwd() / (name + SUFFIX)
+        return Path.cwd() / with_suffix(name, SUFFIX)
     folder = Path(os.path.abspath(os.path.expanduser(place or ".")))
-    return folder / (name + SUFFIX) if name == "batch" else folder.with_name(name + SUFFIX)
+    return folder / (name + SUFFIX) if name == "batch" else sibling(folder, SUFFIX)
 
 
 def batch_path(target: str | os.PathLike[str]) -> Path:
@@ -73,4 +74,4 @@ def is_batch(path: str | os.PathLike[str]) -> bool:
 def _beside(text: str) -> Path:
     path = Path(os.path.abspath(os.path.expanduser(text)))
     base = path.with_name(path.stem) if is_manifest(text) else path
-    return base.with_name(base.name + SUFFIX)
+    return sibling(base, SUFFIX)

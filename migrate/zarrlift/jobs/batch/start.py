@@ -20,6 +20,7 @@ from .listing import Rows, list_archives
 from .places import default_path
 from .requests import RowRequest
 from .run_batch import Running
+from .settle import settle
 from .split import split
 
 
@@ -148,7 +149,7 @@ def _create(path: Path, rows: Rows, running: Running, *, parts: int | None, firs
 def _continue(path: Path, rows: Rows, running: Running, *, update: bool) -> tuple[str, ...]:
     """Check that an existing batch is that of the list, and add new archives if asked; else returns them."""
     with BatchFile.open(path) as file:
-        known = {row.source: row for row in file.rows()}
+        known = {row.source: row for row in settle(file)}
         requests = file.requests()
         new: Rows = []
         for row, asked in rows:

@@ -19,14 +19,18 @@ from zarrstack.core.json_text import excerpt
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
+from .home import Home
 from .listing_rows import LISTING
 from .plan_rows import Common, Values, as_stored, node_rows
+from .result_rows import DOCUMENTS, OTHERS
 from .rows import PlannedWork
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
 
 VERSION: Final = "2"
+SQLITE: Final = b"SQLite format 3\0"
+"""First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _SYNCED: Final = """
 CREATE TABLE IF NOT EXISTS synced (
     node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
@@ -51,6 +55,8 @@ CREATE TABLE task (
 {_SYNCED};
 {DIGESTS};
 {LISTING};
+{DOCUMENTS};
+{OTHERS};
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -65,16 +71,16 @@ def create_database(
     """Create a job file; JobError if it exists."""
 
     def fill(db: sqlite3.Connection) -> None:
-        insert_facts(db, facts)
+        insert_facts(db, file, facts)
         insert_nodes(db, nodes)
 
     create_file(file, _SCHEMA, fill, fsync=fsync)
 
 
-def insert_facts(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
+def insert_facts(db: sqlite3.Connection, file: JobPath, facts: Mapping[str, str]) -> None:
     """Insert the facts of a new file."""
     now = repr(time.time())
-    meta = {"version": VERSION, "created": now, "updated": now, **facts}
+    meta = {"version": VERSION, "created": now, "updated": now, "home": Home.of(file).to_text(), **facts}
     db.executemany(
         "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
     )
@@ -167,6 +173,8 @@ def prepare_to_write(db: sqlite3.Connection, path: JobPath) -> None:
     """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
     db.execute(_SYNCED)
     db.execute(LISTING)
+    db.execute(DOCUMENTS)
+    db.execute(OTHERS)
     for statement in DIGESTS.split(";"):
         db.execute(statement)
     if os.path.lexists(f"{os.fspath(path)}-journal"):

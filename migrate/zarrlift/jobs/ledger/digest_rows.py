@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zarrstack.core.json_text import JSON, canonical
 
 from .plan_rows import as_text
+from .table import Table
 
 if TYPE_CHECKING:
     from zarrstack.core.digest.value_digest import ArrayDigest, BlockSums
 
 
-class DigestRows:
+class DigestRows(Table):
     """Reads and writes digests; what is written is durable at the job's next commit."""
-
-    def __init__(
-        self,
-        write: Callable[[str, Sequence[Any]], object],
-        rows: Callable[[str, Sequence[Any]], list[Any]],
-    ) -> None:
-        """`write` executes a statement in the job's transaction, `rows` a query."""
-        self._write = write
-        self._rows = rows
 
     def record_task(self, node: int, number: int, sums: bytes) -> None:
         """Store the sums of a task in place of those of an earlier run of it."""
@@ -54,8 +46,8 @@ class DigestRows:
 
     def documents(self) -> Iterator[tuple[str, JSON]]:
         """(path, digest in JSON) of the published arrays that have one."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'digest'", ()):
-            return  # the job of an earlier version
+        if not self._exists("digest"):
+            return
         query = (
             "SELECT path, document FROM digest JOIN node ON node.id = digest.node"
             " WHERE state = 'done' ORDER BY path"

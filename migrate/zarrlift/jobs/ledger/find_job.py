@@ -14,16 +14,17 @@ from urllib.parse import unquote, urlsplit
 from zarrstack.core.errors import JobError, UsageError
 from zarrstack.core.similar_names import meant
 
+from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
+from .database import SQLITE
 from .ledger import SUFFIX, Job
+from .move import move_of
 
 if TYPE_CHECKING:
     from .stored_file import JobPath, StoredFile
 
 _NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
-_SQLITE: Final = b"SQLite format 3\0"
-"""First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 
 
 def job_path(
@@ -49,14 +50,14 @@ def job_path(
     if local is not None:
         return local
     if destination is not None:
-        return destination.with_name(destination.name + SUFFIX)
+        return sibling(destination, SUFFIX)
     plain = Path.cwd() / (_last_name(url) + SUFFIX)
     return plain if plain.is_file() and _plan_of(plain)[0] == url else Path.cwd() / _name_of_file(url)
 
 
 def _name_of_file(url: str) -> str:
     digest = hashlib.blake2b(url.encode(), digest_size=4).hexdigest()
-    return f"{_last_name(url)}-{digest}{SUFFIX}"
+    return with_suffix(f"{_last_name(url)}-{digest}", SUFFIX)
 
 
 def _last_name(url: str) -> str:
@@ -144,7 +145,7 @@ def find_job(
     wanted = names_of(text)
     folders = [Path.cwd()]
     if local is not None:
-        beside = local.with_name(local.name + SUFFIX)
+        beside = sibling(local, SUFFIX)
         if beside.is_file():
             Job.open(beside, write=False).close()  # report a damaged file rather than skip it
             if _is_local(beside) or _concerns(beside, wanted):
@@ -166,7 +167,7 @@ def find_job(
     if path.is_file():
         raise JobError(f"this is not a job file: {path}", found=_what(path), advice=_NAME_IT)
     url = redact(text).rstrip("/")
-    name = _name_of_file(url) if local is None else local.name + SUFFIX
+    name = _name_of_file(url) if local is None else sibling(local, SUFFIX).name
     raise JobError(
         "no job was found for this location",
         key=redact(text),
@@ -185,7 +186,7 @@ def _near(wanted: Path) -> str | None:
 def _around(local: Path) -> str | None:
     """Advice that names the job, or the batch, of a folder that contains this path; None without one."""
     for folder in local.parents[:-1]:
-        file = folder.with_name(folder.name + SUFFIX)
+        file = sibling(folder, SUFFIX)
         if file.is_file():
             advice: str | None = f"Name that folder: zarrlift status {shlex.quote(str(folder))}"
             try:
@@ -226,7 +227,7 @@ def _is_database(path: Path) -> bool:
     """Whether a file may be a job file, under any name: `--job` accepts all names."""
     try:
         with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
+            return file.read(len(SQLITE)) == SQLITE
     except OSError:
         return False
 
@@ -253,10 +254,13 @@ def names_of(text: str) -> set[str]:
 
 
 def places_of(job: Job) -> tuple[str, ...]:
-    """All places that a job names."""
+    """All places that a job names, also where they are if they were moved together with its file."""
     plan = job.header
-    places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
-    return tuple(place for place in places if place)
+    named = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
+    places = [place for place in named if place]
+    if (move := move_of(job)) is not None:
+        places += [moved for place in places if (moved := move.relative(place)) is not None]
+    return tuple(places)
 
 
 def _plan_of(file: Path) -> tuple[str, set[str]]:

@@ -51,12 +51,14 @@ def noted_run(job: Job) -> Iterator[None]:
     """Record the beginning and the end of a run in the ledger of a job open for writing."""
     spent, began = seconds_spent(job), time.time()
     job.note(
+        runs=str(int(job.fact("runs") or 0) + 1),
         seconds=repr(spent),
         versions=json.dumps(_versions()),
         run_owner=json.dumps(OwnerProcess.of_this_process().to_json()),
         run_began=repr(began),
         run_ended=None,
         run_moving=None,
+        silent=None,
     )
     job.commit()
     try:

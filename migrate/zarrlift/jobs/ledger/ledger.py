@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -43,6 +43,7 @@ from .listing_rows import ListingRows
 from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
+from .result_rows import DocumentRows, LegacyRows, OtherRows
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
 from .upgrade import upgraded
 
@@ -69,6 +70,9 @@ class Job:
         self._taken_back = False
         self.digests = DigestRows(self._write, self._rows)
         self.listing = ListingRows(self._write, self._rows)
+        self.legacy = LegacyRows(self._write, self._rows)
+        self.documents = DocumentRows(self._write, self._rows)
+        self.others = OtherRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
@@ -199,8 +203,11 @@ class Job:
             self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
 
-    def swap_node(self, path: str, node: Planned) -> None:
-        """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
+    def swap_node(self, path: str, node: Planned, *, published_ns: int | None = None) -> None:
+        """Replace the plan of a node and forget its recorded work. Durable at the next commit.
+
+        `published_ns` is that of its earlier document, if that stays visible until the new one is written.
+        """
         self.drop_node(path)
         try:
             insert_nodes(self._db, [node])
@@ -208,6 +215,7 @@ class Job:
             raise unwritable(self.path, error) from error
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.parts.begin_round(number)  # it may have the id of another node before
+            self._do("UPDATE node SET published_ns = ? WHERE id = ?", (published_ns, number))
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
@@ -307,18 +315,10 @@ class Job:
                 self._stored.changed(now=now or self._taken_back)
                 self._taken_back = False
 
-    # Legacy documents that `finish` removed
-
-    def keep_legacy(self, documents: Iterable[tuple[str, bytes]]) -> None:
-        """Store documents before they are deleted; on disk when this returns, regardless of `fsync`."""
+    def sync_commits(self) -> None:
+        """Commit, and let later commits be on disk when they return, regardless of `fsync`."""
         self.commit()
         self._do("PRAGMA synchronous=FULL")
-        self._write_many("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
-        self.commit(now=True)
-
-    def legacy(self) -> Iterator[tuple[str, bytes]]:
-        """(key, content) of the stored documents."""
-        yield from self._rows("SELECT key, content FROM legacy ORDER BY key")
 
     def _do(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
+
+from .table import Table
 
 LISTING: Final = "CREATE TABLE IF NOT EXISTS listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL)"
 
 
-class ListingRows:
+class ListingRows(Table):
     """Reads and writes the listing; what is written is durable at the job's next commit."""
-
-    def __init__(
-        self,
-        write: Callable[[str, Sequence[Any]], object],
-        rows: Callable[[str, Sequence[Any]], list[Any]],
-    ) -> None:
-        """`write` executes a statement in the job's transaction, `rows` a query."""
-        self._write = write
-        self._rows = rows
 
     def keep(self, pieces: Iterable[bytes]) -> None:
         """Store a listing in place of an earlier one; the length of each piece is a multiple of 8."""
@@ -34,8 +27,8 @@ class ListingRows:
 
     def pieces(self) -> Iterator[bytes]:
         """The pieces of the listing; none if there is no listing. ValueError or zlib.error if damaged."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'listing'", ()):
-            return  # the job of an earlier version
+        if not self._exists("listing"):
+            return
         for (part,) in self._rows("SELECT part FROM listing ORDER BY part", ()):
             ((content,),) = self._rows("SELECT content FROM listing WHERE part = ?", (part,))
             yield np.cumsum(np.frombuffer(zlib.decompress(content), "<u8"), dtype="<u8").tobytes()

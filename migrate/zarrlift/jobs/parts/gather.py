@@ -9,9 +9,10 @@ from dataclasses import replace
 from ...executors.choice import ExecutorChoice
 from ...recipe.options import VerifyLevel
 from ...storage.listed_versions import Timestamp
+from ..branch import refuse_parts
 from ..checks.checks_for import checks_for
 from ..claim import claimed
-from ..endpoints import Endpoints, Options
+from ..endpoints import Options
 from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
@@ -19,7 +20,7 @@ from ..observed import PathText
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..resume.relocate import refuse_other_place
+from ..resume.relocate import ends_of, follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, run_job, still_there
 from ..stored_inventories import planned_inventories
@@ -77,11 +78,11 @@ def gather(
         fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
-        refuse_other_place(target, opened)
         require_parts(opened)
-        ends = Endpoints.of_job(
-            opened, source_options=storage_options, destination_options=dest_storage_options
+        ends = ends_of(
+            opened, target, storage_options=storage_options, dest_storage_options=dest_storage_options
         )
+    refuse_parts(ends.destination)
     ends.check_reach(options)
     with (
         ends.observed(progress, log=log, metrics=metrics) as run,
@@ -90,6 +91,7 @@ def gather(
         Job.open(path, fsync=options.fsync) as current,
     ):
         refuse_undone(current)
+        follow(current, ends)
         still_there(current, ends)
         if current.state != "incomplete":
             sweep_parts(current, ends.place)

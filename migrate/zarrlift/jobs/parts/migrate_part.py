@@ -18,9 +18,10 @@ from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from .. import log_messages
+from ..branch import refuse_parts
 from ..checks.checks import LocalChecks
 from ..disk_sync import sync
-from ..endpoints import Endpoints, Options
+from ..endpoints import Options
 from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
@@ -31,6 +32,7 @@ from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
+from ..resume.relocate import ends_of
 from ..run import Run
 from ..stored_inventories import planned_inventories
 from .division import Division
@@ -108,8 +110,8 @@ def migrate_part(
     )
     with snapshot(path) as opened:
         known = _part(opened, index)
-        ends = Endpoints.of_job(
-            opened, source_options=storage_options, destination_options=dest_storage_options
+        ends = ends_of(
+            opened, path, storage_options=storage_options, dest_storage_options=dest_storage_options
         )
         options = replace(
             options,
@@ -118,6 +120,7 @@ def migrate_part(
             hard_links=opened.fact("link") == "hard",
             digest=opened.fact("digest") is not None,
         )
+    refuse_parts(ends.destination)
     ends.check_reach(options)
     nothing = Outcome(
         job=str(path), state="nothing to do", part=index, options=known.options, plan=known.plan

@@ -12,14 +12,17 @@ from zarrstack.core.errors import JobError, UsageError
 
 from ...archive.read_options import ReadOptions
 from ...planning.plans import Plan
+from ...planning.unapplied_options import refuse_unapplied
 from ...recipe.options import Axes, Format, Link
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import Place
+from ...storage.transformer_stack import without_layers
+from ..branch import refuse_parts
 from ..claim import claimed
 from ..endpoints import Endpoints, Options
 from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
-from ..places import refuse_existing
+from ..places import refuse_claim_in_source, refuse_existing
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
 from ..stored_inventories import keep_inventory, new_inventories
@@ -95,10 +98,13 @@ def plan_parts(
         source_through=source_through,
         destination_through=dest_through,
     )
+    refuse_parts(ends.destination)
     path = job_of_parts(job)
     if ends.spec("", RunOptions()) is None:
         raise out_of_reach()
     with claimed(ends.place, path, take_over=take_over) as claim:
+        if not in_place:
+            refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
         if claim.new_id is None:
             raise JobError(
                 "the job file already exists", key=str(path), advice="Gather it, or undo it first."
@@ -120,6 +126,7 @@ def plan_parts(
             given = None if inventory is None else Path(inventory)
             made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
             refuse_unsuitable(made)
+            refuse_unapplied(made)
             with Job.create(path, made, id=claim.new_id, facts=facts, fsync=True) as created:
                 keep_inventory(created, inventories)
         claim.lasting = True

@@ -13,6 +13,7 @@ from ..endpoints import Endpoints
 from ..ledger.ledger import Job
 from ..overwrite import resolve_previous_tree
 from ..provenance import Provenance
+from ..settled_places import settled
 from ..stored_inventories import remove_inventory
 from .relocate import follow, has_moved
 
@@ -36,18 +37,22 @@ def continues_earlier(
     with Job.open(path) as job:
         made = job.plan()
         state = job.state
-        same_places = (
-            made.source == ends.source.url
-            and made.destination == ends.destination.url
-            and made.in_place == ends.in_place
-        )
+        refused: JobError | None = None
+        same_places = False
+        try:
+            places = settled(job)
+            same_places = made.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
+        except JobError as error:
+            refused = error
         said = Provenance.from_text(job.fact("provenance"))
         written = (False, False) if said is None else (said.in_attribute, said.in_crate)
         same = made.recipe == recipe and read_alike(made.format, made.reading, ends.reading)
         same = same and written == (provenance, ro_crate)
-        if same and not same_places and has_moved(job, made, ends):
+        if same and not same_places and refused is None and has_moved(job, made, ends):
             follow(job, ends)
             same_places = True
+        if same and state != "undone" and refused is not None and not overwrite:
+            raise refused
         same = same and same_places
         if overwrite and not (same and state == "incomplete"):
             resolve_previous_tree(job, ends.destination)

@@ -122,6 +122,7 @@ def _lost(
     there = take_inventory(destination, plan.path, plan.destination)
     all_of = written(plan, inventory, source)
     same = plan.route.name == "relink" and plan.move.block_shape is None
+    same = same and all(problem.kind != "trailing-bytes" for problem in plan.problems)
     sizes = None
     if same and inventory.sizes is not None:
         sizes = inventory.sizes[inventory.indexes.searchsorted(all_of.indexes)]

@@ -1,8 +1,9 @@
 """Continues a job whose source or destination has moved since it began.
 
-The places of a job are never changed on a guess: `resume` is given the new ones, or `migrate` is called with
-them after the old ones are gone. A destination is recognized by the documents that the job has published,
-because it contains no name of the job.
+The places of a job are never changed on a guess: they were moved together with the job file (see
+`settled_places`), `resume` is given the new ones, or `migrate` is called with them after the old ones are
+gone. A destination is recognized by the documents that the job has published, because it contains no name of
+the job.
 """
 
 from __future__ import annotations
@@ -24,17 +25,24 @@ from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
-from ...storage.open_storage import Place, is_url
+from ...storage.open_storage import Place, is_url, open_storage
 from ...storage.redact import redact
+from ...storage.transformer_stack import with_layers
 from ..endpoints import Endpoints, Options
-from ..ledger.find_job import is_stored, names_of, places_of
+from ..ledger.find_job import is_stored, names_of
+from ..ledger.home import Home
 from ..ledger.ledger import Job
+from ..ledger.move import move_of
 from ..ledger.rows import NodeRow
-from ..places import refuse_existing
-from ..publisher import is_root_document
+from ..overwrite import not_yet_aside
+from ..own_documents import is_current, is_own
+from ..parts.ledgers import ledgers_of
+from ..settled_places import Places, is_same_place, settled
 from .lost_tasks import lost_tasks
 from .replan import unchanged
 
+_LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")
+"""Documents at the root of archives of other formats."""
 _BATCH: Final = 500
 """Number of documents compared at a time."""
 
@@ -43,32 +51,68 @@ def ends_of(
     job: Job,
     target: str | os.PathLike[str],
     *,
-    source: Place | None,
-    destination: Place | None,
+    source: Place | None = None,
+    destination: Place | None = None,
     storage_options: Options,
     dest_storage_options: Options,
 ) -> Endpoints:
     """Open both ends of the job that was found for a target, or those given because they have moved."""
+    places = settled(job, source=source, destination=destination)
     if source is None and destination is None:
-        refuse_other_place(target, job)
-    return Endpoints.of_job(
+        refuse_other_place(target, job, places)
+    ends = Endpoints.of_job(
         job,
-        source=source,
-        destination=destination,
+        source=places.source,
+        destination=destination if job.header["in_place"] else places.destination,
         source_options=storage_options,
         destination_options=dest_storage_options,
     )
+    if places.have_moved:
+        require_result(job, job.plan(), ends.destination)
+    return ends
 
 
-def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
+def settle_result(
+    job: Job, target: str | os.PathLike[str], storage_options: Options, dest_storage_options: Options
+) -> None:
+    """Record where the result of a job open for writing is now; JobError if that cannot be known.
+
+    The options are those of the source, in place of the result too, and of the destination.
+    """
+    places = settled(job, reads_source=False)
+    refuse_other_place(target, job, places)
+    if places.have_moved:
+        options = storage_options if job.header["in_place"] else dest_storage_options
+        place = open_storage(places.destination, storage_options=options, mode="w")
+        if not place.on_branch:  # whose snapshots name their job
+            require_result(job, job.plan(), with_layers(place, job.fact("dest_through")))
+            if isinstance(place, LocalStorage):
+                _take_times(job, place)
+        header = job.header
+        destination = places.source_url if header["in_place"] else places.destination
+        header.update(source=places.source_url, destination=destination)
+        job.note(plan=json.dumps(header), source_place=str(places.source))
+    settle_home(job)
+
+
+def settle_home(job: Job) -> None:
+    """Record where the file of a job open for writing is, once its places are settled."""
+    if job.fact("home") is None or move_of(job) is not None:
+        job.note(home=Home.of(job.path).to_text())
+        job.commit()
+
+
+def refuse_other_place(target: str | os.PathLike[str], job: Job, places: Places) -> None:
     """Raise JobError if the place given to a command is not one of the job's.
 
-    This happens if the place and the job file next to it were moved or renamed.
+    This happens if the place and the job file next to it were renamed.
     """
     text = os.fspath(target)
-    places = {name for place in places_of(job) for name in names_of(place)}
-    if is_stored(text) or os.path.isfile(text) or names_of(text) & places:
+    names = {name for place in places.names for name in names_of(place)}
+    if is_stored(text) or os.path.isfile(text) or names_of(text) & names:
         return
+    if any(is_same_place(place, os.path.abspath(text)) for place in places.names):
+        return  # by another mount
     header = job.header
     option = "--source" if header.get("in_place") else "--destination"
     raise JobError(
@@ -104,6 +148,7 @@ def follow(job: Job, ends: Endpoints) -> None:
     """Continue a job open for writing at other places; JobError if their content is not the job's."""
     header = job.header
     if (header["source"], header["destination"]) == (ends.source.url, ends.destination.url):
+        settle_home(job)
         return
     if header["destination"] != ends.destination.url:
         _require_own(job, job.plan(), ends)
@@ -112,6 +157,7 @@ def follow(job: Job, ends: Endpoints) -> None:
     header.update(source=ends.source.url, destination=ends.destination.url)
     job.note(plan=json.dumps(header), source_place=ends.lasting_place)
     job.commit()
+    settle_home(job)
 
 
 def has_moved(job: Job, made: Plan, ends: Endpoints) -> bool:
@@ -135,24 +181,32 @@ def has_moved(job: Job, made: Plan, ends: Endpoints) -> bool:
 
 
 def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
-    """Raise JobError unless the documents at the destination are as the job left them."""
+    """Raise JobError unless the documents at the destination are those of the job.
+
+    Users may have changed some; an earlier document of the job shows that this is an old copy.
+    """
     destination = ends.destination
-    documents = {node.path: node.document for node in plan.published}
+    current = 0
+    published = {node.path: node for node in plan.published}
     done = [row.path for row in _done(job)]
     for paths in _batches(done):
         keys = [join(path, "zarr.json") for path in paths]
         for path, key, content in zip(paths, keys, destination.find_many(keys), strict=True):
-            ours = content == document(documents[path])
-            if not ours and not (content and path == "" and is_root_document(job, content)):
-                found = "nothing" if content is None else "another document"
-                raise _not_own(job, ends, key, found)
+            if content is None:
+                raise _not_own(job, destination, key, "nothing")
+            if is_current(job, published[path], content):
+                current += 1
+            elif is_own(job, published[path], content):
+                raise _not_own(job, destination, key, "an earlier document of the job")
+    if done and not current:
+        raise _not_own(job, destination, join(done[0], "zarr.json"), "another document")
     if plan.in_place:
         return
     _require_chunks(job, plan, ends)
     if done:
         return
     if not _has_written(job):
-        refuse_existing(destination)
+        _require_unfinished(job, plan, destination)
         return
     totals = job.totals()
     rows = {row.path: row.id for row in job.nodes("array")}
@@ -161,7 +215,41 @@ def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
         if total is None or total.chunks <= total.dropped:
             continue
         if not len(take_inventory(destination, array.path, array.destination).indexes):
-            raise _not_own(job, ends, array.path, "no chunk")
+            raise _not_own(job, destination, array.path, "no chunk")
+
+
+def require_result(job: Job, plan: Plan, destination: Storage) -> None:
+    """Raise JobError unless a place has something of the job, whatever else was changed there since."""
+    if job.state == "undone" or not_yet_aside(job, destination):
+        return
+    published = {node.path: node for node in plan.published}
+    done = [row.path for row in _done(job) if row.path in published]
+    if not done:
+        if not plan.in_place and not _has_written(job):
+            _require_unfinished(job, plan, destination)
+        return
+    found = False
+    for paths in _batches(done):
+        contents = destination.find_many([join(path, "zarr.json") for path in paths])
+        for path, content in zip(paths, contents, strict=True):
+            found = found or content is not None
+            if content is not None and is_own(job, published[path], content):
+                return
+    if found or job.fact("undoing") is None:
+        key, what = join(done[0], "zarr.json"), "another document" if found else "nothing"
+        raise _not_own(job, destination, key, what)
+
+
+def _require_unfinished(job: Job, plan: Plan, destination: Storage) -> None:
+    """Raise JobError if a place has anything but what a job that has recorded nothing may have written."""
+    for name in _LEGACY:
+        if destination.size(name) is not None:
+            raise _not_own(job, destination, name, "another archive")
+    documents = {join(node.path, "zarr.json"): document(node.document) for node in plan.published}
+    for keys in _batches(list(documents)):
+        for key, content in zip(keys, destination.find_many(keys), strict=True):
+            if content not in (None, documents[key]):
+                raise _not_own(job, destination, key, "another document")
 
 
 def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
@@ -188,11 +276,11 @@ def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
             )
 
 
-def _not_own(job: Job, ends: Endpoints, key: str, found: str) -> JobError:
+def _not_own(job: Job, destination: Storage, key: str, found: str) -> JobError:
     return JobError(
         "this is not the job's output",
         key=key,
-        found=f"{found} at {ends.destination.url}",
+        found=f"{found} at {destination.url}",
         expected=f"what the job {job.path} has published",
         advice="Name the place to which the job's destination was moved.",
     )
@@ -217,6 +305,8 @@ def _done(job: Job) -> list[NodeRow]:
 
 
 def _has_written(job: Job) -> bool:
+    if job.fact("parts") is not None and ledgers_of(job.path):
+        return True  # what parts have recorded
     return any(total.chunks > total.dropped for total in job.totals().values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -12,19 +13,28 @@ from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
 from ...planning.inventories import Inventories
-from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal, taken_over
 from ...storage.base import Storage
 from ...transfer.tasks import sweep
 from ..ledger.ledger import Job
+from ..own_documents import is_own, keep_document
 from ..source_check import source_changed
+from .taken_over import TakenOver
 
 
 def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
     """The plan to continue with: completed work is kept, failed nodes are planned again.
 
     If a source changed after part of its work was recorded, the change is reported and the node is left as it
-    is.
+    is. If it changed before, the node is planned again, and the job keeps a warning.
     """
+    with closing(TakenOver(job, inventories)) as changes:
+        return _merged(job, old, fresh, inventories, destination, changes)
+
+
+def _merged(
+    job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage, changes: TakenOver
+) -> Plan:
     known = {node.path: node for node in old.nodes}
     found = {node.path: node for node in fresh.nodes}
     totals = job.totals()
@@ -38,9 +48,16 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
             chosen[row.path] = before
             inventories.pop(row.path)
             problems.append(source_changed(row.path))
+        elif (kept := _document_of_others(job, before, destination)) is not None:
+            chosen[row.path] = before
+            inventories.pop(row.path)
+            problems.append(kept)
         else:
+            changes.add(before, now)
+            keep_document(job, row, before)
             if isinstance(before, ArrayPlan):
                 sweep(before, destination)
+                _drop_outside(before, now, destination)
             if isinstance(now, ArrayPlan):
                 _drop_stale(now, inventories, destination)
             job.swap_node(row.path, now)
@@ -51,7 +68,9 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
             chosen[path] = found[path]
         else:
             problems.append(source_changed(path))
+    changes.keep()
     job.commit()
+    problems += (*taken_over(old.problems), *changes.problems)
     nodes = sorted(chosen.values(), key=lambda node: node.path)
     return replace(
         old,
@@ -96,6 +115,37 @@ def same_plan(before: Planned, now: Planned) -> bool:
     if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
         return before.source_digests == now.source_digests and before.document == now.document
     return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
+
+
+def _document_of_others(job: Job, before: Planned, destination: Storage) -> Problem | None:
+    """The problem if others have changed a document that a killed run wrote and did not record."""
+    if isinstance(before, Refusal):
+        return None
+    key = join(before.path, "zarr.json")
+    content = destination.get(key)
+    if content is None or is_own(job, before, content):
+        return None
+    return Problem(
+        kind="result-changed",
+        node=before.path,
+        message="the source has changed, and others have changed the document in the result, so it is kept",
+        key=key,
+        advice="Move it away, then resume.",
+    )
+
+
+def _drop_outside(before: ArrayPlan, now: Planned, destination: Storage) -> None:
+    """Delete destination objects of earlier work at keys that the array no longer has, its document first."""
+    if before.route.name == "stay":
+        return
+    destination.delete(join(before.path, "zarr.json"))
+    layout = before.destination
+    there = take_inventory(destination, before.path, layout).indexes
+    after = now.destination if isinstance(now, ArrayPlan) else None
+    if after is not None and (after.keys, after.object_shape) == (layout.keys, layout.object_shape):
+        there = there[after.objects.indices_of(layout.objects.coordinates_of(there)) < 0]
+    for index in there.tolist():
+        destination.delete(layout.key(before.path, layout.objects.coordinates(index)))
 
 
 def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:

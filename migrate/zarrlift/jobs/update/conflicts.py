@@ -1,28 +1,27 @@
 """What others have changed in a result, as far as an update would replace or remove it.
 
-A document is compared with the one that the job wrote. Of local objects, the modification time tells: the job
-writes an array's document after its objects. Stores are trusted, apart from their documents.
+A document is compared with the one that the job wrote, and local objects by their times (`LaterObjects`).
+Stores are trusted, apart from their documents.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_text import document
 from zarrstack.core.paths import join, prefix_of
 
 from ...archive.chunk_inventory import Indexes, take_inventory
-from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Published
+from ...archive.nodes import Layout
+from ...planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
 from ...storage.base import Storage
-from ...storage.local.storage import LocalStorage
+from ..later_objects import LaterObjects
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..publisher import is_root_document
+from ..own_documents import is_current, is_own
+from .differences import rewritten, with_earlier_shape
 
 _NAMED: Final = 3
 """Keys named for each node."""
@@ -36,9 +35,8 @@ class Conflicts:
         self._job = job
         self._plan = plan
         self._rows = {row.path: row for row in job.nodes()}
-        self._source = source
         self._destination = destination
-        self._linked = job.fact("link") == "hard"
+        self._later = LaterObjects(job, source, destination)
 
     def in_the_way(self, new: Planned) -> Iterator[Problem]:
         """Objects that already exist where a new node will be written."""
@@ -56,9 +54,9 @@ class Conflicts:
         """A document that is not the job's."""
         key = join(row.path, "zarr.json")
         (content,) = self._destination.find_many([key])
-        if content == document(earlier.document):
+        if row.state != "done" and (content is None or is_own(self._job, earlier, content)):
             return
-        if content is not None and not row.path and is_root_document(self._job, content):
+        if content is not None and is_current(self._job, earlier, content):
             return
         message = (
             "others have removed its document" if content is None else "others have changed its document"
@@ -68,52 +66,35 @@ class Conflicts:
     def of_objects(self, row: NodeRow, earlier: ArrayPlan, plan: ArrayPlan) -> Iterator[Problem]:
         """Documents and objects of an array that is partly replaced."""
         yield from self.of_document(row, earlier)
-        assert plan.changes is not None
-        yield from self._newer(row, plan, plan.changes.objects)
-        if plan.changes.shape_before is not None:
-            there = take_inventory(self._destination, plan.path, earlier.destination)
-            yield from self._newer(row, earlier, there.indexes)
+        layout = plan.destination
+        yield from self._of_places(row, earlier, layout.objects.coordinates_of(rewritten(plan)))
+        layout = with_earlier_shape(plan)
+        if layout is not plan.destination:
+            places = layout.objects.coordinates_of(self._present(plan.path, layout))
+            outside = plan.destination.objects.indices_of(places) < 0
+            yield from self._of_places(row, earlier, places[outside])
 
     def of_all(self, earlier: Planned) -> Iterator[Problem]:
         """Documents and objects of a node that is removed or replaced as a whole."""
         row = self._rows[earlier.path]
-        if row.state != "done":
+        if isinstance(earlier, Refusal):
             return
-        if isinstance(earlier, (ArrayPlan, GroupPlan)):
-            yield from self.of_document(row, earlier)
-        if isinstance(earlier, ArrayPlan) and not self._plan.in_place:
-            there = take_inventory(self._destination, earlier.path, earlier.destination)
-            yield from self._newer(row, earlier, there.indexes)
+        yield from self.of_document(row, earlier)
+        if isinstance(earlier, ArrayPlan) and not self._plan.in_place and row.published_ns is not None:
+            layout = with_earlier_shape(earlier)
+            places = layout.objects.coordinates_of(self._present(earlier.path, layout))
+            yield from self._of_places(row, earlier, places)
 
-    def _newer(self, row: NodeRow, plan: ArrayPlan, objects: Indexes) -> Iterator[Problem]:
-        """Local objects that were written after the array's document."""
-        if row.published_ns is None or not isinstance(self._destination, LocalStorage):
-            return
-        layout = plan.destination
-        found = []
-        for place in layout.objects.coordinates_of(objects).tolist():
-            key = layout.key(plan.path, tuple(place))
-            with suppress(FileNotFoundError, NotADirectoryError):
-                facts = os.lstat(self._destination.path(key))
-                if facts.st_mtime_ns > row.published_ns and not self._shared(plan, tuple(place), facts):
-                    found.append(key)
+    def _present(self, path: str, layout: Layout) -> Indexes:
+        return take_inventory(self._destination, path, layout).indexes
+
+    def _of_places(self, row: NodeRow, plan: ArrayPlan, places: Indexes) -> Iterator[Problem]:
+        """Local objects that others have written, by their positions in the grid."""
+        found = [key for key, is_others in self._later.of_array(plan, row, places) if is_others]
         if found:
             names = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
             message = f"others have written {len(found)} of its objects"
             yield _conflict(plan.path, message, found[0], names)
-
-    def _shared(self, plan: ArrayPlan, place: tuple[int, ...], facts: os.stat_result) -> bool:
-        """Whether an object is the source's own file, so that writing to that has changed it."""
-        if (
-            not self._linked
-            or not isinstance(self._source, LocalStorage)
-            or plan.move.block_shape is not None
-        ):
-            return False
-        with suppress(OSError):
-            there = os.stat(self._source.path(plan.source.key(plan.path, place)))
-            return os.path.samestat(facts, there)
-        return False
 
 
 def _conflict(node: str, message: str, key: str, found: str | None = None) -> Problem:

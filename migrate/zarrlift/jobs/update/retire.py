@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from zarrstack.core.errors import StorageError
 from zarrstack.core.paths import join
@@ -17,7 +16,7 @@ from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.writer import DestinationError
 from ...transfer.tasks import sweep
-from .differences import vanished
+from .differences import vanished, with_earlier_shape
 
 
 def retire_vanished(plan: ArrayPlan, present: Indexes, destination: Storage) -> None:
@@ -33,7 +32,7 @@ def retire_outside(plan: ArrayPlan, destination: Storage) -> None:
     """Delete the objects outside of an array that has shrunk, after its document; DestinationError."""
     if plan.changes is None or plan.changes.shape_before is None or plan.route.name == "stay":
         return
-    layout = replace(plan.destination, shape=plan.changes.shape_before)
+    layout = with_earlier_shape(plan)
     with _at_destination():
         there = take_inventory(destination, plan.path, layout).indexes
     places = layout.objects.coordinates_of(there)
@@ -52,8 +51,9 @@ def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
     if isinstance(earlier, ArrayPlan):
         with _at_destination():
             sweep(earlier, destination)
-            there = take_inventory(destination, earlier.path, earlier.destination).indexes
-        _delete(earlier.path, earlier.destination, there, destination)
+            layout = with_earlier_shape(earlier)
+            there = take_inventory(destination, earlier.path, layout).indexes
+        _delete(earlier.path, layout, there, destination)
         removed += len(there)
     else:
         with _at_destination():

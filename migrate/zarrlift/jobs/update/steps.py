@@ -68,8 +68,8 @@ class Steps:
     nodes: list[NodeUpdate] = field(default_factory=list)
     chosen: dict[str, Planned] = field(default_factory=dict)
     """The plan of each node that remains, by path."""
-    swapped: list[Planned] = field(default_factory=list)
-    """Those whose rows are replaced at once."""
+    swapped: list[tuple[Planned | None, Planned]] = field(default_factory=list)
+    """(earlier plan, if any, new plan) of nodes whose earlier result stays visible until they are done."""
     hidden: list[tuple[Planned, Planned]] = field(default_factory=list)
     """(earlier plan, new plan) of nodes whose earlier result is removed first."""
     removed: list[Planned] = field(default_factory=list)
@@ -169,7 +169,7 @@ class _Comparison:
         if told:
             self._steps.hidden.append((new, new))
         else:
-            self._steps.swapped.append(new)
+            self._steps.swapped.append((None, new))
         self._tell(new, "new")
 
     def _go(self, earlier: Planned) -> None:
@@ -205,7 +205,7 @@ class _Comparison:
         if same_plan(earlier, new) and not files and (new.path or not self._reconsolidated):
             self._steps.chosen[new.path] = earlier
         elif not self._kept(earlier, lambda: self._conflicts.of_document(row, earlier)):
-            self._swap(new, objects=files)
+            self._swap(earlier, new, objects=files)
 
     def _other_files(self, new: GroupPlan) -> int:
         """The number of extra files that differ."""
@@ -219,7 +219,7 @@ class _Comparison:
             return
         if stays:
             if not self._kept(earlier, lambda: self._conflicts.of_document(row, earlier)):
-                self._swap(new)
+                self._swap(earlier, new)
             return
         before = self._before.stored(earlier)
         objects = None
@@ -231,7 +231,8 @@ class _Comparison:
             return
         plan = updating(new, now, objects, outside(earlier, new))
         if not self._kept(earlier, lambda: self._conflicts.of_objects(row, earlier, plan)):
-            self._swap(plan, objects=plan.reads, nbytes=plan.bytes_in, visible=bool(len(objects)))
+            replaced = bool(len(objects))
+            self._swap(earlier, plan, objects=plan.reads, nbytes=plan.bytes_in, visible=replaced)
 
     def _go_on(self, earlier: Planned, new: Planned) -> None:
         """A node that an interrupted run has left, or that was refused or failed."""
@@ -245,9 +246,13 @@ class _Comparison:
                 if objects is not None:
                     left = in_new_grid(earlier.changes.objects, earlier.destination, new.destination)
                     plan = updating(new, now, np.union1d(objects, left), outside(earlier, new))
-                    self._swap(plan, objects=plan.reads, nbytes=plan.bytes_in, visible=True)
+                    row = self._rows[new.path]
+                    if self._kept(earlier, lambda: self._conflicts.of_objects(row, earlier, plan)):
+                        return
+                    self._swap(earlier, plan, objects=plan.reads, nbytes=plan.bytes_in, visible=True)
                     return
-        self._replace(earlier, new)
+        if not self._kept(earlier, lambda: self._conflicts.of_all(earlier)):
+            self._replace(earlier, new)
 
     # What becomes of a node
 
@@ -256,9 +261,11 @@ class _Comparison:
         assert found is not None
         return found
 
-    def _swap(self, new: Planned, *, objects: int = 0, nbytes: int = 0, visible: bool = False) -> None:
+    def _swap(
+        self, earlier: Planned, new: Planned, *, objects: int = 0, nbytes: int = 0, visible: bool = False
+    ) -> None:
         self._steps.chosen[new.path] = new
-        self._steps.swapped.append(new)
+        self._steps.swapped.append((earlier, new))
         self._tell(new, "changed", objects, nbytes, visible=visible)
 
     def _replace(self, earlier: Planned, new: Planned) -> None:

@@ -18,6 +18,7 @@ from ...executors.choice import ExecutorChoice
 from ...planning.inventories import Inventories
 from ...recipe.options import VerifyLevel
 from ...storage.open_storage import Place
+from ..branch import refuse_update
 from ..checks.checks_for import checks_for
 from ..claim import claimed
 from ..endpoints import Endpoints, Options
@@ -121,6 +122,7 @@ def plan_update(
             dest_storage_options=dest_storage_options,
         )
         refuse_ended(opened)
+        refuse_update(ends.destination)
         with closing(last_inventories(opened)) as before:
             _, steps = compared(opened, ends, before, Inventories(), None, delete=delete, force=force)
         return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
@@ -133,7 +135,6 @@ def update(
     job_storage_options: Options = None,
     delete: bool = False,
     force: bool = False,
-    atomic: bool = False,
     workers: int | None = None,
     executor: ExecutorChoice | None = None,
     dask_address: str | None = None,
@@ -157,7 +158,6 @@ def update(
 
     - `delete`: remove nodes from the result that the source no longer has.
     - `force`: replace what others have changed in the result.
-    - `atomic`: make the update in a new tree beside a local result, which then takes its place.
 
     The other arguments are those of `resume`. Nodes that are left as they are, and the reasons, are in the
     outcome's `problems`.
@@ -198,7 +198,7 @@ def update(
             dest_storage_options=dest_storage_options,
         )
         options = replace(options, verify=verify or level_before(opened))
-    asked = {"delete": delete, "force": force, "atomic": atomic}
+    asked = {"delete": delete, "force": force}
     with ends.observed(progress, log=log, metrics=metrics) as run:
         return run.end(update_archive(ends, path, options, run.progress, take_over=take_over, **asked))
 
@@ -212,7 +212,8 @@ def update_archive(
     take_over: bool = False,
     **asked: bool,
 ) -> Outcome:
-    """Update the result of the job at `path`; `asked` are `delete`, `force` and `atomic`."""
+    """Update the result of the job at `path`; `asked` are `delete` and `force`."""
+    refuse_update(ends.destination)
     ends.check_reach(options)
     # The checks start first: a forked process must not inherit the lock on the job.
     with (

@@ -9,18 +9,22 @@ from dataclasses import replace
 
 from zarrstack.core.errors import JobError
 from zarrstack.core.json_text import document
+from zarrstack.core.paths import join
 
+from ...archive.chunk_inventory import take_inventory
 from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from ...storage.writer_for import writer_for
-from ..checks.checks import Checks, LocalChecks
+from ..checks.checks import Checks
 from ..endpoints import Endpoints
+from ..later_objects import LaterObjects
 from ..ledger.find_job import refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..outcome import Outcome
 from ..overwrite import set_aside
+from ..own_documents import keep_document, note_root_document
 from ..processes.executors import RunOptions
 from ..progress import Progress, listing_shown
 from ..provenance import Provenance
@@ -28,7 +32,8 @@ from ..resume.relocate import follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
-from .new_tree import NewTree
+from .abandoned_tree import take_in_abandoned_tree
+from .differences import with_earlier_shape
 from .retire import below_first, clear
 from .steps import Steps, steps_of
 
@@ -58,21 +63,24 @@ def compared(
     delete: bool,
     force: bool,
     elsewhere: bool = False,
-    place: Endpoints | None = None,
 ) -> tuple[Plan, Steps]:
     """The plan after the update, and what leads to it.
 
-    `before` has the inventories of the last run; `now` receives those of the present source. The result is
-    at `place`, if not at `ends`.
+    `before` has the inventories of the last run; `now` receives those of the present source.
     """
-    result = (place or ends).destination
     old = job.plan()
     with listing_shown(progress, lambda: now.listed):
         fresh, _ = replace(ends, reading=old.reading).plan(
-            old.recipe, old.format, elsewhere=elsewhere, inventories=now
+            old.recipe,
+            old.format,
+            elsewhere=elsewhere,
+            inventories=now,
+            earlier={array.path: array.destination for array in old.arrays},
         )
     refuse_unsuitable(fresh)
-    steps = steps_of(job, old, fresh, before, now, (ends.source, result), delete=delete, force=force)
+    steps = steps_of(
+        job, old, fresh, before, now, (ends.source, ends.destination), delete=delete, force=force
+    )
     nodes = sorted(steps.chosen.values(), key=lambda node: node.path)
     plan = replace(
         fresh,
@@ -92,61 +100,42 @@ def update_job(
     *,
     delete: bool = False,
     force: bool = False,
-    atomic: bool = False,
 ) -> Outcome:
     """Update the result of a job open for writing, or continue an update that was interrupted."""
     refuse_ended(job)
     follow(job, ends)
     ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
     earlier = json.loads(job.fact("update") or "{}")
+    if earlier:
+        take_in_abandoned_tree(job, ends.place)
     if earlier and job.state == "done":  # killed at its very end
-        if earlier.get("atomic"):
-            NewTree(job, ends).recover(complete=True)
         job.note(update=None)
         job.commit()
         earlier = {}
-    asked = {"delete": delete, "force": force, "atomic": atomic}
+    asked = {"delete": delete, "force": force}
     asked = {name: given or bool(earlier.get(name)) for name, given in asked.items()}
-    tree = NewTree(job, ends) if asked["atomic"] else None
-    if tree is not None:
-        tree.recover(complete=False)
     crashed = ends.local_destination is not None and may_be_lost(job)
-    place = ends if tree is None else tree.ends
     if crashed and job.state == "incomplete":
-        find_torn_documents(job, place.destination)
-    still_there(job, place)
+        find_torn_documents(job, ends.destination)
+    still_there(job, ends)
     options = replace(options, hard_links=job.fact("link") == "hard", digest=job.fact("digest") is not None)
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
         with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
-                job,
-                ends,
-                before,
-                now,
-                progress,
-                delete=asked["delete"],
-                force=asked["force"],
-                elsewhere=options.on_other_machines,
-                place=place,
+                job, ends, before, now, progress, elsewhere=options.on_other_machines, **asked
             )
             if not steps.any and job.state == "done":
                 return replace(nothing_to_do(job), problems=steps.problems)
             _intend(job, plan, steps, asked)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
-            if tree is not None:
-                tree.make()
-                place = tree.ends
-                checks = LocalChecks(place.source, place.destination)
-            removed = _prepare(job, plan, steps, place)
+            removed = _prepare(job, plan, steps, ends)
             if crashed:
-                compare_unsynced(job, plan, ends.source, place.destination, now)
-            outcome = run_job(job, plan, place, options, checks, now, progress)
+                compare_unsynced(job, plan, ends.source, ends.destination, now)
+            outcome = run_job(job, plan, ends, options, checks, now, progress)
         if outcome.state == "done":
-            if tree is not None:
-                tree.publish()
             job.note(update=None)
             job.commit()
         problems = (*outcome.problems, *steps.problems)
@@ -163,13 +152,18 @@ def _intend(job: Job, plan: Plan, steps: Steps, asked: Mapping[str, bool]) -> No
         verified=None,
         plan=json.dumps(header),
     )
-    for node in steps.swapped:
-        job.swap_node(node.path, node)
+    for earlier, new in steps.swapped:
+        row = rows.get(new.path)
+        if row is not None and earlier is not None:
+            keep_document(job, row, earlier)
+        # The earlier document of an array stays until all of the changed objects are replaced.
+        stays = isinstance(new, ArrayPlan) and new.changes is not None
+        job.swap_node(new.path, new, published_ns=row.published_ns if row is not None and stays else None)
     for node in (*steps.removed, *(new for _, new in steps.hidden)):
         row = rows.get(node.path)
         if row is not None:
             job.forget_tasks(row.id)
-            job.record_node(row.id, "pending")
+            job.record_node(row.id, "pending", published_ns=row.published_ns)
     if plan.consolidate and not steps.keeps_root and "" in rows and rows[""].kind == "group":
         root = next(row for row in job.nodes("group") if row.path == "")
         job.record_node(root.id, "pending")
@@ -194,9 +188,16 @@ def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> int:
     for earlier in below_first(steps.removed):
         removed += clear(earlier, destination, in_place=plan.in_place)
         job.drop_node(earlier.path)
+        job.documents.forget(earlier.path)
+        job.others.keep(earlier.path, ())
     for earlier, new in steps.hidden:
         removed += clear(earlier, destination, in_place=plan.in_place)
         job.swap_node(new.path, new)
+        job.others.keep(new.path, ())
+    if not plan.in_place:
+        if ends.local_destination is not None:
+            _note_others(job, plan, ends)
+        _narrow(job, plan, ends)
     job.commit(now=True)
     return removed
 
@@ -207,20 +208,59 @@ def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> N
     The last step of the run publishes the root again.
     """
     root = next((group for group in plan.groups if not group.path), None)
-    changed = any(isinstance(node, ArrayPlan) for node in steps.swapped)
-    if (
-        root is None
-        or not plan.consolidate
-        or steps.keeps_root
-        or not (changed or steps.hidden or steps.removed)
-    ):
+    if root is None or not plan.consolidate or steps.keeps_root:
+        return
+    if not steps.removed and all(row.kind != "array" for row in job.nodes(done=False)):
         return
     content = document(root.document)
     if digest(content) == job.fact("root_document"):
         return
-    job.note(root_document=digest(content), root_document_before=job.fact("root_document"))
-    job.commit(now=True)
+    note_root_document(job, digest(content))
     if ends.destination.get("zarr.json") is not None:
         writer = writer_for(ends.destination, job.id, fsync=False, in_place=plan.in_place)
         writer.write("zarr.json", content)
         writer.settle()
+
+
+def _note_others(job: Job, plan: Plan, ends: Endpoints) -> None:
+    """Record the objects of others in arrays whose documents will be newer than those objects."""
+    later = LaterObjects(job, ends.source, ends.destination)
+    rows = {row.path: row for row in job.nodes("array", done=False)}
+    for array in plan.arrays:
+        row = rows.get(array.path)
+        if row is None or row.published_ns is None:
+            continue
+        layout = with_earlier_shape(array)
+        objects = take_inventory(ends.destination, array.path, layout).indexes
+        marks = later.of_array(array, row, layout.objects.coordinates_of(objects))
+        job.others.keep(array.path, [key for key, is_others in marks if is_others])
+
+
+def _narrow(job: Job, plan: Plan, ends: Endpoints) -> None:
+    """Publish the smaller shape of each array that becomes shorter, before its objects are replaced.
+
+    Objects at the new edge have no values beyond it, which readers of the earlier shape would see.
+    """
+    pending = {row.path for row in job.nodes("array", done=False)}
+    arrays = [array for array in plan.arrays if array.changes is not None and array.path in pending]
+    keys = [join(array.path, "zarr.json") for array in arrays]
+    narrowed = {}
+    for array, key, content in zip(arrays, keys, ends.destination.find_many(keys), strict=True):
+        smaller = None if content is None else _narrowed(content, array.destination.shape)
+        if smaller is not None:
+            job.documents.add(array.path, digest(smaller))
+            narrowed[key] = smaller
+    if not narrowed:
+        return
+    job.commit(now=True)
+    writer = writer_for(ends.destination, job.id, fsync=False, in_place=False)
+    for key, smaller in narrowed.items():
+        writer.write(key, smaller)
+    writer.settle()
+
+
+def _narrowed(content: bytes, shape: tuple[int, ...]) -> bytes | None:
+    """A `zarr.json` whose shape does not exceed `shape`; None if it does not now."""
+    earlier = json.loads(content)
+    smaller = [min(pair) for pair in zip(earlier["shape"], shape, strict=True)]
+    return None if smaller == earlier["shape"] else document({**earlier, "shape": smaller})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zarrstack.core.errors import UsageError
 
 from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
-from ...storage.open_storage import is_url
+from ...storage.open_storage import is_url, refuse_mistyped
 from .kerchunk import JSON, PARQUET, Kerchunk, KerchunkParquet
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def output_for(
             from .icechunk_output import IcechunkOutput
 
             return IcechunkOutput(IcechunkPlace.parse(destination, options), source, source_options)
+        if not is_url(destination):
+            refuse_mistyped(destination)
         text = destination if is_url(destination) else os.path.abspath(os.path.expanduser(destination))
         for ends, form in ((JSON, Kerchunk), (PARQUET, KerchunkParquet)):
             if text.rstrip("/").endswith(ends):

@@ -30,6 +30,7 @@ from ...transfer.referred_objects import ReferredPlace, ReferredVersions
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..checks.checks import LocalChecks
+from ..one_archive import refuse_several
 from ..outcome import Outcome
 from ..progress import NullProgress, Progress, listing_shown
 from ..run_job import refuse_unsuitable
@@ -106,6 +107,7 @@ class VirtualRun:
     def plan(self, inventories: Inventories) -> Plan:
         """The plan for the current content of the source."""
         archive = describe(self.storage, format=self.asked.format, options=self.asked.reading)
+        refuse_several(archive, self.storage, self.asked.format, "v3")
         made, _ = make_plan(
             archive,
             self.storage,

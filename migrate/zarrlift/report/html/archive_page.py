@@ -11,10 +11,10 @@ from zarrstack.core.errors import ZarrstackError, short
 from zarrstack.core.json_text import canonical
 
 from ...archive.read_options import ReadOptions
-from ...conventions.apply import look_for
 from ...formats.describe import describe
 from ...jobs.job_report import StoredForm
 from ...jobs.units import bytes_text, count_text, safe, shape_text
+from ...planning.inspection import inspected
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import open_storage
 from .job_pictures import pictures_of_view
@@ -59,7 +59,7 @@ def page_of(
     """The page on the archive at a place, with stored sizes, for which chunks are listed."""
     options = ReadOptions.asked(follow_links=follow_links, **reading)
     storage = open_storage(place, storage_options=storage_options, follow_links=follow_links)
-    archive = look_for(describe(storage, format=format, options=options), storage)
+    archive = inspected(describe(storage, format=format, options=options), storage, options)
     found = pictures(storage, format, options, PictureMaker())
     return archive_page(archive, pictures=found, stored=_stored(archive, storage, options))
 

@@ -125,9 +125,14 @@ def index_of(path: Path) -> Path:
     return path
 
 
+_SETS: Final = re.compile(rb'\[\s*\{\s*"(version|refs|templates|gen)"')
+"""The start of a list of reference sets, which has an error of its own."""
+
+
 def _is_object(head: bytes) -> bool:
     """Whether a file may be JSON with an object, plain or in a Zstandard frame (RFC 8878, 3.1.1)."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"\x28\xb5\x2f\xfd"))
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return start.startswith((b"{", b"\x28\xb5\x2f\xfd")) or _SETS.match(start) is not None
 
 
 def _has_records(path: Path) -> bool:
@@ -162,7 +167,10 @@ def open_container(place: ContainerPlace) -> Storage | None:
     """
     path = place.path
     if path.is_dir():
-        kinds = (kind for kind in _KINDS if kind.directory(path))
+        try:
+            kinds = iter([kind for kind in _KINDS if kind.directory(path)])
+        except PermissionError as error:  # it would name a file that may not exist
+            raise StorageError("cannot read the directory", found=f"{path}: {error.strerror}") from error
     else:
         try:
             with path.open("rb") as file:

@@ -40,8 +40,10 @@ def write_all(descriptor: int, data: Buffer) -> None:
 
 def read_small(
     path: str, expected: int, version: Version | None, payload_check: PayloadCheck
-) -> bytes | None:
+) -> Buffer | None:
     """The content of a small file, checked by `payload_check`, with a minimum of system calls.
+
+    Without bytes behind the payload's end.
 
     A single read suffices if the file is shorter than `expected` bytes. Returns None for a file that is
     empty, longer than `IN_ONE_READ`, unreadable, or not of this version: `LocalWriter.copy` handles all
@@ -61,8 +63,7 @@ def read_small(
         return None
     if not same or not 0 < len(data) <= IN_ONE_READ:
         return None
-    payload_check.check_whole(data)
-    return data
+    return payload_check.check_whole(data)
 
 
 def ends_of_file(descriptor: int, size: int) -> HeadAndTail:

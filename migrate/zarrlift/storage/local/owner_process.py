@@ -65,15 +65,22 @@ class OwnerProcess:
         return "unknown" if self.place != here.place else state_of(self.pid, self.started, self.boot)
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host or 'an unnamed host'}"
+        here = OwnerProcess.of_this_process()
+        other_boot = self.place == here.place and self.boot != here.boot
+        note = " (before it was restarted, or on another host of this name)" if other_boot else ""
+        return f"process {self.pid} on {self.host or 'an unnamed host'}{note}"
 
 
 def state_of(pid: int, started: str, boot: str) -> State:
-    """Whether a process of this host, possibly from before a reboot, is still running."""
+    """Whether a process of this host is still running.
+
+    "unknown" for another boot: the host was restarted, or this is another one of the same name and machine
+    id, such as a clone of a virtual machine or a container of the same image.
+    """
     if sys.platform == "win32":  # where signal 0 is Ctrl-C
         return "running" if pid == os.getpid() else "unknown"
     if boot_id() != boot:
-        return "ended"
+        return "unknown"
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

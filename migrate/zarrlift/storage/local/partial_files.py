@@ -9,14 +9,22 @@ import contextlib
 import errno
 import os
 import re
+import time
 from typing import Final
 
 from .owner_process import OwnerProcess, state_of
+from .sibling_names import with_suffix
 
 _NAME: Final = re.compile(
     r"\.(?P<place>[0-9a-f]+)-(?P<boot>[0-9a-f]*)-(?P<pid>[0-9]+)-(?P<started>[0-9]*)\.partial(-journal|-wal|-shm)?"
 )
 """Suffix of the file's own name; SQLite adds to it."""
+_KEPT: Final = 160
+"""Bytes of the longest name to which the suffix is added, which has up to 95 with SQLite's."""
+_ABANDONED: Final = 86400.0
+"""Seconds after which nothing is still creating a file. Whether a process of another boot has ended is not
+known: it may be on another host of the same name.
+"""
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 """Errors of systems without hard links: FAT, and some network and user-space file systems."""
 
@@ -24,12 +32,15 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errn
 def partial_name(path: str) -> str:
     """The temporary path, in the same directory, at which this process creates the file."""
     here = OwnerProcess.of_this_process()
-    return f"{path}.{here.place}-{_hexadecimal(here.boot)}-{here.pid}-{here.started}.partial"
+    directory, name = os.path.split(path)
+    suffix = f".{here.place}-{_hexadecimal(here.boot)}-{here.pid}-{here.started}.partial"
+    return os.path.join(directory, with_suffix(name, suffix, _KEPT))
 
 
 def sweep_partial(path: str) -> None:
     """Remove files left by ended processes of this host that were creating this file."""
     directory, name = os.path.split(path)
+    name = with_suffix(name, "", _KEPT)
     place = OwnerProcess.of_this_process().place
     try:
         with os.scandir(directory or ".") as entries:
@@ -38,9 +49,10 @@ def sweep_partial(path: str) -> None:
         return
     for other in names:
         parts = _NAME.fullmatch(other, len(name))
-        if parts is not None and parts["place"] == place and _ended(parts):
+        if parts is not None and parts["place"] == place:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(directory, other))
+                if _ended(parts, partial := os.path.join(directory, other)):
+                    os.unlink(partial)
 
 
 def create_file(path: str, data: bytes) -> bool:
@@ -74,10 +86,11 @@ def _create_slowly(path: str, data: bytes) -> bool:
     return True
 
 
-def _ended(parts: re.Match[str]) -> bool:
+def _ended(parts: re.Match[str], path: str) -> bool:
+    """Whether the process that creates a file has ended; OSError."""
     here = OwnerProcess.of_this_process()
     if parts["boot"] != _hexadecimal(here.boot):
-        return True
+        return time.time() - os.lstat(path).st_mtime > _ABANDONED
     return state_of(int(parts["pid"]), parts["started"], here.boot) == "ended"
 
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer
+from zarrstack.core.codecs.base import Buffer, memory
 
 from ..listed_versions import Version, require_version
 from ..writer import DestinationError, PayloadCheck, Writer
@@ -72,7 +72,7 @@ class LocalWriter(Writer):
     def copy(
         self, source: str, key: str, payload_check: PayloadCheck, version: Version | None = None
     ) -> int | None:
-        """Copy the file at `source`, after `payload_check` has checked its ends.
+        """Copy the file at `source`, after `payload_check` has checked its ends, without trailing bytes.
 
         Returns its size in bytes, or None if it is missing. The bytes are shared by reflink if the file
         system supports it, else copied inside the kernel, else by read and write. SourceChangedError if the
@@ -85,7 +85,11 @@ class LocalWriter(Writer):
         try:
             size = facts.st_size
             if not payload_check.check(ends_of_file(reading, size)):
-                payload_check.check_whole(read_file(source, ReadLimit(payload_check.most_stored)))
+                whole = payload_check.check_whole(read_file(source, ReadLimit(payload_check.most_stored)))
+                if (rest := memory(whole).nbytes) != size:
+                    require_version(reading, version)
+                    self.write(key, whole)
+                    return rest
 
             def fill(writing: int) -> None:
                 self._copy_between(reading, writing, size)
@@ -100,7 +104,10 @@ class LocalWriter(Writer):
     def link(
         self, source: str, key: str, payload_check: PayloadCheck, version: Version | None = None
     ) -> int | None:
-        """Make `key` a hard link to the file at `source`; otherwise like `copy`."""
+        """Make `key` a hard link to the file at `source`; otherwise like `copy`.
+
+        A file with bytes behind the payload's end is copied without them.
+        """
         try:
             reading, facts = open_regular(source)
         except FileNotFoundError:
@@ -112,7 +119,10 @@ class LocalWriter(Writer):
         finally:
             os.close(reading)
         if not payload_check.check(ends):
-            payload_check.check_whole(read_file(source, ReadLimit(payload_check.most_stored)))
+            whole = payload_check.check_whole(read_file(source, ReadLimit(payload_check.most_stored)))
+            if (rest := memory(whole).nbytes) != size:
+                self.write(key, whole)
+                return rest
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
         try:

@@ -89,6 +89,15 @@ class _Reader:
 
     def read(self) -> MemoryIndex:
         at = self._skip(0)
+        if self._text[at : at + 1] == "[":
+            # kerchunk's `scan_grib` returns a set for each message of a file (0.2.10).
+            raise UsageError(
+                "a list of reference sets, not one set",
+                found="a JSON list",
+                expected="a JSON object",
+                advice="Take one: write each element of the list to a file of its own, "
+                "or combine them with kerchunk's MultiZarrToZarr.",
+            )
         if self._text[at : at + 1] != "{":
             raise UsageError("not a document of references", expected="a JSON object")
         head: dict[str, Any] = {}

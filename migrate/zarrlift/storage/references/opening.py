@@ -47,7 +47,7 @@ def open_document(place: str, options: Mapping[str, Any] | None, opener: Opener)
 
             raise not_a_container(home.shown, content[:HEAD]) from None
         raise UsageError(
-            f"{home.shown} is {message}" if message.startswith("not ") else message,
+            f"{home.shown} is {message}" if message.startswith(("not ", "a ")) else message,
             found=problem.found,
             expected=problem.expected,
             advice=problem.advice,

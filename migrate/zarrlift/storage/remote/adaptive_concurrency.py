@@ -28,6 +28,7 @@ from zarrstack.system.clock import Clock
 from zarrstack.system.transient_errors import is_throttled, may_pass, wanted_wait
 
 from .. import retries
+from ..silence import AnswerWatch
 
 T = TypeVar("T")
 
@@ -58,6 +59,11 @@ the second value if the place has never responded, because its name may be wrong
 """
 
 
+def unmeasured(_: object) -> None:
+    """The size of what is no single request for an object, such as a listing or an upload in parts."""
+    return
+
+
 class ConcurrencyLimiter:
     """The requests of one place: their concurrency and cost."""
 
@@ -71,6 +77,7 @@ class ConcurrencyLimiter:
         self._climb = HillClimber(self._clock.now())
         self._halved = float("-inf")
         self._reached = False
+        self._watch = AnswerWatch(self._clock)
 
     def __reduce__(self) -> tuple[type[ConcurrencyLimiter], tuple[()]]:
         """Another process adapts its own number."""
@@ -82,28 +89,44 @@ class ConcurrencyLimiter:
         `size` gives the bytes transferred; None excludes a request that is not representative, such as a
         listing, from the measurements.
         """
-        delays, failed = _delays(), None
-        while True:
-            await self._enter()
-            began = self._clock.now()
-            try:
-                answer = await ask()
-            except Exception as error:
-                now = self._clock.now()
-                failed = now if failed is None else failed
-                wait = self._wait(error, began, now - failed, delays)
-                if wait is None:
-                    raise
-                retries.add(error, wait)
-            else:
-                self._reached = True
-                carried = size(answer)
-                if carried is not None:
-                    self._answered(began, carried)
-                return answer
-            finally:
-                self._leave()
-            await self._clock.sleep(wait)
+        watched = size is not unmeasured
+        if watched:
+            self._watch.begin()
+        delays, failed, attempt = _delays(), None, 1
+        try:
+            while True:
+                await self._enter()
+                began = self._clock.now()
+                try:
+                    answer = await ask()
+                except Exception as error:
+                    now = self._clock.now()
+                    failed = now if failed is None else failed
+                    wait = self._wait(error, began, now - failed, delays)
+                    if wait is None:
+                        if attempt == 1:
+                            self._watch.answered(now)
+                        raise
+                    retries.add(error, wait)
+                    attempt += 1
+                    if not watched:
+                        watched = True
+                        self._watch.begin()
+                    self._watch.failed(attempt, error)
+                else:
+                    self._reached = True
+                    now = self._clock.now()
+                    self._watch.answered(now)
+                    carried = size(answer)
+                    if carried is not None:
+                        self._answered(began, now, carried)
+                    return answer
+                finally:
+                    self._leave()
+                await self._clock.sleep(wait)
+        finally:
+            if watched:
+                self._watch.end()
 
     def _wait(self, error: Exception, began: float, spent: float, delays: Iterator[float]) -> float | None:
         """Seconds before a request with this error is repeated; None if it is not.
@@ -145,8 +168,7 @@ class ConcurrencyLimiter:
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def _answered(self, began: float, size: int) -> None:
-        now = self._clock.now()
+    def _answered(self, began: float, now: float, size: int) -> None:
         self.costs.add(size, now - began)
         if began >= self._halved:
             self.limit = self._climb.answered(

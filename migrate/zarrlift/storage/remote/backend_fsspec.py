@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PARTS_AT_ONCE
@@ -190,7 +191,7 @@ def own(store: Store) -> Store:
     given: Any = store
     if type(given.fs).__name__ == "AsyncFileSystemWrapper":
         # A synchronous file system, run in threads, is not bound to a loop.
-        return store
+        return _in_the_loop(given) if "memory" in protocols(given) else store
     options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
     if "s3" in protocols(given):
         # botocore keeps ten connections, and further requests wait.
@@ -205,3 +206,28 @@ def own(store: Store) -> Store:
     return FsspecStore(
         fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
     )
+
+
+def _in_the_loop(store: FsspecStore) -> FsspecStore:
+    """A store of `memory://` whose calls run in the event loop that awaits them, not each in a thread.
+
+    None of them waits for anything, and its dictionary must not be listed and written at the same time.
+    """
+    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+    from zarr.storage import FsspecStore
+
+    fs = AsyncFileSystemWrapper(store.fs.sync_fs, asynchronous=True)
+    for name, method in list(vars(fs).items()):
+        if inspect.iscoroutinefunction(method):
+            setattr(fs, name, _direct(method.__wrapped__))
+    return FsspecStore(
+        fs, read_only=store.read_only, path=store.path, allowed_exceptions=store.allowed_exceptions
+    )
+
+
+def _direct(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)  # its parameters are inspected: see `in_parts`
+    async def called(*positional: Any, **named: Any) -> Any:
+        return call(*positional, **named)
+
+    return called

@@ -8,14 +8,15 @@ concurrency limit, and are repeated like its own requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from .adaptive_concurrency import ConcurrencyLimiter
+from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
 from .event_loop import collect, loop
+from .store_listing import settled
 
 T = TypeVar("T")
 
@@ -84,16 +85,19 @@ class CrossLoopStore(Store):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Keys with a prefix, collected in our loop first."""
-        for key in await self._across(lambda: collect(self._inner.list_prefix(self._prefix + prefix))):
+        for key in await self._listed(self._inner.list_prefix, prefix):
             yield key[len(self._prefix) :]
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Names below a prefix, collected in our loop first."""
-        for name in await self._across(lambda: collect(self._inner.list_dir(self._prefix + prefix))):
+        for name in await self._listed(self._inner.list_dir, prefix):
             yield name
 
+    async def _listed(self, listing: Callable[[str], AsyncIterator[str]], prefix: str) -> Sequence[str]:
+        return await self._across(lambda: settled(lambda: collect(listing(self._prefix + prefix))))
+
     async def _across(
-        self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None] = lambda _: None
+        self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None] = unmeasured
     ) -> T:
         """Run one request in our loop."""
 

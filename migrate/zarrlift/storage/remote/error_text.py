@@ -40,6 +40,22 @@ _ADDRESS: Final = re.compile(r"\bhttps?://[^/\s\"'?]+|(?<=\bhost )\S+")
 _STATUS: Final = re.compile(r"status code: (\d{3}[^:<]*)")
 _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
+_DENIED: Final = re.compile(r"\b(401 Unauthorized|403 Forbidden|Forbidden|Access Denied|AccessDenied)\b")
+"""Messages of obstore, and of s3fs 2026.9, which omits the status."""
+_MAY_NOT: Final = (
+    "Access is denied: the credentials have no permission for this, or there are none for it."
+    " Check the bucket's name, the key or profile, and its policies; a public bucket needs anon=true."
+)
+_EXPIRED: Final = "The credentials have expired: renew them, for example with aws sso login."
+_REFUSALS: Final = {
+    "InvalidAccessKeyId": "Access is denied: the store does not know the access key."
+    " Check the key or profile, and the storage option endpoint_url.",
+    "SignatureDoesNotMatch": "Access is denied: the secret key does not belong to the access key.",
+    "RequestTimeTooSkewed": "Access is denied: the clock of this machine is wrong.",
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), _EXPIRED),
+    **dict.fromkeys(("InvalidToken", "RequestExpired"), _EXPIRED),
+}
+"""Error codes of S3 (https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html) in words."""
 _MOST: Final = 500
 """Maximum number of characters of an unrecognized message."""
 
@@ -64,11 +80,21 @@ def plainly(
             found=f"no connection to {address[0]}" if address else None,
             advice="Check the network, the name of the host and the storage option endpoint_url.",
         )
+    advice = _refusal(text)
     status = _STATUS.search(text)
     if status is None:
-        return StorageError(what, key=place, found=f"{type(error).__name__}: {text}"[:_MOST])
-    more = [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
-    return StorageError(what, key=place, found="; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST])
+        return StorageError(what, key=place, found=f"{type(error).__name__}: {text}"[:_MOST], advice=advice)
+    more = [found[1].rstrip(".") for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
+    found = "; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST]
+    return StorageError(what, key=place, found=found, advice=advice)
+
+
+def _refusal(text: str) -> str | None:
+    """What an error about permissions means, and what to check; None for any other error."""
+    for code, words in _REFUSALS.items():
+        if code in text:
+            return words
+    return _MAY_NOT if _DENIED.search(text) else None
 
 
 def names_no_bucket(error: BaseException) -> bool:

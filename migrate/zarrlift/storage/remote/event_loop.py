@@ -41,14 +41,15 @@ def loop() -> asyncio.AbstractEventLoop:
 def close_soon(fs: Any) -> None:
     """Close the connections of a file system in their loop."""
     running = _loop
-    if running is None or _owner != os.getpid():
+    # Attributes with the session of fsspec's http and gcsfs, and of s3fs.
+    held: list[Any] = [getattr(fs, name, None) for name in ("_session", "_s3")]
+    sessions = [session for session in held if hasattr(session, "close")]
+    if not sessions or running is None or _owner != os.getpid():
         return
 
     async def close() -> None:
-        # Attributes with the session of fsspec's http and gcsfs, and of s3fs.
-        for holder in (getattr(fs, "_session", None), getattr(fs, "_s3", None)):
-            if holder is not None and hasattr(holder, "close"):
-                await holder.close()
+        for session in sessions:
+            await session.close()
 
     future = asyncio.run_coroutine_threadsafe(close(), running)
     if threading.current_thread().name != _THREAD:

@@ -8,12 +8,14 @@ Sources: obstore 0.12 (https://developmentseed.org/obstore), the options of s3fs
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
+
+from .aws_profile import AwsProfile, config_file, has_settings, no_credentials
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -28,8 +30,6 @@ lines.
 """
 _SILENT: Final = timedelta(minutes=3)
 """Timeout for the next byte; the store may take that long to copy a large object."""
-_FRESH: Final = timedelta(minutes=5)
-"""Lifetime of credentials without an expiry time."""
 
 _PLAIN: Final = {
     "key": "access_key_id",
@@ -58,36 +58,52 @@ _ELSEWHERE: Final = (
     *("AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT"),
 )
 """Variables with a meaning for botocore and none here."""
-_MORE: Final = ("endpoint_url", "services", "s3 =", "s3=", "ca_bundle", "use_dualstack", "use_fips")
-"""The same for its profile file."""
 
 
-def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str] | None:
-    """The bucket of an `s3://` URL and the path in it; None if s3fs must be used.
+class LeftToFsspec(Exception):  # noqa: N818 - not an error where s3fs is installed
+    """S3 must be accessed through s3fs; `error` is the one to raise where that is not installed."""
 
-    That is the case for an option or setting without a counterpart, and if no credentials
-    are found in the way of s3fs.
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.error: ZarrstackError = UsageError(
+            f"obstore does not support {reason}", expected="s3fs", advice="Install it: pip install s3fs."
+        )
+
+
+def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str]:
+    """The bucket of an `s3://` URL and the path in it.
+
+    Raises LeftToFsspec for an option or setting without a counterpart, UsageError without credentials, and
+    StorageError if those of a profile cannot be obtained.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("s3", "s3a") or not parts.hostname or "@" in parts.netloc or parts.query:
-        return None
-    if parts.fragment:
-        return None  # "#" is part of a key, which urlsplit does not support
-    settings = s3_settings(options)
-    if settings is None:
-        return None
+    if not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+        # "#" is part of a key, which urlsplit does not support
+        raise LeftToFsspec("an s3:// URL with a user, a query or a fragment")
     bucket = parts.netloc
+    settings = _translated(options)
     provider = None
-    if not settings.get("skip_signature") and "secret_access_key" not in settings:
-        found = _from_botocore(options.get("profile"))
-        if found is None:
-            return None
-        provider, more = found
-        settings = {**more, **settings}
+    has_credentials = settings.get("skip_signature") or "secret_access_key" in settings
+    if not has_credentials or ("endpoint" not in settings and has_settings()):
+        try:
+            profile = AwsProfile(options.get("profile"))
+        except ImportError:
+            if not has_credentials:
+                raise no_credentials(f"s3://{bucket}", None) from None
+            raise LeftToFsspec(f"the settings of {config_file()}") from None
+        if "endpoint" not in settings and (endpoint := profile.endpoint()) is not None:
+            settings["endpoint"] = endpoint
+        plain = str(settings.get("endpoint", "")).startswith("http://")
+        if (name := profile.untranslated(plain=plain)) is not None:
+            raise LeftToFsspec(f"the setting {name} of {config_file()}")
+        if not has_credentials:
+            provider = profile.credentials()
+            if provider is None:
+                raise no_credentials(f"s3://{bucket}", profile.name)
+        if "region" not in settings and (region := profile.region()) is not None:
+            settings["region"] = region
     if "region" not in settings:
         settings["region"] = "us-east-1" if "endpoint" in settings else _region_of(bucket)
-    if settings["region"] is None:
-        return None
     given: dict[str, Any] = dict(settings)
     if provider is not None:
         given["credential_provider"] = provider
@@ -114,6 +130,15 @@ def opened(
 
 def s3_settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
     """The options under obstore's names, with those of the environment; None without a counterpart."""
+    try:
+        settings = _translated(options)
+    except LeftToFsspec:
+        return None
+    return None if "endpoint" not in settings and has_settings() else settings
+
+
+def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without the files of profiles; LeftToFsspec without a counterpart."""
     settings: dict[str, Any] = {}
     for name, value in options.items():
         if name in ("skip_instance_cache", "profile") or value is None:
@@ -123,7 +148,7 @@ def s3_settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
         elif name in _PLAIN:
             settings[_PLAIN[name]] = value
         else:
-            return None
+            raise LeftToFsspec(f"the storage option {name}")
     # If the options contain credentials, those of the environment are ignored.
     named = settings.get("skip_signature") or "access_key_id" in settings or options.get("profile")
     for name, variables in (_PLACE if named else _PLACE | _WHO).items():
@@ -131,65 +156,32 @@ def s3_settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
         if value is not None:
             settings.setdefault(name, value)
     if ("access_key_id" in settings) != ("secret_access_key" in settings):
-        return None
+        raise LeftToFsspec("an access key without its secret key, or the reverse")
     plain = str(settings.get("endpoint", "")).startswith("http://")
-    if any(os.environ.get(name) for name in _ELSEWHERE if name != "AWS_CA_BUNDLE" or not plain):
-        return None
-    if "endpoint" not in settings and _configured():
-        return None
+    for name in _ELSEWHERE:
+        if os.environ.get(name) and not (plain and name == "AWS_CA_BUNDLE"):
+            raise LeftToFsspec(f"the variable {name}")
     return {name: value for name, value in settings.items() if value is not False}
 
 
-def _configured() -> bool:
-    """Whether botocore's profile file has S3 settings other than credentials and region."""
-    path = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return path.exists()
-    return any(word in text for word in _MORE)
-
-
-def _from_botocore(profile: str | None) -> tuple[Callable[[], Any], dict[str, Any]] | None:
-    """Credentials as s3fs finds them (profiles, roles, instance metadata), and the profile's region.
-
-    None without botocore, or if there are none.
-    """
-    try:
-        botocore = import_module("botocore.session")  # a dependency of s3fs
-    except ImportError:
-        return None
-    try:
-        session = botocore.Session(profile=profile)
-        credentials = session.get_credentials()
-        region = session.get_config_variable("region")
-    except Exception:  # noqa: BLE001 - s3fs will meet the same, and say so
-        return None
-    if credentials is None:
-        return None
-
-    def provide() -> dict[str, Any]:
-        frozen = credentials.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + _FRESH,
-        }
-
-    return provide, {} if region is None else {"region": region}
-
-
-def _region_of(bucket: str) -> str | None:
-    """The region of a bucket, which S3 reveals without credentials; None if it does not."""
+def _region_of(bucket: str) -> str:
+    """The region of a bucket, which S3 reveals without credentials; LeftToFsspec if it does not answer."""
     from http.client import HTTPSConnection
 
     # Names of buckets with dots do not match the certificate, so the name is not used as a host.
     asked = HTTPSConnection("s3.amazonaws.com", timeout=10)
     try:
         asked.request("HEAD", f"/{bucket}")
-        return asked.getresponse().getheader("x-amz-bucket-region")
-    except OSError:
-        return None
+        # A bucket that does not exist has none; S3 says so when it is read.
+        return asked.getresponse().getheader("x-amz-bucket-region") or "us-east-1"
+    except OSError as error:
+        left = LeftToFsspec("a bucket whose region is unknown")
+        left.error = StorageError(
+            f"the region of s3://{bucket} is unknown",
+            found=f"no answer from s3.amazonaws.com ({error})",
+            advice="Check the network, or name a region with AWS_REGION, and another server with the storage"
+            " option endpoint_url.",
+        )
+        raise left from error
     finally:
         asked.close()

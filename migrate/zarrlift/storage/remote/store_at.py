@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..redact import redact, redact_foreign, secrets_of
 from .backend import HTTP
 from .backend_http import HttpBackend
+from .obstore_s3 import LeftToFsspec
 from .obstore_urls import obstore_store
+from .option_names import check_names
 from .zarr_store import StoreStorage
 
 _ABSENT: Final = "absent_status"
@@ -29,9 +31,15 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     if not shown.endswith("://"):  # the root of a file system without names: reference://
         shown = shown.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
+    without = None  # the error if fsspec's package is not installed
     if "::" not in url:
+        check_names(protocol, options or {})
         try:
             bucket = obstore_store(url, options or {}, read_only=read_only)
+        except LeftToFsspec as left:
+            bucket, without = None, left.error
+        except ZarrstackError:
+            raise
         except Exception as error:
             found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
             raise StorageError("cannot open the location", found=found) from error
@@ -47,7 +55,7 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     except ImportError as error:
         from ..open_errors import no_package
 
-        raise no_package(protocol, redact_foreign(str(error))) from error
+        raise without or no_package(protocol, redact_foreign(str(error))) from error
     except ValueError as error:
         found = redact_foreign(f"{shown} ({error})")
         raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..listing import ListedPage
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
+
+
+T = TypeVar("T")
+
+_CHANGED: Final = re.compile(r"dictionary (keys )?changed (size )?during iteration")
+"""Python's messages; no exception of its own distinguishes this error."""
+_ATTEMPTS: Final = 1000
+
+
+async def settled(listing: Callable[[], Awaitable[T]]) -> T:
+    """The result of a listing, repeated if another thread has changed the dictionary that was listed.
+
+    zarr's memory stores and fsspec's `memory://` iterate over a dictionary to which the user's threads may
+    write at the same time; zarrlift itself does everything in one loop.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return await listing()
+        except RuntimeError as error:
+            if _CHANGED.fullmatch(str(error)) is None:
+                raise
+        await asyncio.sleep(0)
+    return await listing()
 
 
 class ListedKeys:

@@ -20,14 +20,14 @@ from ..listed_versions import Version, held
 from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
-from .adaptive_concurrency import ConcurrencyLimiter
+from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
 from .backend import HTTP, Backend, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, collect, run
 from .parallel_listing import UnorderedListingError
-from .store_listing import ListedKeys, any_names, tree_of
+from .store_listing import ListedKeys, any_names, settled, tree_of
 from .store_names import url_of
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class StoreStorage(Storage):
                 taken.take(listed.shown(hidden).relative(len(self._prefix)))
             return taken
 
-        return run(self.told("cannot list", prefix, find))
+        return run(self.told("cannot list", prefix, lambda: settled(find)))
 
     def _pages(self, full: str, keys: Callable[[], Sequence[str]] | None = None) -> AsyncIterator[ListedPage]:
         if self.native is not None:
@@ -298,7 +298,7 @@ class StoreStorage(Storage):
         if prefix:
             self.key(prefix)
         prefix = prefix.strip("/")
-        found = await self.told("cannot list", prefix, lambda: self._children(prefix))
+        found = await self.told("cannot list", prefix, lambda: settled(partial(self._children, prefix)))
         return [
             DirectoryEntry(name, is_dir)
             for name, is_dir in found.items()
@@ -322,7 +322,7 @@ class StoreStorage(Storage):
         key: str,
         ask: Callable[[], Coroutine[Any, Any, T]],
         *,
-        size: Callable[[T], int | None] = lambda _: None,
+        size: Callable[[T], int | None] = unmeasured,
     ) -> T:
         """Make one request at the store's pace; every failure becomes a StorageError with the key.
 

@@ -60,7 +60,7 @@ def test_a_directory_is_listed_once_and_those_of_chunks_never(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"n/.zgroup": GROUP}, "both an array and a group"),
+        ({"n/.zgroup": GROUP, "n/x/.zgroup": GROUP}, "both an array and a group"),
         ({"n/zarr.json": {"zarr_format": 3}}, "zarr2 (.zarray) and zarr3 (zarr.json)"),
         ({"n/attributes.json": {"n5": "2.0.0"}}, "zarr2 (.zarray) and n5 (attributes.json)"),
     ],
@@ -347,11 +347,6 @@ def test_where_no_other_document_is_left_consolidated_metadata_is_read_with_a_wa
     assert not any(found.refused for found in archive.nodes)
     assert node(archive, "g/a").attributes == {"u": 1}
     assert [(problem.severity, problem.key) for problem in archive.problems] == [("warning", ".zmetadata")]
-
-
-def test_consolidated_metadata_without_anything_it_speaks_of_is_no_archive(tmp_path):
-    with pytest.raises(UsageError, match="no Zarr v2 archive"):
-        read(tmp_path, {".zmetadata": consolidated(**{".zgroup": GROUP, "a/.zarray": ARRAY})})
 
 
 def test_an_archive_over_a_store_that_cannot_list_is_read_from_consolidated_metadata(tmp_path):

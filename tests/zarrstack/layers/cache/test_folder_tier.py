@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 
 import pytest
 from tests.support.counted import Counted, Hours, buffer, read
@@ -406,3 +407,91 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="disk tier is not a folder"):
         Cache(MemoryStore(), disk=tmp_path / "file")
+
+
+@pytest.fixture
+def bounded(tmp_path):
+    """Ends a test in which the cache waits for a pipe."""
+
+    def end(*_):
+        for path in (tmp_path / "tier").rglob("*"):
+            if path.is_fifo():
+                os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))  # threads cannot be interrupted otherwise
+        raise AssertionError("the cache waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def replace_by_pipe(path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def test_a_pipe_in_place_of_a_record_in_use_is_removed(open_cache, tmp_path, below, bounded) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store, 3)
+        paths = records(tmp_path / "tier")
+        for path in paths:
+            replace_by_pipe(path)
+        await fill(store, 3)
+        assert (store.figures().damaged, below.calls["get"]) == (3, 6)
+        assert records(tmp_path / "tier") == paths
+        await fill(store, 3)
+        assert below.calls["get"] == 6
+
+    run(body)
+
+
+@pytest.mark.parametrize("name", [control.MARKER, control.MARKER + ".new", "control", "control.new"])
+def test_a_pipe_in_place_of_a_control_file_is_replaced(name, open_cache, tmp_path, bounded) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store, 3)
+        store.close()
+        path = tmp_path / "tier" / name
+        path.touch()
+        replace_by_pipe(path)
+        if name.endswith(".new"):
+            (tmp_path / "tier" / name.removesuffix(".new")).unlink()
+        again = open_cache()
+        await fill(again, 3)
+        await fill(again, 3)
+        assert again.figures().disk_hits == 3
+        assert not path.is_fifo()
+
+    run(body)
+
+
+@pytest.mark.parametrize("name", ["lock", "step", "users"])
+def test_a_pipe_in_place_of_a_lock_switches_the_tier_off(name, open_cache, tmp_path, bounded) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store, 3)
+        store.close()
+        replace_by_pipe(tmp_path / "tier" / name)
+        again = open_cache()
+        await fill(again, 3)
+        await fill(again, 3)
+        assert again.figures().disk_hits == 0
+
+    run(body)
+
+
+def test_a_pipe_among_the_records_being_written_is_removed(open_cache, tmp_path, bounded) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store, 3)
+        store.close()
+        pipe = tmp_path / "tier" / control.PARTIAL / "10-pipe"
+        os.mkfifo(pipe)
+        again = open_cache()
+        await fill(again, 3)
+        assert again.figures().disk_hits == 3
+        assert not pipe.exists()
+
+    run(body)

@@ -131,6 +131,11 @@ class Chain:
         order = (*self.codecs[:middle], *filters, packing, *rest)
         return [codec.to_json() for codec in order]
 
+    @property
+    def states_lengths(self) -> bool:
+        """Whether headers state the length of payloads, so that bytes may follow (`trailing_bytes`)."""
+        return any(codec.name == "blosc" for codec in self.codecs[self.middle + 1 :])
+
     def common_prefix(self, other: Chain) -> int:
         """Number of codecs, from the array side, that both chains start with."""
         count = 0

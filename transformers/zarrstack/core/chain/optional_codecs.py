@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_IMAGES: Final = ("jpeg", "jpeg2k", "jpegls", "jpegxl", "lerc", "png", "webp", "zfp")
+_IMAGES: Final = ("jpeg", "jpeg2k", "jpegls", "jpegxl", "lerc", "png", "tiff", "webp", "zfp")
 _BYTES: Final = (
     *("blosc", "blosc2", "brotli", "bz2", "deflate", "delta", "lz4", "lz4f", "lzf", "lzfse", "lzma", "lzw"),
     *("packbits", "snappy", "zlib", "zlibng", "zopfli", "zstd"),
 )
 IMAGECODECS: Final = frozenset(f"imagecodecs_{name}" for name in (*_IMAGES, *_BYTES))
 """Ids that imagecodecs registers with numcodecs (imagecodecs 2024.12.30), as far as they are decoded here.
+
+tifffile writes `imagecodecs_tiff` into references to TIFF files; imagecodecs encodes it since 2026.
 
 JPEG XR is not: its decoder ends the process on some damaged chunks (imagecodecs 2026.3.6 and 2026.10.10).
 """

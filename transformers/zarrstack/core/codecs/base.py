@@ -135,7 +135,8 @@ class BytesCodec(ABC):
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode one payload to at most `decoded.at_most` bytes, exactly that many if exact.
 
-        Raises ChunkError for invalid, truncated or oversized payloads, and for trailing bytes.
+        Raises ChunkError for invalid, truncated or oversized payloads, and for trailing bytes unless
+        `trailing_bytes` counts them.
         """
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
@@ -145,6 +146,13 @@ class BytesCodec(ABC):
         its trailer may be truncated, or may have several members).
         """
         return _require_length(self.spec.name, ends, self.encoded_size(decoded))
+
+    def trailing_bytes(self, ends: HeadAndTail) -> int:
+        """Number of bytes behind the end that a payload's header states; 0 if headers state no length.
+
+        A payload with such bytes is valid: readers ignore them, or refuse it. `check` returns False for it.
+        """
+        return 0
 
     def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
         """The ends of the decoded payload, if known without decoding; otherwise None."""

@@ -5,6 +5,10 @@ https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst: version, cod
 (one byte each), then decoded size, block size and stored size (little-endian u32 each). Zarr v2's `blosc` is
 the same container; in its configuration `shuffle` is a number (-1 selects by item size) and there is no
 `typesize`.
+
+Writers may leave bytes behind the stored size: z5 up to 2.0 wrote 16 zeros, its reserve for the header
+(https://github.com/zarr-developers/zarr_implementations/pull/34). numcodecs (0.13.1 to 0.17.1) ignores them,
+and so do zarr-python 2 and 3; tensorstore 0.1.86 and zarrs 0.2.3 refuse such a chunk.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ if TYPE_CHECKING:
     from .base import Buffer
 
 _HEADER: Final = struct.Struct("<BBBBIII")
-_OVERHEAD: Final = 16
-_MOST: Final = (1 << 31) - 1 - _OVERHEAD
+HEADER_BYTES: Final = 16
+_MOST: Final = (1 << 31) - 1 - HEADER_BYTES
 _FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 """Formats by number in bits 5 to 7 of the flags; lz4hc writes lz4."""
 _SNAPPY: Final = _FORMATS.index("snappy")
@@ -47,6 +51,14 @@ def _library() -> Any:
 
     blosc.use_threads = False
     return blosc
+
+
+def trailing_bytes(head: bytes, length: int) -> int:
+    """Number of bytes behind the size that the header of a stored payload states."""
+    if len(head) < HEADER_BYTES:
+        return 0
+    stored: int = _HEADER.unpack_from(head)[-1]
+    return max(length - max(stored, HEADER_BYTES), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class Blosc(BytesCodec):
 
     def encoded_size(self, decoded: Size) -> Size:
         """At most the input and a header: incompressible data is stored."""
-        return Size(decoded.at_most + _OVERHEAD, exact=False)
+        return Size(decoded.at_most + HEADER_BYTES, exact=False)
 
     def encode(self, data: Buffer) -> bytes:
         """Encode one container, identical in every thread."""
@@ -107,9 +119,11 @@ class Blosc(BytesCodec):
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode, after checking the header against the chunk and the payload."""
         length = buffer_length(data)
-        nbytes = self._require_header(bytes(memory(data)[:_OVERHEAD]), length, decoded)
+        nbytes, cbytes = self._require_header(bytes(memory(data)[:HEADER_BYTES]), length, decoded)
         if nbytes == 0:
             return b""
+        if cbytes < length:
+            data = memory(data)[:cbytes]
         flags = memory(data)[2]
         if flags >> 5 == _SNAPPY and not flags & 0x02 and "snappy" not in _library().list_compressors():
             raise ChunkError(
@@ -125,11 +139,16 @@ class Blosc(BytesCodec):
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the whole header: version, format, decoded size, block size, stored size."""
-        self._require_header(ends.head[:_OVERHEAD], ends.length, decoded)
-        return True
+        _, cbytes = self._require_header(ends.head[:HEADER_BYTES], ends.length, decoded)
+        return cbytes == ends.length
 
-    def _require_header(self, head: bytes, length: int, decoded: Size) -> int:
-        if len(head) < _OVERHEAD:
+    def trailing_bytes(self, ends: HeadAndTail) -> int:
+        """The number of bytes behind the stored size."""
+        return trailing_bytes(ends.head, ends.length)
+
+    def _require_header(self, head: bytes, length: int, decoded: Size) -> tuple[int, int]:
+        """The decoded and the stored size of a valid payload."""
+        if len(head) < HEADER_BYTES:
             raise ChunkError("blosc: the payload is cut short", found=f"{length} bytes")
         version, _, flags, typesize, nbytes, blocksize, cbytes = _HEADER.unpack(head)
         if version != 2 or typesize == 0 or flags & 0x08:
@@ -142,7 +161,7 @@ class Blosc(BytesCodec):
                 found=f"{nbytes} bytes",
                 expected=bytes_text(decoded),
             )
-        if cbytes != length:
+        if not HEADER_BYTES <= cbytes <= length:
             raise ChunkError(
                 "blosc: the payload does not have the length that its header states",
                 found=f"{length} bytes",
@@ -154,10 +173,10 @@ class Blosc(BytesCodec):
                 found=f"{blocksize} bytes",
                 expected=f"1 to {nbytes} bytes",
             )
-        if flags & 0x02 and cbytes != nbytes + _OVERHEAD:
+        if flags & 0x02 and cbytes != nbytes + HEADER_BYTES:
             raise ChunkError(
                 "blosc: a stored payload has the wrong length",
                 found=f"{cbytes} bytes",
-                expected=f"{nbytes + _OVERHEAD} bytes",
+                expected=f"{nbytes + HEADER_BYTES} bytes",
             )
-        return int(nbytes)
+        return int(nbytes), int(cbytes)

@@ -20,6 +20,7 @@ from .base import HeadAndTail, Size, memory
 from .bounds import items_as_octets, require_fit
 from .image_headers import LEAST_BYTES
 from .optional import DecodedOnly, require_exact, require_package
+from .tiff_header import tiff_bytes
 
 if TYPE_CHECKING:
     from ..chain.codec_spec import CodecSpec
@@ -33,6 +34,7 @@ _IMAGES: Final[Mapping[str, Mapping[str, str]]] = {
     "jpegxl": {"keeporientation": "keeporientation"},
     "lerc": {},
     "png": {},
+    "tiff": {"index": "index"},
     "webp": {"hasalpha": "hasalpha"},
 }
 """Image format -> argument of the decoder -> member of the configuration."""
@@ -46,6 +48,8 @@ _BYTES: Final[Mapping[str, Mapping[str, str]]] = {
     "delta": {"axis": "axis", "dist": "dist"},
 }
 """Codec of bytes -> argument of the decoder -> member of the configuration."""
+_ALL: Final = "index"
+"""An argument of which None, all images, is not what the decoder does without it."""
 _UNUSED: Final = ("tables", "header")
 """Members of a JPEG's configuration with parts of each payload, which JSON cannot hold as they are."""
 
@@ -67,9 +71,12 @@ class ImageCodec(DecodedOnly):
             raise UnsupportedError(
                 f"codec {spec.name!r} with separate tables is not supported", found=str(spec)
             )
+        if name == "tiff":
+            _require_plain_tiff(spec)
         table = {**_IMAGES, **_BYTES}[name]
         given = {argument: configuration.get(member) for argument, member in table.items()}
-        return cls(spec, name, {argument: value for argument, value in given.items() if value is not None})
+        used = {argument: value for argument, value in given.items() if value is not None or argument == _ALL}
+        return cls(spec, name, used)
 
     def encoded_size(self, decoded: Size) -> Size:
         """Unchanged by differences; otherwise a generous upper bound."""
@@ -114,7 +121,10 @@ class ImageCodec(DecodedOnly):
             ) from None
 
     def _require_header(self, payload: bytes, decoded: Size) -> None:
-        least = LEAST_BYTES[self.name](payload)
+        if self.name == "tiff":
+            least = tiff_bytes(payload, self.arguments[_ALL])
+        else:
+            least = LEAST_BYTES[self.name](payload)
         if least is None:
             raise ChunkError(
                 f"{self.spec.name}: the payload is not a whole image",
@@ -137,6 +147,8 @@ class ImageCodec(DecodedOnly):
         )
 
     def _image(self, function: Any, payload: bytes, size: int) -> np.ndarray[Any, Any]:
+        if self.name == "tiff":
+            return self._written(function, payload)
         if self.name not in _FRAMES:
             return items_as_octets(np.ascontiguousarray(function(payload, **self.arguments)))
         frames: list[np.ndarray[Any, Any]] = []
@@ -146,3 +158,32 @@ class ImageCodec(DecodedOnly):
             frames.append(items_as_octets(np.ascontiguousarray(frame)))
             left -= max(len(frames[-1]), 1)
         return frames[0] if len(frames) == 1 else np.concatenate(frames)
+
+    def _written(self, function: Any, payload: bytes) -> np.ndarray[Any, Any]:
+        """The values of a TIFF file, all of which it must have.
+
+        libtiff does not report every strip that ends early, such as a damaged one with a predictor, and what
+        it did not write would be the content of memory. So the image is decoded over zeros and over ones.
+        """
+        first = function(payload, **self.arguments)
+        zeros, ones = (np.full(first.nbytes, octet, np.uint8) for octet in (0, 255))
+        for out in (zeros, ones):
+            try:
+                function(payload, out=out.view(first.dtype).reshape(first.shape), **self.arguments)
+            except ValueError:
+                # imagecodecs 2026.3.6 lets libtiff make colours of a JPEG, which it writes completely.
+                return items_as_octets(np.ascontiguousarray(first))
+        if missing := np.count_nonzero(zeros != ones):
+            found = f"{missing} of {len(zeros)} bytes without a value"
+            raise ChunkError(f"{self.spec.name}: the image is not whole", found=found)
+        return zeros
+
+
+def _require_plain_tiff(spec: CodecSpec) -> None:
+    """Raise UnsupportedError for settings that read something else of a file than its values."""
+    index = spec.configuration.get("index")
+    if spec.configuration.get("asrgb"):
+        # libtiff leaves strips black that it cannot read (imagecodecs 2026.3.6 and 2026.10.10).
+        raise UnsupportedError(f"codec {spec.name!r} with asrgb is not supported", found=str(spec))
+    if index is not None and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
+        raise UnsupportedError(f"codec {spec.name!r} needs the number of an image, or none", found=str(spec))

@@ -190,10 +190,38 @@ class Pipeline:
             ends = inner
         return self._array_codec.check(ends) and certain
 
-    def check_whole(self, data: Buffer, position: int | None = None) -> None:
-        """Like `check` for a payload in memory, which is decoded if necessary."""
+    def check_whole(self, data: Buffer, position: int | None = None) -> Buffer:
+        """Like `check` for a payload in memory, which is decoded if necessary.
+
+        Returns the payload, without the bytes behind the end that its header states.
+        """
+        if self.check(HeadAndTail.of(data), position):
+            return data
+        data = self._without_trailing_bytes(data, position)
         if not self.check(HeadAndTail.of(data), position):
             self.decode(data, position)
+        return data
+
+    def trailing_bytes(self, data: Buffer) -> int:
+        """The number of bytes of a payload behind the end that its header states."""
+        return self._bytes_codecs[-1].trailing_bytes(HeadAndTail.of(data)) if self._bytes_codecs else 0
+
+    def _without_trailing_bytes(self, data: Buffer, position: int | None) -> Buffer:
+        """A payload without trailing bytes, of itself or, inside of checksums, of what they protect."""
+        first, end = self._first, self._end(position)
+        ends = HeadAndTail.of(data)
+        for index in range(end - 1, first - 1, -1):
+            codec = self._bytes_codecs[index - first]
+            if surplus := codec.trailing_bytes(ends):
+                data = memory(self.undo(data, index + 1, position))[:-surplus]
+                for outer in self._bytes_codecs[index + 1 - first : end - first]:
+                    data = outer.encode(data)
+                return data
+            inner = codec.inner_ends(ends)
+            if inner is None:
+                break
+            ends = inner
+        return data
 
     def _end(self, position: int | None) -> int:
         return len(self.chain.codecs) if position is None else self._place(position)

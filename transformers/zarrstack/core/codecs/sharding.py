@@ -84,9 +84,12 @@ class ShardingIndexed(ArrayCodec):
 
     @property
     def size(self) -> Size:
-        """The index plus the largest size of the inner chunks."""
+        """The index plus the largest size of the inner chunks, which may have trailing bytes."""
         index = self.form.size(self.grid.counts)
-        chunks = self.grid.total * self.inner.sizes[-1].at_most
+        inner = self.inner
+        chunks = self.grid.total * (
+            inner.most_stored if inner.chain.states_lengths else inner.sizes[-1].at_most
+        )
         return Size(index + (chunks if self.limit is None else min(chunks, self.limit)), exact=False)
 
     def encode(self, array: Array) -> Buffer:

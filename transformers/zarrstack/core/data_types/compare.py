@@ -176,14 +176,40 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def matches_json_text(text: object, value: object) -> bool:
-    """Whether `text` is JSON for `value`, as written by `--objects json`."""
+def matches_json_text(text: object, value: object, *, tagged: bool = False) -> bool:
+    """Whether `text` is JSON for `value`, as written by `--objects json`.
+
+    `tagged`: with the names of types that JSON lacks, as where values may be of any type.
+    """
     if not isinstance(text, str):
         return False
     try:
-        return same(json.loads(text), jsonable(value))
+        return same(json.loads(text), _with_types(value) if tagged else jsonable(value))
     except ValueError:
         return False
+
+
+def _with_types(value: object) -> object:
+    """Convert a value to strict JSON in which NaN, bytes, times and complex numbers have an own form."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_with_types(item) for item in value]
+    match value:
+        case np.void() if value.dtype.names is not None:
+            return _with_types({name: value[name] for name in value.dtype.names})
+        case dict():
+            inner = {key: _with_types(item) for key, item in value.items()}
+            return {"$object": inner} if any(key[:1] == "$" for key in inner) else inner
+        case np.datetime64() | np.timedelta64():
+            return {f"${value.dtype.name}": jsonable(value)}
+        case bytes() | np.void() | np.bytes_():
+            return {"$bytes": jsonable(value)}
+    if isinstance(value, np.longdouble):
+        return {"$longdouble": jsonable(value)}
+    if isinstance(value, complex | np.complexfloating):
+        return {"$complex": jsonable(value)}
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        return {"$float": jsonable(value)}
+    return jsonable(value)
 
 
 def jsonable(value: object) -> object:

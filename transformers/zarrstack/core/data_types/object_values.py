@@ -2,28 +2,52 @@
 
 json2, msgpack2 and categorize arrays hold arbitrary objects. In Zarr v3 they become `string` if every value
 is a str; other values are refused by name, or every value is written as JSON text with `--objects json`.
+
+Values that JSON lacks have two forms. Where all values of an array have one type (`vlen-array`, structs), it
+is the form of v3 fill values: "NaN", base64. Where an object can be anything, it is an object with one
+member, whose name begins with `$`, so that NaN differs from the text "NaN", and bytes from text:
+
+    {"$float": "NaN"}   {"$bytes": "YWI="}   {"$complex": [1.0, 0.0]}   {"$longdouble": "1.5e+00"}
+    {"$datetime64[s]": 5}   {"$timedelta64[ns]": "NaT"}   {"$object": {"$mine": 1}}
+
+The last one is an object of the source with such a name.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import CastError
 
+_OF_ANY_KIND: Final = frozenset(
+    {"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle", "numcodecs.object-categorize"}
+)
 
-def to_strings(array: npt.NDArray[Any], objects: Literal["refuse", "json"]) -> npt.NDArray[np.object_]:
-    """Convert every value to str; CastError that names the first value of another type."""
+
+def may_be_anything(codec: str) -> bool:
+    """Whether the values of an array with this array-to-bytes codec may be of different types."""
+    return codec in _OF_ANY_KIND
+
+
+def to_strings(
+    array: npt.NDArray[Any], objects: Literal["refuse", "json"], *, tagged: bool = False
+) -> npt.NDArray[np.object_]:
+    """Convert every value to str; CastError that names the first value of another type.
+
+    `tagged`: values of different types have different JSON (`may_be_anything`).
+    """
+    form = tagged_form if tagged else plain
     result = np.empty(array.shape, dtype=object)
     flat, values = result.reshape(-1), array.reshape(-1)
     for index in range(array.size):
         value = values[index]
         if objects == "json":
-            flat[index] = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+            flat[index] = json.dumps(form(value), ensure_ascii=False, allow_nan=False)
         elif isinstance(value, str):
             flat[index] = str(value)
         else:
@@ -65,6 +89,37 @@ def plain(value: Any) -> Any:
     raise CastError(
         "an object has no JSON form", found=f"{type(value).__name__} {value!r:.80}", expected="JSON values"
     )
+
+
+def tagged_form(value: Any) -> Any:
+    """Convert a value to JSON types so that different values differ, as described at the top.
+
+    Lists, tuples and arrays are lists, structs are objects, and numpy's numbers are numbers.
+    """
+    if isinstance(value, np.ndarray | list | tuple):
+        return [tagged_form(item) for item in value]
+    if isinstance(value, np.void) and value.dtype.names:
+        value = {name: value[name] for name in value.dtype.names}
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            return plain(value)  # raises
+        members = {str(key): tagged_form(item) for key, item in value.items()}
+        return {"$object": members} if any(key.startswith("$") for key in members) else members
+    tag = _tag(value)
+    return plain(value) if tag is None else {f"${tag}": plain(value)}
+
+
+def _tag(value: Any) -> str | None:
+    """The name of a value's type, if its plain form could be that of a value of another type."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value.dtype).lstrip("<>=|")
+    if isinstance(value, np.longdouble):
+        return "longdouble"
+    if isinstance(value, complex | np.complexfloating):
+        return "complex"
+    if isinstance(value, float | np.floating):
+        return None if np.isfinite(value) else "float"
+    return "bytes" if isinstance(value, bytes | np.void) else None
 
 
 def _plain_scalar(value: np.generic) -> Any:

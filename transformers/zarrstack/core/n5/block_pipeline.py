@@ -12,7 +12,7 @@ import numpy as np
 from ..codecs.base import memory
 from ..codecs.pipeline import Pipeline
 from ..grid.chunk_keys_n5 import Axes, reverse_axes
-from .blocks import BlockHeader, pad_block, split
+from .blocks import BlockHeader, pad_block, require_end, split
 
 if TYPE_CHECKING:
     from ..chain.chain import Chain
@@ -40,13 +40,22 @@ class BlockPipeline:
         self._shorter: dict[tuple[int, ...], Pipeline] = {}
 
     def whole_payload(self, data: bytes) -> memoryview | None:
-        """The payload of a block that fills its cell; None for any other block."""
-        return memory(data)[len(self._header) :] if data.startswith(self._header) else None
+        """The payload of a block that fills its cell; None for any other block. ChunkError as for `part`."""
+        if not data.startswith(self._header):
+            return None
+        payload = memory(data)[len(self._header) :]
+        self._require_end(payload)
+        return payload
 
     def part(self, data: Buffer) -> tuple[tuple[int, ...], memoryview]:
         """Shape, in the displayed order, and payload of any block of values; ChunkError for other data."""
         header, payload = split(data, self._block_size)
+        self._require_end(payload)
         return reverse_axes(header.shape, self._axes), payload
+
+    def _require_end(self, payload: memoryview) -> None:
+        if self._chain.states_lengths:  # other codecs do not accept such bytes
+            require_end(self.whole.trailing_bytes(payload))
 
     def decode_part(self, shape: tuple[int, ...], payload: Buffer) -> Array:
         """Decode a block of this shape, without padding; ChunkError if it is invalid."""

@@ -141,6 +141,14 @@ def split(data: Buffer, block_size: Shape) -> tuple[BlockHeader, memoryview]:
     return header, memory(data)[header.size :]
 
 
+def require_end(surplus: int) -> None:
+    """Raise ChunkError if bytes follow a payload, as the other chunks of a shard do (`unstated_shards`)."""
+    if surplus:
+        raise ChunkError(
+            "bytes follow the payload of an N5 block", found=f"{surplus} bytes", expected="the block's end"
+        )
+
+
 def pad_block(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
     """Pad a short block with zeros to a cell; its axes may be in either order."""
     if array.shape == shape:

@@ -31,9 +31,7 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
     UnsupportedError, with the configuration, for unknown compressions.
     """
     if "codecs" in attributes:
-        raise UnsupportedError(
-            "an N5 dataset with a list of codecs is not supported", found=excerpt(attributes["codecs"])
-        )
+        raise _list_of_codecs(attributes["codecs"])
     if "compression" not in attributes and "compressionType" in attributes:
         compression: JSON = {"type": attributes["compressionType"]}
     else:
@@ -71,6 +69,23 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
             Problem(kind="deviation", severity="note", message=message, found=excerpt(compression))
         )
     return spec, problems
+
+
+def _list_of_codecs(codecs: JSON) -> UnsupportedError:
+    """The error for `codecs`, which takes precedence in Java; shards are the only reason to write it.
+
+    Unreleased versions of 2024 and 2025 wrote it. No release does, and 4.0.2 cannot open such a dataset: its
+    `DatasetAttributesAdapter` looks for the list, but its readers register nothing that parses an entry.
+    """
+    entries = [item for item in codecs if isinstance(item, dict)] if isinstance(codecs, list) else []
+    named = [item.get("name", item.get("type")) for item in entries]
+    what = "shards" if "sharding_indexed" in named else "a list of codecs"
+    return UnsupportedError(
+        f"an N5 dataset with {what} is not supported, nor is it by any release of Java's n5",
+        found=excerpt(codecs),
+        advice="Copy it with the version of n5 that wrote it to a dataset with `compression`: "
+        "docs/howto/n5.md, Shards. Or leave it out with --exclude.",
+    )
 
 
 class _Kind(NamedTuple):
@@ -128,7 +143,8 @@ def _blosc(config: Configuration, itemsize: int) -> CodecSpec:
             "cname": config.choice("cname", ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"), "blosclz"),
             "clevel": config.integer("clevel", 6, low=0, high=9),
             "shuffle": blosc_shuffle(config.choice("shuffle", (-1, 0, 1, 2), 0), itemsize),
-            # Java compresses with an item size of 1 for every type; the container states it.
+            # Java compresses with an item size of 1 for every type, unless n5-blosc 2 records another one as
+            # `typesize`; the container states it.
             "typesize": itemsize,
             "blocksize": config.integer("blocksize", 0, low=0, high=_LARGEST),
         },
@@ -146,7 +162,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "bzip2": _Kind(("blockSize",), _bzip2),
     "xz": _Kind(("preset",), _xz),
     "lz4": _Kind(("blockSize", "acceleration"), _lz4),
-    "blosc": _Kind(("cname", "clevel", "shuffle", "blocksize", "nthreads"), _blosc),
+    "blosc": _Kind(("cname", "clevel", "shuffle", "blocksize", "nthreads", "typesize"), _blosc),
     "zstd": _Kind(("level", "nbWorkers", "checksum"), _zstd),
     "lzma": _Kind(("format", "check", "preset", "filters"), _lzma),
 }

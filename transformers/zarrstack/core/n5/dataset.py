@@ -42,9 +42,13 @@ _VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
 MAX_IN_BLOCK: Final = 2**31 - 1
 """Java stores a block in one of its arrays."""
 TO_NUMBERS: Final = (
-    "Leave it out with --exclude. `paintera-convert to-scalar` makes numbers of Paintera's labels."
+    "Leave it out with --exclude. `paintera-convert to-scalar -i OLD.n5 -I DATASET -o NEW.n5` writes the "
+    "label of each voxel as a number; migrate NEW.n5: docs/howto/n5.md, Label multisets."
 )
-"""Advice for blocks of variable length."""
+"""Advice for blocks of variable length.
+
+The command line is that of paintera-conversion-helper 1.2.0 (`ToScalar.kt`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ import numpy as np
 
 from ...core.errors import UsageError
 from ...system import file_locks
+from .regular_file import NotRegularError, create_new, open_regular
 from .versions import PENDING
 
 FORMAT: Final = "zarrstack-cache"
@@ -93,7 +94,7 @@ def check_folder(root: str) -> None:
 def read_marker(root: str) -> object:
     """Version in the folder's marker; None if the marker is missing or incomplete."""
     try:
-        with open(os.path.join(root, MARKER), "rb") as file:
+        with open(open_regular(os.path.join(root, MARKER)), "rb") as file:
             content = json.load(file)
         return content["version"] if content["format"] == FORMAT else None
     except (OSError, ValueError, TypeError, KeyError):
@@ -105,7 +106,7 @@ class FileLock:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self.fd = open_regular(path, os.O_RDWR | os.O_CREAT)
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
@@ -251,8 +252,8 @@ def _ended() -> OSError:
 def open_control(root: str) -> FileCounters | None:
     """Open `control`, shared with all processes; None if it is missing or invalid."""
     try:
-        fd = os.open(os.path.join(root, "control"), os.O_RDWR)
-    except FileNotFoundError:
+        fd = open_regular(os.path.join(root, "control"), os.O_RDWR)
+    except (FileNotFoundError, NotRegularError):
         return None
     words = FileCounters(fd, os.fstat(fd).st_size)
     return words if is_sound(words) else None
@@ -272,7 +273,7 @@ def make_control(root: str, budget: int) -> None:
     slots = 1 << max(6, min(budget // 512, _MAX_SLOTS).bit_length() - 1)
     words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
     path = os.path.join(root, "control")
-    fd = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    fd = create_new(path)
     try:
         size = 8 * (TABLE + slots)
         if hasattr(os, "posix_fallocate"):
@@ -290,7 +291,7 @@ def make_control(root: str, budget: int) -> None:
 def write_marker(root: str) -> None:
     """Write the marker of a complete folder."""
     path = os.path.join(root, MARKER)
-    with open(path + ".new", "w", encoding="utf-8") as file:
+    with open(create_new(path), "w", encoding="utf-8") as file:
         json.dump({"format": FORMAT, "version": VERSION}, file)
     os.replace(path + ".new", path)
 

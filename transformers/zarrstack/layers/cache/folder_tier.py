@@ -33,6 +33,7 @@ from .folder_control import (
     tier_id,
 )
 from .record import CachedValue, name, parse, record_head
+from .regular_file import NotRegularError, open_regular
 from .versions import Versions
 
 MANY: Final = 100
@@ -127,8 +128,10 @@ class LocalTier:
         """Read a record and mark it as used; a damaged record is removed."""
         path = self._path(name(ident))
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(open_regular(path), "rb", buffering=0) as file:
                 raw = file.readall()
+        except NotRegularError:
+            raw = b""
         except OSError:
             return None
         found = parse(raw, ident, self._id)
@@ -301,7 +304,10 @@ class _Both:
 
 def _is_abandoned(path: str) -> bool:
     """Whether no process is writing this file any more."""
-    fd = os.open(path, os.O_RDONLY)
+    try:
+        fd = open_regular(path)
+    except NotRegularError:
+        return True
     try:
         file_locks.lock_exclusive(fd, wait=False)
     except BlockingIOError:

@@ -1,0 +1,212 @@
+"""Settles the places of a job whose file was moved or copied, before anything is read or written there.
+
+A place may be where the job recorded it, or where it is relative to the present job file:
+
+- only relative to the job file: it was moved or copied together with it, and is used;
+- only where it was recorded: it is used if the job file was moved; a copy of the job file is refused, because
+  another job file describes that place;
+- at both: which one is meant cannot be known, and the user has to name it.
+
+What exists at a place that cannot be examined is not known, so it counts as existing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from zarrstack.core.errors import JobError
+
+from ..storage.open_storage import Place
+from ..storage.redact import redact
+from .ledger.ledger import Job
+from .ledger.move import Move, local_path, move_of
+
+Finding: TypeAlias = Literal["relative", "recorded", "neither", "both", "copy", "taken", "unknown"]
+"""`relative` and `recorded`: the place to use. `neither`: nothing exists. The others are refused. `copy`:
+another job file describes it. `taken`: a later job has it. `unknown`: it cannot be known whether this is a
+copy.
+"""
+_USED: Final = ("relative", "recorded")
+_OPTIONS: Final = {"source": "--source", "destination": "--destination"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The places of a job as they are now."""
+
+    source: Place
+    destination: Place
+    """In place, the source."""
+    source_url: str
+    """The source as the plan names it."""
+    have_moved: bool = False
+    """Whether one of them was moved together with the job file."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Texts that name them."""
+        places = (self.source, self.destination, self.source_url)
+        return tuple(os.fspath(place) for place in places if isinstance(place, str | os.PathLike))
+
+    def are(self, source_url: str, destination_url: str) -> bool:
+        """Whether these are the opened places with these URLs."""
+        destination = self.source_url if self.destination == self.source else self.destination
+        pairs = ((self.source_url, source_url), (destination, destination_url))
+        if not self.have_moved:
+            return all(one == other for one, other in pairs)
+        return all(one == other or is_same_place(str(one), other) for one, other in pairs)
+
+
+def settled(
+    job: Job,
+    *,
+    source: Place | None = None,
+    destination: Place | None = None,
+    writes: bool = True,
+    reads_source: bool = True,
+) -> Places:
+    """The places of a job; JobError if its file was moved or copied and they cannot be known.
+
+    `source` and `destination` are given by the user and settle that place. `writes`: whether the command
+    changes the result; `reads_source`: whether it reads the source of a copy.
+    """
+    header = job.header
+    recorded = {"source": job.fact("source_place") or header["source"], "destination": header["destination"]}
+    given: dict[str, Any] = {"source": source, "destination": destination}
+    move = move_of(job)
+    if header["in_place"]:
+        recorded["destination"], given["destination"] = recorded["source"], source
+    places = {role: place if given[role] is None else given[role] for role, place in recorded.items()}
+    if move is None:
+        return Places(**places, source_url=header["source"])
+    roles = ["source"] if header["in_place"] else ["source", "destination"]
+    open_roles = [role for role in roles if given[role] is None]
+    changes = {role: writes and (role == "destination" or header["in_place"]) for role in roles}
+    findings = {role: finding(move, recorded[role], changes=changes[role]) for role in open_roles}
+    findings = resolved(move, findings, changes)
+    if not reads_source and findings.get("source") == "both" and findings.get("destination") in _USED:
+        findings["source"] = "relative"
+    for role, found in findings.items():
+        if found == "relative":
+            places[role] = move.relative(recorded[role])
+    refused = [role for role, found in findings.items() if found not in _USED]
+    if refused:
+        raise _refusal(job, move, recorded, {role: findings[role] for role in refused})
+    if header["in_place"]:
+        places["destination"] = places["source"]
+    source_url = header["source"]
+    if findings.get("source") == "relative":
+        source_url = move.relative(source_url) or source_url
+    return Places(**places, source_url=source_url, have_moved="relative" in findings.values())
+
+
+def resolved(
+    move: Move, findings: dict[str, Finding], changes: dict[str, bool], moved: AbstractSet[str] = frozenset()
+) -> dict[str, Finding]:
+    """Findings with a decision for places at which nothing exists: a result follows its source.
+
+    `moved`: of which roles other places, of the same file, are relative to it.
+    """
+    moved = moved | {role for role, found in findings.items() if found == "relative"}
+    result: dict[str, Finding] = {}
+    for role, found in findings.items():
+        if found != "neither":
+            result[role] = found
+        elif role in moved or (moved and changes[role]):
+            result[role] = "relative"
+        else:
+            result[role] = _at_recorded(move, changes=changes[role])
+    return result
+
+
+def finding(move: Move, place: str, *, changes: bool) -> Finding:
+    """What is known of a recorded place after a move; `changes`: whether it will be changed."""
+    relative = move.relative(place)
+    if relative is None or is_same_place(relative, place):
+        return "taken" if changes and place in move.others else _at_recorded(move, changes=changes)
+    here, there = _exists(relative), _exists(place)
+    if there and place in move.others:
+        return "relative" if here else "taken" if changes else "recorded"
+    if here:
+        return "both" if there else "relative"
+    return _at_recorded(move, changes=changes) if there else "neither"
+
+
+def _at_recorded(move: Move, *, changes: bool) -> Finding:
+    if not changes or move.left in ("gone", "another"):
+        return "recorded"
+    return "copy" if move.left == "there" else "unknown"
+
+
+def _exists(place: str) -> bool:
+    """Whether anything is at a place, in a container too; True if that cannot be examined."""
+    path = local_path(place)
+    assert path is not None
+    while True:
+        try:
+            os.lstat(path)
+        except NotADirectoryError:
+            path = os.path.dirname(path)  # perhaps an archive in a file
+            if os.path.isfile(path):
+                return True
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        else:
+            return True
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two places are one; other names of it are links and mounts."""
+    first, second = local_path(one), local_path(other)
+    if first is None or second is None:
+        return False
+    if os.path.realpath(first) == os.path.realpath(second):
+        return True
+    try:
+        return os.path.samefile(first, second)
+    except OSError:
+        return False
+
+
+def message_of(findings: Iterable[Finding]) -> str:
+    """What is wrong, for an error."""
+    found = set(findings)
+    if "both" in found:
+        return "the job file was moved or copied, and two places may be meant"
+    if "copy" in found:
+        return "this is a copy of a job file, and the other one describes the result"
+    if "taken" in found:
+        return "the job file was moved, and another job has written to its destination since"
+    return "it cannot be known whether the job file was moved or copied"
+
+
+def _refusal(job: Job, move: Move, recorded: dict[str, str], findings: dict[str, Finding]) -> JobError:
+    """The error for places that cannot be known."""
+    message = message_of(findings.values())
+    words = ["zarrlift", "resume", str(job.path)]
+    shown: list[str] = []
+    for role, verdict in findings.items():
+        place = move.relative(recorded[role]) if verdict == "both" else None
+        shown += [redact(place)] if place is not None else []
+        shown.append(redact(recorded[role]))
+        words += [_OPTIONS[role], redact(place or recorded[role])]
+    command = shlex.join(words)
+    if "both" in findings.values():
+        advice = f"Name those that are meant, such as: {command}"
+    elif "taken" in findings.values():
+        advice = "Name where its own result is: zarrlift resume --destination (in place --source)."
+    elif "copy" in findings.values():
+        advice = f"Use {move.home.path}, or delete it if this file is to take its place."
+    else:
+        advice = f"If this is the only job file, run: {command}"
+    found = ", ".join(shown)
+    if "both" not in findings.values():
+        found = f"{found}, recorded in {move.home.path}"
+    return JobError(message, key=str(job.path), found=found, advice=advice)

@@ -1,0 +1,251 @@
+"""`undo` removes what the job wrote and nothing else; a document that stays keeps all of its chunks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.dying_jobs import Killed, dying
+from tests.support.job_archives import tree, values, write_archive
+from zarr.errors import ZarrUserWarning
+
+import zarrlift
+from zarrlift.jobs.ledger.ledger import Job
+
+
+def migrated(source: Path, destination: Path, **options: Any) -> Path:
+    outcome = zarrlift.migrate(source, destination, **options)
+    assert outcome.ok, outcome.problems
+    return destination
+
+
+def rewritten(file: Path, content: bytes) -> None:
+    """A new content, with a later time however coarse the clock of the file system is."""
+    file.write_bytes(content)
+    now = time.time_ns() + 10**9
+    os.utime(file, ns=(now, now))
+
+
+def grow_with_a_damaged_chunk(source: Path) -> None:
+    array = zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2)
+    array.resize((40, 20))
+    array[30:] = 9
+    rewritten(source / "h/rewrite/5.1", b"damaged")
+
+
+def shrink(source: Path) -> None:
+    zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).resize((17, 20))
+
+
+def change_attributes(source: Path) -> None:
+    zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).attrs["mood"] = "new"
+
+
+def directories(path: Path) -> list[str]:
+    return sorted(place.name for place in path.iterdir() if place.is_dir())
+
+
+def test_a_failed_update_is_undone_as_a_whole(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    before = values(result, 3)
+    grow_with_a_damaged_chunk(source)
+    assert not zarrlift.update(result).ok
+    shown = zarr.open_array(result, path="h/rewrite", mode="r")[...]
+    np.testing.assert_array_equal(shown, before["h/rewrite"])
+    outcome = zarrlift.undo(result)
+    assert (outcome.state, outcome.problems) == ("undone", ())
+    assert directories(tmp_path) == ["source"]
+
+
+@pytest.mark.slow(one_in=4)
+@pytest.mark.parametrize("after", range(1, 33))
+@pytest.mark.parametrize("change", [grow_with_a_damaged_chunk, shrink, change_attributes])
+def test_a_killed_update_is_undone_as_a_whole(
+    change: Callable[[Path], None], after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    change(source)
+    with monkeypatch.context() as patched:
+        dying(patched, after)
+        with suppress(Killed):
+            zarrlift.update(result)
+    outcome = zarrlift.undo(result)
+    assert (outcome.state, outcome.problems) == ("undone", ())
+    assert directories(tmp_path) == ["source"]
+
+
+@pytest.mark.parametrize("changes", [1, 2])
+def test_documents_of_several_interrupted_updates_are_those_of_the_job(
+    changes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    for change in (change_attributes, shrink, grow_with_a_damaged_chunk)[: changes + 1]:
+        change(source)
+        with monkeypatch.context() as patched:
+            dying(patched, 12)
+            with pytest.raises(Killed):
+                zarrlift.update(result)
+    assert zarrlift.undo(result).problems == ()
+    assert directories(tmp_path) == ["source"]
+
+
+def test_an_array_whose_attributes_others_changed_stays_with_its_chunks(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    result = migrated(source, tmp_path / "result", recipe=zarrlift.Recipe(consolidate=False))
+    zarr.open_array(result, path="h/rewrite", mode="r+").attrs["mine"] = 1
+    before = tree(result)
+    outcome = zarrlift.undo(result)
+    (problem,) = outcome.problems
+    assert (problem.kind, problem.key) == ("changed", "h/rewrite/zarr.json")
+    assert problem.message == "changed after the job wrote it, so it is kept with all chunks of its array"
+    assert outcome.removed == len([key for key in before if not key.startswith("h/rewrite/")])
+    assert tree(result) == {key: data for key, data in before.items() if key.startswith("h/rewrite/")}
+    array = zarr.open_array(result, path="h/rewrite", mode="r")
+    np.testing.assert_array_equal(array[...], values(source, 2)["h/rewrite"])
+
+
+def test_the_same_after_a_failed_update(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    result = migrated(source, tmp_path / "result", recipe=zarrlift.Recipe(consolidate=False))
+    grow_with_a_damaged_chunk(source)
+    assert not zarrlift.update(result).ok
+    zarr.open_array(result, path="h/rewrite", mode="r+").attrs["mine"] = 1
+    before = zarr.open_array(result, path="h/rewrite", mode="r")[...]
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.key == "h/rewrite/zarr.json"
+    np.testing.assert_array_equal(zarr.open_array(result, path="h/rewrite", mode="r")[...], before)
+    assert {key.rpartition("/c/")[0] for key in tree(result)} <= {"", "h/rewrite"}
+
+
+def test_a_changed_root_keeps_what_its_consolidated_metadata_show(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    root = json.loads((result / "zarr.json").read_text())
+    root["attributes"]["mine"] = 1
+    (result / "zarr.json").write_text(json.dumps(root))
+    before = tree(result)
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.message == (
+        "changed after the job wrote it, so it is kept with the arrays in its consolidated metadata (4)"
+    )
+    groups = {"g/zarr.json", "h/zarr.json"}
+    assert tree(result) == {key: data for key, data in before.items() if key not in groups}
+
+
+def test_consolidating_a_result_does_not_make_it_the_work_of_others(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    result = migrated(source, tmp_path / "result", recipe=zarrlift.Recipe(consolidate=False))
+    with pytest.warns(ZarrUserWarning, match="not part in the Zarr format 3"):
+        zarr.consolidate_metadata(result)
+    assert zarrlift.undo(result).problems == ()
+    assert directories(tmp_path) == ["source"]
+
+
+def test_in_place_no_document_of_a_failed_update_stays(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    assert zarrlift.migrate(source, in_place=True).ok
+    file = source / "h/rewrite/.zarray"
+    content = json.loads(file.read_text())
+    rewritten(file, json.dumps({**content, "shape": [40, 20]}).encode())
+    rewritten(source / "g/recode/.zarray", b"{")
+    assert not zarrlift.update(source).ok
+    outcome = zarrlift.undo(source)
+    assert (outcome.state, outcome.problems) == ("undone", ())
+    assert not list(source.rglob("zarr.json"))
+
+
+def test_chunks_that_others_wrote_meanwhile_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    grow_with_a_damaged_chunk(source)
+    assert not zarrlift.update(result).ok
+    mine = result / "h/rewrite/c/0/0"
+    rewritten(mine, b"mine")
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.key == "h/rewrite/c/0/0"
+    assert tree(result) == {"h/rewrite/c/0/0": b"mine"}
+
+
+def test_a_chunk_that_its_source_rewrote_in_place_is_known_as_shared(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result, link="hard")
+    shared, own = source / "g/relink/3.3", result / "g/relink/c/1/1"
+    rewritten(shared, (source / "g/relink/3.4").read_bytes())
+    assert shared.samefile(result / "g/relink/c/3/3")
+    own.unlink()
+    rewritten(own, b"mine")
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.key == "g/relink/c/1/1"
+    assert shared.exists()
+    assert tree(result) == {"g/relink/c/1/1": b"mine"}
+
+
+def test_a_source_that_is_gone_does_not_prevent_it(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result, link="hard")
+    shutil.rmtree(source)
+    assert zarrlift.undo(result).problems == ()
+    assert directories(tmp_path) == []
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_chunks_that_others_wrote_before_an_update_of_other_chunks_stay(updates: int, tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    mine = result / "h/rewrite/c/0/0"
+    mine.write_bytes(b"mine")
+    after_its_document = (result / "h/rewrite/zarr.json").stat().st_mtime_ns + 1
+    os.utime(mine, ns=(after_its_document, after_its_document))
+    for number in range(updates):
+        rewritten(source / "h/rewrite/1.1", (source / f"h/rewrite/1.{number}").read_bytes())
+        assert zarrlift.update(result).chunks == 1
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.key == "h/rewrite/c/0/0"
+    assert tree(result) == {"h/rewrite/c/0/0": b"mine"}
+
+
+@pytest.mark.parametrize("chunks", [(7, 7), (9, 5)])
+def test_nothing_stays_of_an_array_that_became_smaller_before_a_resume(
+    chunks: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "record_task", raising_for("h/rewrite"))
+        with pytest.raises(Killed):
+            zarrlift.migrate(source, result, workers=1)
+    assert list((result / "h/rewrite/c").rglob("*"))
+    shutil.rmtree(source / "h/rewrite")
+    array = zarr.create_array(source / "h/rewrite", shape=(9, 5), chunks=chunks, dtype="<i4", zarr_format=2)
+    array[...] = 1
+    (source / ".zmetadata").unlink()
+    assert zarrlift.resume(result).ok
+    fresh = migrated(source, tmp_path / "fresh", recipe=zarrlift.Recipe(consolidate=False))
+    assert {key for key in tree(result) if "rewrite" in key} == {
+        key for key in tree(fresh) if "rewrite" in key
+    }
+    assert zarrlift.undo(result).problems == ()
+    assert directories(tmp_path) == ["fresh", "source"]
+
+
+def raising_for(path: str) -> Callable[..., None]:
+    """In place of `Job.record_task`: the process is killed before it records a task of this array."""
+    record = Job.record_task
+
+    def records(job: Job, node: int, number: int, moved: Any) -> None:
+        if any(row.id == node and row.path == path for row in job.nodes()):
+            raise Killed
+        record(job, node, number, moved)
+
+    return records

@@ -1,0 +1,194 @@
+"""An option that no array takes is refused before anything is written; others get a warning."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import zarrlift
+from zarrlift import ArrayRecipe, Recipe
+from zarrlift.cli import main
+from zarrstack.core.errors import UsageError
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Two arrays with three axes in a group."""
+    group = zarr.open_group(str(tmp_path / "old.zarr"), mode="w", zarr_format=2)
+    for name in ("g/a", "g/b"):
+        group.create_array(name, data=np.arange(1000).reshape(10, 10, 10), chunks=(5, 5, 5))
+    return tmp_path / "old.zarr"
+
+
+def with_table(source: Path) -> Path:
+    """Also one with two axes."""
+    group = zarr.open_group(str(source), mode="r+", zarr_format=2)
+    group.create_array("table", data=np.arange(400).reshape(20, 20), chunks=(5, 5))
+    return source
+
+
+def shapes(plan: zarrlift.Plan) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    return {
+        array.path: (array.destination.chunk_shape, array.destination.object_shape) for array in plan.arrays
+    }
+
+
+NOTHING = [
+    (("--shards", "4,4", "--chunks", "10,10"), "no array takes --chunks 10,10 or --shards 4,4"),
+    (("--chunks", "10,10"), "no array takes --chunks 10,10"),
+    (("--shard-index", "bytes"), "no array takes --shard-index bytes"),
+    (("--shard-index-location", "start"), "no array takes --shard-index-location start"),
+    (("--multiscale", "ome"), "no array takes --multiscale ome"),
+]
+
+
+@pytest.mark.parametrize("command", ["plan", "migrate", "plan --job", "batch run"])
+@pytest.mark.parametrize(("words", "text"), NOTHING, ids=lambda case: "".join(case[:1]))
+def test_an_option_that_no_array_takes_is_refused(
+    words: tuple[str, ...],
+    text: str,
+    command: str,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = sorted(os.walk(tmp_path))
+    if command == "batch run":
+        job = tmp_path.with_suffix(".batch.db")
+        to = f"{tmp_path}/v3/{{name}}.zarr"
+        assert main(["batch", "run", str(source), "--to", to, "--job", str(job), *words, "--quiet"]) != 0
+        (row,) = zarrlift.Batch(job).outcome.rows
+        assert (row.state, row.problems[0].kind) == ("refused", "usage")
+        assert text in row.problems[0].message
+    else:
+        ends = [str(source), str(tmp_path / "new.zarr")]
+        parts = ["--job", str(tmp_path / "job.zarrlift.db"), "--parts", "2"] if "--job" in command else []
+        assert main([command.partition(" ")[0], *ends, *parts, *words]) == 2
+        error = capsys.readouterr().err
+        assert text in error
+        assert error.count("\n") == 1
+    assert sorted(os.walk(tmp_path)) == before
+
+
+def test_a_casting_without_a_cast_is_refused(source: Path) -> None:
+    recipe = Recipe(base=ArrayRecipe(casting="clamp"))
+    with pytest.raises(UsageError, match="no array takes casting = 'clamp'"):
+        zarrlift.plan(source, recipe=recipe)
+
+
+def test_the_reason_is_given(source: Path) -> None:
+    recipe = Recipe(base=ArrayRecipe(shards="4,4"))
+    with pytest.raises(UsageError) as caught:
+        zarrlift.plan(source, recipe=recipe)
+    assert caught.value.problem.found == "3 axes (/g/a), 3 axes (/g/b)"
+
+
+@pytest.mark.parametrize("option", [{"chunks": "10,10"}, {"shards": "2,2"}], ids=str)
+def test_where_some_arrays_take_it_each_other_one_gets_a_warning(
+    option: dict[str, Any], source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = Recipe(base=ArrayRecipe(**option))
+    plan = zarrlift.plan(with_table(source), recipe=recipe)
+    warned = [(problem.node, problem.severity) for problem in plan.all_problems()]
+    assert warned == [("g/a", "warning"), ("g/b", "warning")]
+    assert shapes(plan)["g/a"] == ((5, 5, 5), (5, 5, 5))
+    assert shapes(plan)["table"][1] == (10, 10)
+    words = [word for name, value in option.items() for word in (f"--{name}", value)]
+    for command in ("plan", "migrate"):
+        assert main([command, str(source), str(tmp_path / "new.zarr"), *words]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "warning:" in text
+        assert f"--{words[0][2:]} and the array have different numbers of axes" in text
+
+
+def test_an_option_of_a_section_counts_for_the_arrays_of_the_section(source: Path) -> None:
+    sections = (("table", (("chunks", "10,10"),)), ("g/**", (("shards", "4,4"),)))
+    with pytest.raises(UsageError, match=r"no array takes shards = '4,4' of 'g/\*\*'"):
+        zarrlift.plan(with_table(source), recipe=Recipe(sections=sections))
+    plan = zarrlift.plan(source, recipe=Recipe(sections=sections[:1]))
+    assert (shapes(plan)["table"][0], plan.all_problems()) == ((10, 10), ())
+
+
+def test_an_index_of_shards_is_a_warning_where_there_are_none(source: Path) -> None:
+    base = ArrayRecipe(shards="2,2", shard_index_location="start")
+    plan = zarrlift.plan(with_table(source), recipe=Recipe(base=base))
+    messages = [problem.message for problem in plan.all_problems() if problem.node == "g/a"]
+    assert "no effect of --shard-index-location: the array has no shards" in messages
+
+
+NO_INDEX = "no effect of --shard-index: the array has no shards"
+
+
+def warned(plan: zarrlift.Plan) -> list[tuple[str | None, str]]:
+    return [(each.node, each.message) for each in plan.all_problems() if each.severity == "warning"]
+
+
+def test_an_index_beside_no_shards_is_a_warning(source: Path) -> None:
+    plan = zarrlift.plan(source, recipe=Recipe(base=ArrayRecipe(shard_index="bytes", shards="none")))
+    assert warned(plan) == [("g/a", NO_INDEX), ("g/b", NO_INDEX)]
+
+
+def test_where_auto_finds_shards_unnecessary_a_note_says_so(source: Path) -> None:
+    recipe = Recipe(base=ArrayRecipe(shard_index="bytes", shards="auto", chunks="10,10,10"))
+    notes = [(each.severity, each.message) for each in zarrlift.plan(source, recipe=recipe).all_problems()]
+    assert notes == [("note", "no shards: the array is a single chunk")] * 2
+
+
+def test_an_index_of_shards_is_a_warning_in_a_format_that_has_shards(source: Path, tmp_path: Path) -> None:
+    """Arrays of Zarr v3 keep the shards that they have: the option applies to such as there are."""
+    new = tmp_path / "new.zarr"
+    assert zarrlift.migrate(source, new).ok
+    plan = zarrlift.plan(new, recipe=Recipe(base=ArrayRecipe(shard_index="bytes")))
+    assert warned(plan) == [("g/a", NO_INDEX), ("g/b", NO_INDEX)]
+
+
+def test_shards_that_a_data_type_cannot_have_are_a_warning(tmp_path: Path) -> None:
+    """It is zarrlift that leaves them out, since zarr-python cannot read them."""
+    zarr.create_array(str(tmp_path / "old.zarr"), data=np.zeros(4, "V3"), chunks=(2,), zarr_format=2)
+    plan = zarrlift.plan(tmp_path / "old.zarr", recipe=Recipe(base=ArrayRecipe(shards="2")))
+    (problem,) = plan.all_problems()
+    assert (problem.severity, problem.kind) == ("warning", "grid")
+    assert shapes(plan)[""] == ((2,), (2,))
+
+
+def test_shards_with_other_axes_are_refused_where_arrays_keep_theirs(tmp_path: Path) -> None:
+    options = {"shape": (4, 4, 4), "chunks": (1, 1, 1), "shards": (2, 2, 2), "dtype": "i4"}
+    zarr.create_array(str(tmp_path / "old.zarr"), **options)
+    with pytest.raises(UsageError, match="no array takes --shards 4,4"):
+        zarrlift.plan(tmp_path / "old.zarr", recipe=Recipe(base=ArrayRecipe(shards="4,4")))
+
+
+@pytest.mark.parametrize("shards", ["auto", "2x", "none"])
+def test_an_array_without_axes_needs_no_shards(shards: str, tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "old.zarr"), data=np.array(7), zarr_format=2)
+    plan = zarrlift.plan(tmp_path / "old.zarr", recipe=Recipe(base=ArrayRecipe(shards=shards)))
+    assert shapes(plan) == {"": ((), ())}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"objects": "json"},
+        {"zero_fill": "text"},
+        {"allow_pickle": True},
+        {"endian": "big"},
+        {"shards": "auto"},
+    ],
+    ids=str,
+)
+def test_what_only_says_how_to_treat_some_values_is_no_request(option: dict[str, Any], source: Path) -> None:
+    """And `auto` may find that no shards are needed."""
+    assert zarrlift.plan(source, recipe=Recipe(base=ArrayRecipe(**option))).arrays
+
+
+def test_an_array_that_is_refused_might_take_it(source: Path) -> None:
+    with_table(source)
+    document = source / "table/.zarray"
+    document.write_bytes(document.read_bytes().replace(b'"<i8"', b'"<q9"'))
+    recipe = Recipe(base=ArrayRecipe(chunks="10,10"))
+    assert zarrlift.plan(source, recipe=recipe).refusals

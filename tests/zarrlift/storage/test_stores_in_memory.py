@@ -1,0 +1,200 @@
+"""Stores that are no more than a dictionary: other threads write to it while it is listed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zarr.storage
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from fsspec.implementations.memory import MemoryFileSystem
+from tests.zarrlift.storage.conftest import files, fill
+from zarr.storage import FsspecStore, MemoryStore, StorePath, WrapperStore
+
+import zarrlift
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.remote.store_listing import settled
+from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrstack import Log, stack
+
+
+def in_file_system(objects: dict[str, Any]) -> FsspecStore:
+    """A store over a file system of fsspec with this dictionary."""
+    fs = MemoryFileSystem(skip_instance_cache=True)
+    fs.store = objects
+    return FsspecStore(AsyncFileSystemWrapper(fs, asynchronous=True), path=f"/{uuid.uuid4()}")
+
+
+STORES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "MemoryStore": MemoryStore,
+    "WrapperStore": lambda objects: WrapperStore(MemoryStore(objects)),
+    "layers": lambda objects: stack(MemoryStore(objects), Log()),
+    "memory://": in_file_system,
+}
+
+
+def managed(objects: dict[str, Any]) -> MemoryStore:
+    """A store that makes its own dictionary otherwise."""
+    store = zarr.storage.ManagedMemoryStore()
+    store._store_dict = objects
+    return store
+
+
+if hasattr(zarr.storage, "ManagedMemoryStore"):  # not in zarr 3.1
+    STORES["ManagedMemoryStore"] = managed
+
+
+class Growing(dict[str, Any]):
+    """A dictionary to which a thread adds a key while it is listed, the first few times."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for number, key in enumerate(super().__iter__()):
+            if number == 1 and self.times:
+                self.times -= 1
+                self[f"other/{self.times}"] = next(iter(self.values()))
+            yield key
+
+    def items(self) -> Any:
+        return ((key, self[key]) for key in self)
+
+
+def names_of(storage: StoreStorage) -> list[str]:
+    """The names that zarr-python finds through `Storage.zarr_store`."""
+    from zarr.core.sync import sync
+
+    from zarrlift.storage.remote.event_loop import collect
+
+    store = storage.zarr_store()
+    assert sync(collect(store.list_dir("")))
+    return sync(collect(store.list_dir("g")))
+
+
+LISTINGS: dict[str, Callable[[StoreStorage], list[str]]] = {
+    "list_dir": lambda storage: [entry.name for entry in storage.list_dir("g")],
+    "list_prefix": lambda storage: list(storage.list_prefix("g/")),
+    "as a store": names_of,
+}
+
+
+@pytest.mark.parametrize("listing", LISTINGS)
+@pytest.mark.parametrize("kind", STORES)
+def test_a_listing_during_which_others_write_is_made_again(kind: str, listing: str) -> None:
+    objects = Growing()
+    storage = open_storage(STORES[kind](objects), mode="w")
+    assert isinstance(storage, StoreStorage)
+    storage.put_many([(f"g/{number}", b"1") for number in range(4)])
+    objects.times = 3
+    found = LISTINGS[listing](storage)
+    assert sorted(name.removeprefix("g/") for name in found) == ["0", "1", "2", "3"]
+    assert objects.times == 0
+
+
+def test_a_dictionary_that_never_rests_is_an_error_in_the_end() -> None:
+    asked = 0
+
+    async def changed() -> None:
+        nonlocal asked
+        asked += 1
+        raise RuntimeError("dictionary changed size during iteration")
+
+    with pytest.raises(RuntimeError, match="changed size"):
+        asyncio.run(settled(changed))
+    assert asked > 10
+
+
+def test_no_other_error_is_repeated() -> None:
+    asked = 0
+
+    async def fails() -> None:
+        nonlocal asked
+        asked += 1
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    with pytest.raises(RuntimeError, match="shutdown"):
+        asyncio.run(settled(fails))
+    assert asked == 1
+
+
+class Watched(dict[str, Any]):
+    """A dictionary that notes which threads use it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[str] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in ("threads", "__class__"):
+            self.threads.add(threading.current_thread().name)
+        return super().__getattribute__(name)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.threads.add(threading.current_thread().name)
+        super().__setitem__(key, value)
+
+    def __iter__(self) -> Iterator[str]:
+        self.threads.add(threading.current_thread().name)
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_one_thread_lists_and_writes_the_dictionary(kind: str, archive: Path, tmp_path: Path) -> None:
+    start, end = Watched(), Watched()
+    source, destination = STORES[kind](start), STORES[kind](end)
+    fill(source, archive)
+    outcome = zarrlift.migrate(source, destination, job=tmp_path / "job.db", workers=4)
+    assert outcome.ok, outcome.problems
+    assert zarrlift.verify(source, destination, full=True).ok
+    assert (start.threads, end.threads) == ({"zarrlift-storage"}, {"zarrlift-storage"})
+
+
+@contextmanager
+def others_writing(objects: dict[str, Any]) -> Iterator[None]:
+    """Two threads that add keys to a dictionary and remove them, below other paths than the test's."""
+    ended = threading.Event()
+
+    def write(name: str) -> None:
+        while not ended.is_set():
+            for number in range(20):
+                objects[f"{name}/{number}"] = next(iter(objects.copy().values()))
+            for number in range(20):
+                del objects[f"{name}/{number}"]
+
+    threads = [threading.Thread(target=write, args=(f"/others/{number}",)) for number in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_both_ends_share_a_dictionary_to_which_others_write(kind: str, archive: Path, tmp_path: Path) -> None:
+    """As in a notebook whose archives are all in one store."""
+    zarrlift.migrate(archive, tmp_path / "expected.zarr")
+    objects: dict[str, Any] = {}
+    store = STORES[kind](objects)
+    source, destination = StorePath(store, "in"), StorePath(store, "out")
+    fill(source, archive)
+    with others_writing(objects):
+        outcome = zarrlift.migrate(source, destination, job=tmp_path / "job.db", workers=4, verify="full")
+        assert outcome.ok, outcome.problems
+        assert zarrlift.verify(source, destination, full=True).ok
+        assert "g/recode" in dict(zarrlift.open(source).members(max_depth=None))
+    result = open_storage(destination)
+    found = {key: result.get(key) for key in result.list_prefix("")}
+    assert found == files(tmp_path / "expected.zarr")
