@@ -95,7 +95,7 @@ def _name_numbers(error: Any) -> None:
     bounds = [] if least is None else [f"above {least}" if above else f"of at least {least}"]
     if most is not None:
         bounds.append(f"below {most}" if below else f"of at most {most}")
-    error.message = f"{value} is not {noun} {' and '.join(bounds)}".rstrip() + "."
+    error.message = f"found {value}, expected {noun} {' and '.join(bounds)}".rstrip() + "."
 
 
 def _run(words: list[str], arguments: list[str] | None) -> int:

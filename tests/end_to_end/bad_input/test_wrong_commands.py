@@ -71,7 +71,7 @@ model validate ocean.zarr nope.json
 completion tcsh
 """.strip().splitlines()
 TELLS = re.compile(
-    r"expected |Did you mean|is not one of|is not in the range|Possible options|To take it back"
+    r"expected |Did you mean|is not one of|Possible options|To take it back"
     r"|\b(Give|Use|Choose|Check|Undo|Name|Unpack|Correct|Copy|Install) "
 )
 """What a message ends with: what would be right, or what to do."""

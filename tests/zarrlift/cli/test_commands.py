@@ -503,14 +503,17 @@ def test_help_of_a_command_with_many_options_has_headings(capsys):
     [
         (
             ["migrate", "a", "b", "--workers", "many"],
-            "'--workers': 'many' is not a whole number of at least 1.",
+            "'--workers': found 'many', expected a whole number of at least 1.",
         ),
-        (["migrate", "a", "b", "--workers", "0"], "'--workers': 0 is not a whole number of at least 1."),
+        (
+            ["migrate", "a", "b", "--workers", "0"],
+            "'--workers': found 0, expected a whole number of at least 1.",
+        ),
         (
             ["batch", "run", "a", "--workers", "1.5"],
-            "'--workers': '1.5' is not a whole number of at least 1.",
+            "'--workers': found '1.5', expected a whole number of at least 1.",
         ),
-        (["serve", "a", "--port", "many"], "'--port': 'many' is not a whole number"),
+        (["serve", "a", "--port", "many"], "'--port': found 'many', expected a whole number"),
     ],
 )
 def test_an_option_says_which_numbers_it_takes(words, expected, capsys) -> None:
