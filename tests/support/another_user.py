@@ -18,7 +18,7 @@ def _anybody_may_enter(folder: Path) -> bool:
 
 @contextmanager
 def folder_anybody_may_enter() -> Iterator[Path]:
-    """A new empty directory, removed at the end. tmp_path, and often TMPDIR, lie below directories of mode 700."""
+    """An empty directory, removed at the end. tmp_path, and TMPDIR in CI, have mode 700."""
     places = [Path(place).resolve() for place in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")]
     place = next(place for place in places if place.is_dir() and _anybody_may_enter(place))
     folder = Path(tempfile.mkdtemp(dir=place))

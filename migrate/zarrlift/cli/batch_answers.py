@@ -35,8 +35,8 @@ def reported(
 
 def answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]) -> int:
     """Run work, with progress, and with advice if it is interrupted."""
+    from ..jobs.command_line import command as command_line
     from ..report import batch as report
-    from ..report.outcome import command as command_line
 
     def how_to_continue(known: tuple[str, ...] | None) -> str:
         if command == "status":

@@ -40,8 +40,8 @@ def demo(folder: Folder = "zarrlift-demo", *, output: o.Json) -> int:
 
 
 def _lines(root: object, page: "Page") -> Iterator[str]:
+    from ..jobs.command_line import command
     from ..jobs.units import safe
-    from ..report.outcome import command
 
     place = safe(str(root))
     yield page.paint(f"{place}/ocean.zarr  a year of sea surface temperatures, Zarr v2", "title")

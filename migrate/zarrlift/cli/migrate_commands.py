@@ -239,6 +239,7 @@ def moving(
     job_array: bool = False,
 ) -> int:
     """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""
+    from ..jobs.command_line import command as command_line
     from ..report import outcome as report_outcome
 
     def how_to_continue(known: tuple[str, ...] | None) -> str:
@@ -254,7 +255,7 @@ def moving(
         except ZarrstackError:
             return "No job was started; run the same command again."
         again = command if command in ("undo", "finish") else "resume"
-        return f"Continue with: {report_outcome.command(again, *known)}"
+        return f"Continue with: {command_line(again, *known)}"
 
     def answer() -> Answer:
         shown: list[Any] = []

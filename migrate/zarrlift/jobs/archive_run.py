@@ -23,7 +23,7 @@ from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .overwrite import set_aside
-from .places import refuse_claim_in_source, refuse_existing
+from .places import refuse_claim_in_source, refuse_closed, refuse_existing
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
 from .run_job import refuse_unsuitable, run_job
@@ -176,6 +176,7 @@ def migrate_archive(
                 return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
         if not asked.in_place:
             refuse_existing(ends.destination, overwrite=asked.overwrite)
+        refuse_closed(ends.place)
         ends = asked.described(ends)
         new_id = claim.new_id or os.urandom(4).hex()
         facts = {"link": asked.link, "source_place": ends.lasting_place}

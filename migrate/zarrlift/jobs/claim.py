@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shlex
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
 from .claim_holder import ClaimHolder, held
+from .command_line import command
 from .ledger.ledger import Job
 from .outcome import Outcome
 
@@ -204,8 +204,9 @@ def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
             if number + 1 < len(places) and isinstance(cause, OSError) and cause.errno in _CLOSED:
                 continue
             said = error.problem
+            advice = said.advice or _nothing_created(place, cause)
             raise StorageError(
-                "cannot claim the destination", key=place.shown, found=said.found, advice=said.advice
+                "cannot claim the destination", key=place.shown, found=said.found, advice=advice
             ) from error
         claim.taken.append(place)
         break
@@ -216,6 +217,16 @@ def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
     main = claim.taken[0]
     if not isinstance(main.storage, LocalStorage):
         _prove(claim, main)
+
+
+def _nothing_created(place: _Place, cause: BaseException | None) -> str | None:
+    """Advice for a directory that exists and takes no files, such as `/proc`."""
+    if not isinstance(place.storage, LocalStorage) or not isinstance(cause, OSError):
+        return None
+    if cause.errno not in (*_CLOSED, errno.ENOENT):
+        return None
+    there = next((path for path in (place.storage.root, *place.storage.root.parents) if path.exists()), None)
+    return f"Nothing can be created in {there}. Choose another destination."
 
 
 def _prove(claim: Claim, place: _Place) -> None:
@@ -290,9 +301,7 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
         message, key = "another job was stopped while it wrote to this destination", place.shown
         if other.lasting:
             message = "a job in parts writes to this destination"
-        advice = (
-            f"Resume or undo it: zarrlift resume {shlex.quote(other.file)}. --take-over leaves it as it is."
-        )
+        advice = f"Resume or undo it: {command('resume', other.file)}. --take-over leaves it as it is."
     else:
         return
     found = f"a claim that cannot be read: {there[:60]!r}" if other is None else str(other)

@@ -25,6 +25,7 @@ from ..storage.local.files import WRITTEN
 from ..storage.open_storage import open_storage
 from .branch import finish_branch
 from .claim import claimed, sweep_claim
+from .command_line import command
 from .ended import ended, kept
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.ledger import Job
@@ -102,7 +103,7 @@ def finish(
             raise JobError(
                 "the result has not been verified since it was written",
                 key=str(opened.path),
-                advice=f"Run: zarrlift verify {plan.source}",
+                advice=f"Run: {command('verify', plan.source)}",
             )
         storage = open_storage(plan.source, storage_options=storage_options, mode="w")
         storage.document_bound = WRITTEN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Final
 
 from zarrstack.core.errors import UsageError
@@ -11,6 +10,7 @@ from ..archive.nodes import Archive, GroupNode
 from ..recipe.options import Format
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
+from .command_line import quoted
 
 _ROOTS: Final = frozenset({"zarr2", "zarr3"})
 """Formats in which a group has a document; in others, a plain folder is a group."""
@@ -37,12 +37,12 @@ def refuse_several(archive: Archive, source: Storage, asked: Format | None, dest
         return
     to = "--in-place"
     if destination is not None:
-        to = f"--to {shlex.quote(destination.rstrip('/') + '/{relative}.zarr')}"
+        to = f"--to {quoted(destination.rstrip('/') + '/{relative}.zarr')}"
     raise UsageError(
         "a folder of several archives is not one archive",
         key=source.url,
         found=", ".join(node.path for node in children[:3]) + (", ..." if len(children) > 3 else ""),
-        advice=f"To migrate each: zarrlift batch run {shlex.quote(source.url)} {to}. "
+        advice=f"To migrate each: zarrlift batch run {quoted(source.url)} {to}. "
         f"To merge them into one, with a root group that none of them has: --from {archive.format}.",
     )
 

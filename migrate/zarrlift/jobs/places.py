@@ -8,6 +8,7 @@ claim of the destination: if it appears in the source, the destination is there.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path, PurePath, PurePosixPath
@@ -17,6 +18,7 @@ from zarrstack.core.errors import UsageError
 
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
+from ..storage.local.system_errors import may_create_in, storage_error
 
 _APART: Final = "two separate locations"
 _MOUNTS: Final = "/proc/self/mountinfo"
@@ -131,6 +133,15 @@ def _below_mount(path: Path, mounts: dict[Path, PurePath]) -> PurePath:
         if point in mounts:
             return mounts[point] / path.relative_to(point)
     return path
+
+
+def refuse_closed(destination: Storage) -> None:
+    """Raise StorageError, before a job is made, if nothing can be created in the destination's directory."""
+    if not isinstance(destination, LocalStorage) or not os.path.isdir(destination.real):
+        return
+    if not may_create_in(destination.real):
+        denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise storage_error("cannot write to the destination", destination.url, denied)
 
 
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:

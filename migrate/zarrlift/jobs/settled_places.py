@@ -13,7 +13,6 @@ What exists at a place that cannot be examined is not known, so it counts as exi
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from zarrstack.core.errors import JobError
 
 from ..storage.open_storage import Place
 from ..storage.redact import redact
+from .command_line import command
 from .ledger.ledger import Job
 from .ledger.move import Move, local_path, move_of
 
@@ -190,22 +190,22 @@ def message_of(findings: Iterable[Finding]) -> str:
 def _refusal(job: Job, move: Move, recorded: dict[str, str], findings: dict[str, Finding]) -> JobError:
     """The error for places that cannot be known."""
     message = message_of(findings.values())
-    words = ["zarrlift", "resume", str(job.path)]
+    words = ["resume", str(job.path)]
     shown: list[str] = []
     for role, verdict in findings.items():
         place = move.relative(recorded[role]) if verdict == "both" else None
         shown += [redact(place)] if place is not None else []
         shown.append(redact(recorded[role]))
         words += [_OPTIONS[role], redact(place or recorded[role])]
-    command = shlex.join(words)
+    again = command(*words)
     if "both" in findings.values():
-        advice = f"Name those that are meant, such as: {command}"
+        advice = f"Name those that are meant, such as: {again}"
     elif "taken" in findings.values():
         advice = "Name where its own result is: zarrlift resume --destination (in place --source)."
     elif "copy" in findings.values():
         advice = f"Use {move.home.path}, or delete it if this file is to take its place."
     else:
-        advice = f"If this is the only job file, run: {command}"
+        advice = f"If this is the only job file, run: {again}"
     found = ", ".join(shown)
     if "both" not in findings.values():
         found = f"{found}, recorded in {move.home.path}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..jobs.command_line import command
 from ..jobs.units import bytes_text, count_text, duration_text, safe
-from .outcome import command
 from .problems import failures
 from .table import Column
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ..jobs.command_line import command
 from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
 from . import problems as report_problems
 
@@ -109,11 +109,6 @@ def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
     said = [problem for problem in outcome.problems if problem.severity != "refusal"]
     warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
     yield from report_problems.lines(dict.fromkeys((*said, *warnings)), page)
-
-
-def command(*words: str) -> str:
-    """A command line that can be pasted into a shell."""
-    return "zarrlift " + " ".join(shlex.quote(safe(word)) for word in words)
 
 
 def index_ranges(indexes: Iterable[int]) -> str:

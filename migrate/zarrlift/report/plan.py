@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.chain.reader_table import Reader, table
 from zarrstack.core.grid.frames import Shards
 
+from ..jobs.command_line import command
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import problems as report_problems
 from .archive import convention_lines
-from .outcome import command
 from .table import Column
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ..jobs.command_line import command
 from ..jobs.status import silence_of
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe, silence_text
-from .outcome import command, index_ranges
+from .outcome import index_ranges
 from .problems import failures
 from .problems import lines as problem_lines
 from .table import Column

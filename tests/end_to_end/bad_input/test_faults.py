@@ -211,6 +211,8 @@ def test_a_full_disk_is_one_error_and_a_resume_goes_on(size: int, source: Path, 
     (problem,) = (p for p in problems if p["severity"] == "refusal")
     assert problem["kind"] in ("storage", "job")
     assert problem["key"]
+    if size:
+        assert f"files may have at most {size} bytes here (ulimit -f)" in problem["found"]
     assert not (destination / "big/zarr.json").exists()
     assert not (destination / "zarr.json").exists()
     again = migrate(source, destination)

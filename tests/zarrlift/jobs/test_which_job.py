@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.jobs.ledger import database
 from zarrstack.core.errors import JobError
 
 OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
@@ -98,7 +98,7 @@ def test_a_directory_that_takes_no_job_file_says_why(
     def cannot_open(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path / "closed")
+    monkeypatch.setattr(database, "may_create_in", lambda path: path != tmp_path / "closed")
     monkeypatch.setattr(sqlite3, "connect", cannot_open)
     with pytest.raises(JobError, match="cannot create the job file; found Permission denied"):
         zarrlift.migrate(source, tmp_path / "closed/out.zarr")

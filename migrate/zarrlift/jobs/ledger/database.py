@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import sqlite3
 import stat
 import time
@@ -19,6 +18,8 @@ from zarrstack.core.json_text import excerpt
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
+from ...storage.local.system_errors import file_limit_text, may_create_in
+from ..command_line import command
 from .home import Home
 from .listing_rows import LISTING
 from .plan_rows import Common, Values, as_stored, node_rows
@@ -222,10 +223,15 @@ def lock_file(path: JobPath) -> int | None:
 
 def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
     said = error.strerror if isinstance(error, OSError) else None
-    if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
+    if said is None and not may_create_in(path.parent):
         said = "Permission denied"  # SQLite only reports that it cannot open the file
     advice = "Fix the cause, or choose another path with --job. Nothing else was written."
-    return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
+    return JobError("cannot create the job file", key=str(path), found=said or _said(error), advice=advice)
+
+
+def _said(error: Exception) -> str:
+    """What an error says, with the limit on the size of files where one is set: SQLite does not name it."""
+    return str(error) + (file_limit_text() if "I/O" in str(error) else "")
 
 
 def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
@@ -234,7 +240,7 @@ def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
         raise JobError(
             "this is the job of a batch of archives",
             key=str(path),
-            advice=f"Use zarrlift batch with it, such as: zarrlift batch status {shlex.quote(str(path))}",
+            advice=f"Use zarrlift batch with it, such as: {command('batch', 'status', str(path))}",
         )
     if not {"version", "id", "state", "plan"} <= meta.keys():
         raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
@@ -268,6 +274,6 @@ def unwritable(path: JobPath, error: Exception) -> JobError:
     return JobError(
         "cannot write the job file",
         key=str(path),
-        found=str(error),
+        found=_said(error),
         advice="Free some space or make the file writable, then resume; recorded work is kept.",
     )

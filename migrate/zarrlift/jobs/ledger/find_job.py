@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from zarrstack.core.similar_names import meant
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
+from ..command_line import command
 from .database import SQLITE
 from .ledger import SUFFIX, Job
 from .move import move_of
@@ -188,7 +188,7 @@ def _around(local: Path) -> str | None:
     for folder in local.parents[:-1]:
         file = sibling(folder, SUFFIX)
         if file.is_file():
-            advice: str | None = f"Name that folder: zarrlift status {shlex.quote(str(folder))}"
+            advice: str | None = f"Name that folder: {command('status', str(folder))}"
             try:
                 Job.open(file, write=False).close()
             except JobError as error:

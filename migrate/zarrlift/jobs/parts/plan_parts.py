@@ -22,7 +22,7 @@ from ..claim import claimed
 from ..endpoints import Endpoints, Options
 from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
-from ..places import refuse_claim_in_source, refuse_existing
+from ..places import refuse_claim_in_source, refuse_closed, refuse_existing
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
 from ..stored_inventories import keep_inventory, new_inventories
@@ -117,6 +117,7 @@ def plan_parts(
             )
         if not in_place:
             refuse_existing(ends.destination)
+        refuse_closed(ends.place)
         ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
         facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts), "first": str(first)}
         if digest:

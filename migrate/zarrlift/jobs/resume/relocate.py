@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import time
 from dataclasses import replace
 from itertools import islice
@@ -28,6 +27,7 @@ from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import Place, is_url, open_storage
 from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
+from ..command_line import command
 from ..endpoints import Endpoints, Options
 from ..ledger.find_job import is_stored, names_of
 from ..ledger.home import Home
@@ -120,8 +120,7 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job, places: Places)
         key=str(job.path),
         found=str(header.get("destination")),
         expected=redact(text),
-        advice="If it was moved, run: "
-        + shlex.join(["zarrlift", "resume", str(job.path), option, redact(text)]),
+        advice="If it was moved, run: " + command("resume", str(job.path), option, redact(text)),
     )
 
 
