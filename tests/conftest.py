@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -31,14 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def missing_readers() -> dict[str, str]:
-    """Name and reason of each reader that this end does without."""
+    """Each reader that this end does without, and what brings it or why it is missing."""
     with (HERE / "not_everywhere.toml").open("rb") as file:
         rows = tomllib.load(file).get("reader", [])
-    return {
-        row["name"]: f"{row['name']} {row['version']}: {row['reason']}"
-        for row in rows
-        if row["end"] in (END, "both") and not is_here(row)
-    }
+    return {row["name"]: remedy(row) for row in rows if row["end"] in (END, "both") and not is_here(row)}
+
+
+def remedy(row: dict[str, str]) -> str:
+    """The script that makes the environment of a reader; where there is none, the list's reason."""
+    install = HERE / "environments" / row["name"] / "install"
+    return f"made by {install.relative_to(HERE.parent)}" if install.exists() else row["reason"]
 
 
 def is_here(row: dict[str, str]) -> bool:
@@ -54,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers("needs_reader"):
             if mark.args[0] in missing:
-                item.add_marker(pytest.mark.skip(reason=LISTED + missing[mark.args[0]]))
+                item.add_marker(pytest.mark.skip(reason=f"{LISTED}{mark.args[0]}; {missing[mark.args[0]]}"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,16 +72,20 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 class SkipGuard:
-    """Makes the run fail where a test was skipped that the list does not name."""
+    """Counts what was skipped, and makes the run fail where the list does not name it."""
 
     def __init__(self) -> None:
+        self.listed = Counter[str]()
         self.unlisted: list[str] = []
 
     def _look_at(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         # An expected failure is reported as skipped too; xfail_strict keeps those honest.
         if report.skipped and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            if not reason.removeprefix("Skipped: ").startswith(LISTED):
+            reason = reason.removeprefix("Skipped: ")
+            if reason.startswith(LISTED):
+                self.listed[reason.removeprefix(LISTED)] += 1
+            else:
                 self.unlisted.append(f"{report.nodeid}: {reason}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -96,7 +103,11 @@ class SkipGuard:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say why."""
+        """Say what is missing, and why the run failed."""
+        for reason, count in sorted(self.listed.items()):
+            name, semicolon, why = reason.partition("; ")
+            tests = "1 test" if count == 1 else f"{count} tests"
+            terminalreporter.write_line(f"{name}: {tests} skipped{semicolon}{why}")
         for line in dict.fromkeys(self.unlisted):
             text = f"FAILED skipped, but not listed in not_everywhere.toml: {line}"
             terminalreporter.write_line(text, red=True)

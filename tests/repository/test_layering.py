@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -101,12 +102,19 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
+
+@cache
+def tree_of(name: str) -> ast.Module:
+    """A module's source, parsed."""
+    return ast.parse(MODULES[name].read_text())
 
 
 def _imports_below(name: str, is_package: bool, node: ast.AST, at_start: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
-        starts = at_start and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(child, ast.expr):
+            continue  # no import stands in an expression
+        starts = at_start and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             starts = False
         if isinstance(child, ast.Import):
@@ -126,15 +134,13 @@ def _imports_below(name: str, is_package: bool, node: ast.AST, at_start: bool) -
             yield from _imports_below(name, is_package, child, starts)
 
 
+@cache
 def imports() -> tuple[Import, ...]:
     """Every import statement of both packages."""
     found: list[Import] = []
     for name, path in MODULES.items():
-        found += _imports_below(name, path.name == "__init__.py", TREES[name], at_start=True)
+        found += _imports_below(name, path.name == "__init__.py", tree_of(name), at_start=True)
     return tuple(found)
-
-
-IMPORTS = imports()
 
 
 def is_in(module: str, package: str) -> bool:
@@ -157,7 +163,7 @@ def test_the_list_of_rooms_is_that_of_the_folders(package: str) -> None:
 def test_rooms_import_downwards_only(package: str) -> None:
     order = ROOMS[package]
     wrong = []
-    for found in IMPORTS:
+    for found in imports():
         if found.imported not in MODULES or not (
             is_in(found.importer, package) and is_in(found.imported, package)
         ):
@@ -170,7 +176,7 @@ def test_rooms_import_downwards_only(package: str) -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for found in IMPORTS:
+    for found in imports():
         if found.imported in MODULES and found.imported != found.importer:
             graph[found.importer].add(found.imported)
     try:
@@ -189,14 +195,14 @@ WITH_NAMES = {
 
 def test_a_room_says_what_it_is_for_and_loads_nothing() -> None:
     rooms = {name for name, path in MODULES.items() if path.name == "__init__.py"}
-    assert {name for name in rooms if not ast.get_docstring(TREES[name])} == set()
-    assert {name for name in rooms if len(TREES[name].body) > 1} == WITH_NAMES
+    assert {name for name in rooms if not ast.get_docstring(tree_of(name))} == set()
+    assert {name for name in rooms if len(tree_of(name).body) > 1} == WITH_NAMES
 
 
 def test_zarrstack_knows_nothing_of_zarrlift() -> None:
     wrong = [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if is_in(found.importer, "zarrstack") and found.imported.split(".")[0] == "zarrlift"
     ]
     assert wrong == []
@@ -226,7 +232,7 @@ def test_the_tests_of_zarrstack_know_nothing_of_zarrlift() -> None:
 def test_the_core_knows_nothing_else_and_does_no_io() -> None:
     wrong = [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if is_in(found.importer, "zarrstack.core")
         and (
             found.imported.split(".")[0] in IN_CORE_FORBIDDEN
@@ -253,7 +259,7 @@ def is_made_of_zarr(module: str) -> bool:
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
     wrong = [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.at_start
         and (is_made_of_zarr(found.imported) or found.imported.split(".")[0] in LAZY)
         and not is_made_of_zarr(found.importer)
@@ -272,7 +278,7 @@ MAY_PICKLE = {
 def test_nothing_is_unpickled_but_where_it_may_be() -> None:
     wrong = [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.imported.split(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
         and (
             found.importer not in MAY_PICKLE

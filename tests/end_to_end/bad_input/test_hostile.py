@@ -7,9 +7,8 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tests.support.damaged_archives import (
     write_archive,
     write_array,
 )
+from tests.support.web_servers import serving
 
 from zarrlift.formats.tree.documents import parse_object
 from zarrlift.storage.local.files import BadObjectError, ReadLimit
@@ -167,11 +167,8 @@ class _Endless(BaseHTTPRequestHandler):
 @pytest.fixture
 def endless() -> Iterator[str]:
     """The address of a server whose answers do not end."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
-        server.daemon_threads = True
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(_Endless) as url:
+        yield url
 
 
 @pytest.mark.parametrize("how", ["plain", "packed"])

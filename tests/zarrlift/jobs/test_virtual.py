@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from tests.support import web_servers
 from tests.support.bucket import serving
 from tests.support.fixtures_index import archive
 from tests.support.s3_servers import SECRET, SERVERS, server
@@ -415,10 +415,8 @@ def in_ranges(folder: Path) -> Iterator[str]:
             self.wfile.write(data[start:stop])
 
     handler = functools.partial(Handler, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}"
-        made.shutdown()
+    with web_servers.serving(handler) as url:
+        yield url
 
 
 def files(root: Path) -> list[Path]:

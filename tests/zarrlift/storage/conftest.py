@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import re
-import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import web_servers
 from tests.support.bucket import Bucket, serving
 from tests.support.s3_servers import SERVERS, Server, server
 from tests.zarrlift.jobs.conftest import write_archive
@@ -50,22 +50,8 @@ def zipped(target: Path, archive: Path, prefix: str = "") -> Path:
 @pytest.fixture(scope="session")
 def web(archive: Path) -> Iterator[str]:
     """The archive's URL on a web server that lists nothing."""
-
-    class Patient(http.server.ThreadingHTTPServer):
-        request_queue_size = 256  # Python's 5 makes clients wait for seconds
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
-        def list_directory(self, path: str) -> None:
-            self.send_error(403)
-
-    handler = functools.partial(Quiet, directory=str(archive.parent))
-    with Patient(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/{archive.name}"
-        server.shutdown()
+    with web_servers.serving(functools.partial(web_servers.Files, directory=str(archive.parent))) as url:
+        yield f"{url}/{archive.name}"
 
 
 class Web:
@@ -125,14 +111,8 @@ def served() -> Iterator[Web]:
 
         do_HEAD = do_GET
 
-    class Patient(http.server.ThreadingHTTPServer):
-        request_queue_size = 256
-
-    with Patient(("127.0.0.1", 0), Handler) as server:
-        made.url = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with web_servers.serving(Handler) as made.url:
         yield made
-        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import http.server
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
 import zipfile
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import fsspec
 import pytest
 import zarr
 from tests.support import fixtures_index
+from tests.support.web_servers import Files, serving
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 import zarrlift
@@ -117,18 +116,8 @@ def test_fsspec_urls_and_zarr_stores_hold_the_same_archive():
 
 @pytest.fixture
 def web():
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            pass
-
-        def list_directory(self, path):
-            self.send_error(403)
-
-    handler = functools.partial(Quiet, directory=str(OCEAN.parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(functools.partial(Files, directory=str(OCEAN.parent))) as url:
+        yield url
 
 
 def test_plain_http_cannot_list_and_is_read_from_consolidated_metadata(web):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import http.server
 import json
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import zarr
 from tests.support.bucket import Bucket
 from tests.support.s3_servers import SECRET
 from tests.support.unpacking import unpacked
+from tests.support.web_servers import Files, serving
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
@@ -195,21 +194,11 @@ def test_references_on_disk_lead_to_a_bucket_with_options_of_its_own(our_bucket:
     assert SECRET.encode() not in stored
 
 
-class Ranged(http.server.SimpleHTTPRequestHandler):
-    """A web server that answers ranges with all of a file, as servers without ranges do."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def web(tmp_path) -> Iterator[str]:
     root = shutil.copytree(data(), tmp_path / "served")
-    handler = functools.partial(Ranged, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(functools.partial(Files, directory=str(root))) as url:
+        yield url
 
 
 @pytest.mark.parametrize("name", ["combined.json", "combined.parquet"])

@@ -8,14 +8,14 @@ import pickle
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pytest
 import zarr
 from tests.support.fixtures_index import FORMATS, ExpectedArchive, archive, archives
+from tests.support.web_servers import serving
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
@@ -219,11 +219,8 @@ def large(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             file.truncate(1 << 40)
         yield str(tmp_path)
         return
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Large) as server:
-        server.daemon_threads = True
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(_Large) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
