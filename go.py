@@ -5,8 +5,8 @@ Needs nothing but Python 3.11 or later and the package registry that pip is set 
 Safe to run again: what is already installed is not installed twice.
 
     demo    migrate a real Zarr v2 archive and a real N5 container, and show the results
-    test    run the tests, in a few minutes; `--all` runs the slow ones too, `--random [SEED]` those that
-            draw examples, with new ones (further arguments go to pytest)
+    test    run the tests, in a few minutes; `--all` runs the slow ones too, `--rest` only those,
+            `--random [SEED]` those that draw examples, with new ones (further arguments go to pytest)
     check   lint, type-check and build the docs, as CI does
     shell   say how to use the environment by hand
 
@@ -173,9 +173,10 @@ def test(*arguments):
     """Run the suite, or the part that the arguments name."""
     install("test")
     words, chosen = list(arguments), []
-    if "--all" in words:
-        words.remove("--all")
-        chosen = ["--all"]
+    for word in ("--all", "--rest"):
+        if word in words:
+            words.remove(word)
+            chosen += [word]
     if "--random" in words:
         place = words.index("--random")
         words.pop(place)

@@ -31,11 +31,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     choosing.add_options(parser)
 
 
+def rows() -> list[dict[str, str]]:
+    """The list of readers."""
+    with (HERE / "not_everywhere.toml").open("rb") as file:
+        return tomllib.load(file).get("reader", [])
+
+
 def missing_readers() -> dict[str, str]:
     """Each reader that this end does without, and what brings it or why it is missing."""
-    with (HERE / "not_everywhere.toml").open("rb") as file:
-        rows = tomllib.load(file).get("reader", [])
-    return {row["name"]: remedy(row) for row in rows if row["end"] in (END, "both") and not is_here(row)}
+    return {row["name"]: remedy(row) for row in rows() if row["end"] in (END, "both") and not is_here(row)}
+
+
+def brought_readers() -> set[str]:
+    """The readers that an environment variable brings, such as those that .ci/run sets."""
+    return {row["name"] for row in rows() if os.environ.get(row.get("unless", ""))}
 
 
 def remedy(row: dict[str, str]) -> str:
@@ -117,7 +126,7 @@ class SkipGuard:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the tests; watch skips where the results come together: not in xdist's workers."""
     chances.load_profile(config)
-    config.pluginmanager.register(choosing.Choice(config), "choice")
+    config.pluginmanager.register(choosing.Choice(config, brought_readers()), "choice")
     config.pluginmanager.register(left_behind, "left-behind")
     config.pluginmanager.register(unpacking, "unpacking")
     if not hasattr(config, "workerinput"):

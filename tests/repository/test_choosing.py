@@ -1,4 +1,4 @@
-"""What `go.py test` runs, with `--all` and with `--random`, and what it says of the rest."""
+"""What `go.py test` runs, with `--all`, `--rest` and `--random`, and what it says of the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from tests.support.choosing import Choice, quick
 
 GO = Path(__file__).parents[2] / "go.py"
-MARKED = {"quick": set(), "wide": {"slow"}, "drawn": {"hypothesis"}, "drawn and wide": {"hypothesis", "slow"}}
+MARKED = {
+    "quick": set(),
+    "read elsewhere": {"needs_reader"},
+    "wide": {"slow"},
+    "drawn": {"hypothesis"},
+    "drawn and wide": {"hypothesis", "slow"},
+}
 
 
 class Item:
@@ -20,8 +26,11 @@ class Item:
     def get_closest_marker(self, mark):
         return getattr(pytest.mark, mark)(**self.options).mark if mark in MARKED[self.name] else None
 
+    def iter_markers(self, mark):
+        return [pytest.mark.needs_reader("gdal").mark] if mark in MARKED[self.name] else []
 
-def choose(every=False, seed=None, args=("tests",)):
+
+def choose(every=False, rest=False, seed=None, args=("tests",), brought=()):
     """The names that are taken, the names that are not, and the last lines of the run."""
     lines, left = [], []
 
@@ -30,10 +39,10 @@ def choose(every=False, seed=None, args=("tests",)):
 
     config = SimpleNamespace(
         args=args,
-        getoption={"--all": every, "--random": seed}.__getitem__,
+        getoption={"--all": every, "--rest": rest, "--random": seed}.__getitem__,
         hook=SimpleNamespace(pytest_deselected=leave),
     )
-    choice, items = Choice(config), [Item(name) for name in MARKED]
+    choice, items = Choice(config, brought), [Item(name) for name in MARKED]
     choice.pytest_collection_modifyitems(config, items)
     choice.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
     return [item.name for item in items], [item.name for item in left], "\n".join(lines)
@@ -41,7 +50,7 @@ def choose(every=False, seed=None, args=("tests",)):
 
 def test_slow_tests_are_left_out_which_is_said_with_the_command_that_runs_them():
     taken, left, said = choose()
-    assert (taken, left) == (["quick", "drawn"], ["wide", "drawn and wide"])
+    assert (taken, left) == (["quick", "read elsewhere", "drawn"], ["wide", "drawn and wide"])
     assert said.startswith("2 slow tests were not run")
     assert said.endswith("python3 go.py test --all")
 
@@ -56,9 +65,18 @@ def test_with_all_and_by_name_they_run(options):
     assert choose(**options) == (list(MARKED), [], "")
 
 
+def test_the_rest_is_what_a_run_without_options_leaves_out():
+    assert choose(rest=True) == (["wide", "drawn and wide"], ["quick", "read elsewhere", "drawn"], "")
+
+
+def test_the_rest_has_quick_tests_whose_reader_was_missing_before():
+    taken, left, _ = choose(rest=True, brought={"gdal"})
+    assert (taken, left) == (["read elsewhere", "wide", "drawn and wide"], ["quick", "drawn"])
+
+
 def test_random_examples_are_drawn_for_what_draws_them_slow_or_not():
     taken, left, said = choose(seed="77")
-    assert (taken, left) == (["drawn", "drawn and wide"], ["quick", "wide"])
+    assert (taken, left) == (["drawn", "drawn and wide"], ["quick", "read elsewhere", "wide"])
     assert said.endswith("python3 go.py test --random 77")
 
 
@@ -70,6 +88,7 @@ MANY = ["-q", "-n", "auto", "--dist", "worksteal"]
     [
         ([], MANY),
         (["--all"], ["--all", *MANY]),
+        (["--rest"], ["--rest", *MANY]),
         (["--random", "77"], ["--random", "77", *MANY]),
         (["-k", "foo", "--all"], ["--all", "-k", "foo"]),
         (["tests/zarrstack/core", "--random", "77", "-x"], ["--random", "77", "tests/zarrstack/core", "-x"]),

@@ -62,6 +62,7 @@ OTHERS_OPTIONS = {
     "--help",
     "--write",
     "--random",
+    "--rest",
     "--durations",
     "--at",
     "--failing",

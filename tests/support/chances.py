@@ -20,7 +20,7 @@ def load_profile(config: pytest.Config) -> None:
     drawn = seed is not None
     if drawn:
         config.option.hypothesis_seed = seed
-    _run["divisor"] = 1 if drawn else 2 if config.getoption("--all") else 4
+    _run["divisor"] = 1 if drawn else 2 if config.getoption("--all") or config.getoption("--rest") else 4
     # Slow machines are no failure. Without a database, a failure depends on nothing but the seed.
     hypothesis.settings.register_profile(
         "zarrlift",

@@ -1,8 +1,8 @@
 """Which tests a run takes: the quick ones, all, or those that draw random examples.
 
 `python3 go.py test` runs what is not marked `slow`, with examples that are the same every time; `--all`
-runs the rest too; `--random` runs what draws examples, slow or not, with others each time. A test that is
-named (`tests/file.py::test_name`) runs in any case.
+runs the rest too, `--rest` only the rest; `--random` runs what draws examples, slow or not, with others
+each time. A test that is named (`tests/file.py::test_name`) runs in any case.
 
 `slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` leaves in every tenth case.
 """
@@ -10,7 +10,7 @@ named (`tests/file.py::test_name`) runs in any case.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pytest
 
@@ -19,10 +19,16 @@ LEFT_OUT = "zarrlift_left_out"
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """`--all` and `--random`."""
+    """`--all`, `--rest` and `--random`."""
     group = parser.getgroup("zarrlift")
     group.addoption("--all", action="store_true", help="run slow tests too")
+    group.addoption("--rest", action="store_true", help="run what a run without these options leaves out")
     group.addoption("--random", metavar="SEED", help="run what draws examples, and draw them with this seed")
+
+
+def needs_one_of(item: pytest.Item, readers: Collection[str]) -> bool:
+    """Whether a test is marked with one of these readers."""
+    return any(mark.args[0] in readers for mark in item.iter_markers("needs_reader"))
 
 
 def quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
@@ -42,10 +48,16 @@ def quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 class Choice:
-    """Leaves out what this run does not take, and says so at the end."""
+    """Leaves out what this run does not take, and says so at the end.
 
-    def __init__(self, config: pytest.Config) -> None:
+    `brought` names the readers that are here by an environment variable, which a newcomer's run is
+    without: the quick tests that need one are part of the rest.
+    """
+
+    def __init__(self, config: pytest.Config, brought: Collection[str]) -> None:
         self.all: bool = config.getoption("--all")
+        self.rest: bool = config.getoption("--rest")
+        self.brought = brought
         self.seed: str | None = config.getoption("--random")
         self.left_out = 0
 
@@ -56,6 +68,9 @@ class Choice:
             taken = [item for item in items if item.get_closest_marker("hypothesis")]
         elif self.all or any("::" in each for each in config.args):
             return
+        elif self.rest:
+            before = set(quick(items))
+            taken = [item for item in items if item not in before or needs_one_of(item, self.brought)]
         else:
             taken = quick(items)
             self.left_out = len(items) - len(taken)
