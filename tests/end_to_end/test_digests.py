@@ -148,6 +148,7 @@ def test_in_place_the_result_is_read(values: np.ndarray, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("verify", ["sample", "full"])
+@pytest.mark.slow(one_in=2)
 def test_by_processes(verify: str, values: np.ndarray, tmp_path: Path) -> None:
     source = v2(tmp_path / "source", values)
     recipe = Recipe(base=RECIPES["rechunked shards"])
@@ -334,6 +335,7 @@ def test_the_output_as_json(values: np.ndarray, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.slow(one_in=6)
 def test_archives_of_the_old_writers(name: str, tmp_path: Path) -> None:
     """Their digests are those of the values that the writers read back, and of the results."""
     old = archive(name)

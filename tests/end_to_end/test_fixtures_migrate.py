@@ -261,6 +261,7 @@ def assert_seen(
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
 @parametrize_readers(READERS)
+@pytest.mark.slow(one_in=6)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
     read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
 

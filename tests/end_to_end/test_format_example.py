@@ -81,6 +81,7 @@ def test_the_format_fits_in_60_lines():
     assert len((EXAMPLE / "zarrlift_tiles.py").read_text().splitlines()) <= 60
 
 
+@pytest.mark.slow
 def test_every_command_reads_the_archive(site, old, tmp_path):
     assert "(tiles)" in zarrlift(site, "inspect", old)
     assert json.loads(zarrlift(site, "inspect", old, "--json"))["result"]["format"] == "tiles"
@@ -102,6 +103,7 @@ def test_every_command_reads_the_archive(site, old, tmp_path):
 
 
 @pytest.mark.parametrize("executor", ["processes", pytest.param("dask", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_work_in_other_processes(executor, site, old, tmp_path):
     for command, *more in (["migrate"], ["verify", "--full"]):
         words = (command, old, tmp_path / "new", *more, "--executor", executor, "--workers", 2)
@@ -150,6 +152,7 @@ print(int(root["well"][:].sum()))
     assert done.stdout.split() == [str(int(values()["well"].sum()))], done.stderr
 
 
+@pytest.mark.slow
 def test_killed_at_any_change_it_resumes_to_the_same_bytes(site, old, tmp_path):
     words = ["migrate", old, tmp_path / "whole", "--codecs", "zstd:3"]
     whole = python(site, KILLER, 0, tmp_path, *words)

@@ -89,7 +89,10 @@ def run(place: Path, bucket: Bucket, capfd: Any, caplog: Any) -> Iterator[Run]:
         yield Run(place, bucket, capfd, caplog)
 
 
-@pytest.mark.parametrize("executor", ["threads", "processes", "dask"])
+IN_PROCESSES = [pytest.param(executor, marks=pytest.mark.slow) for executor in ("processes", "dask")]
+
+
+@pytest.mark.parametrize("executor", ["threads", *IN_PROCESSES])
 def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place: Path) -> None:
     if executor == "dask":
         pytest.importorskip("distributed")
@@ -176,6 +179,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.slow(one_in=3)
 def test_what_is_wrong_is_told_without_secrets(name: str, run: Run, place: Path) -> None:
     write_archive(place / "source.zarr")
     words = WRONG[name]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.repository.test_docs import PAGES, ROOT, blocks
 
 WITHOUT_TYPES = {
@@ -34,6 +35,7 @@ def settings() -> str:
     return "\n".join(sections)
 
 
+@pytest.mark.slow
 def test_strict_types_accept_every_example(tmp_path: Path) -> None:
     places = {}
     for page in PAGES:

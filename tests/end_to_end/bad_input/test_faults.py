@@ -195,6 +195,7 @@ def limited(size: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("size", [0, 3000, 20_000, 40_000])
+@pytest.mark.slow(one_in=4)
 def test_a_full_disk_is_one_error_and_a_resume_goes_on(size: int, source: Path, tmp_path: Path) -> None:
     """The smaller limits hit the job file, the larger ones the objects of `big`."""
     chunk = np.arange(50_000, dtype="|u1").tobytes()

@@ -27,6 +27,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("members", LONG.values(), ids=LONG)
+@pytest.mark.slow(one_in=5)
 def test_every_text_is_cut(source: Path, tmp_path: Path, members: dict[str, Any]) -> None:
     write_array(source / "bad", {}, **members)
     destination = tmp_path / "out.zarr"

@@ -82,7 +82,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(codec: str, shape: str, tm
     assert not (tmp_path / "out.zarr/bad/zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=10)
+@pytest.mark.slow
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", [case for case in bad_cases() if "bomb" in case.name], ids=str)
 def test_a_bomb_of_the_fixtures_stays_small(case: Any, tmp_path: Path) -> None:
@@ -114,6 +114,7 @@ def test_a_chunk_beyond_any_memory_is_refused_in_the_plan(members: dict[str, Any
     assert_good(tmp_path / "out.zarr")
 
 
+@pytest.mark.slow
 def test_a_sparse_array_of_10_to_the_18_elements_costs_what_is_stored(tmp_path: Path) -> None:
     source = write_archive(tmp_path / "source.zarr")
     write_array(source / "sparse", {"5.999999999": b"x"}, shape=[10**9, 10**9], chunks=[1, 1], dtype="|u1")

@@ -57,6 +57,7 @@ def folder(archives, tmp_path):
 
 @pytest.mark.parametrize("lost", [CLOSED, FULL])
 @pytest.mark.parametrize("words", WORK)
+@pytest.mark.slow(one_in=6)
 def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder):
     ended = run(words, folder, stdout=lost)
     expected = f"zarrlift: the report cannot be printed: standard output: {LOST[lost]}.\n"
@@ -68,6 +69,7 @@ def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder)
 
 @pytest.mark.parametrize("lost", [CLOSED, FULL])
 @pytest.mark.parametrize("words", OUTPUT)
+@pytest.mark.slow(one_in=9)
 def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, folder):
     ended = run(words, folder, stdout=lost)
     line = f"zarrlift: the output cannot be printed: standard output: {LOST[lost]}.\n"
@@ -79,12 +81,14 @@ def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, fol
     ("words", "code"),
     [(WORK[0], 0), (WORK[1], 0), ("--help", 0), ("migrate none.zarr new.zarr", 2), ("migrate --none", 2)],
 )
+@pytest.mark.slow(one_in=9)
 def test_standard_error_changes_nothing(words, code, lost, folder):
     ended = run(words, folder, stderr=lost)
     assert (ended.returncode, bool(ended.stdout), ended.stderr) == (code, code == 0, "")
 
 
 @pytest.mark.parametrize("words", [WORK[0], "status done.zarr", "--version", "migrate --help"])
+@pytest.mark.slow(one_in=4)
 def test_a_reader_that_has_gone_is_not_an_error(words, folder):
     read, write = os.pipe()
     os.close(read)
@@ -97,6 +101,7 @@ def test_a_reader_that_has_gone_is_not_an_error(words, folder):
 
 
 @pytest.mark.parametrize("option", ["--log", "--log-file"])
+@pytest.mark.slow(one_in=2)
 def test_a_log_that_cannot_be_written_changes_nothing_if_standard_error_is_full_too(option, folder):
     ended = run(f"migrate old.zarr new.zarr {option} {FULL}", folder, stderr=FULL)
     assert (ended.returncode, ended.stdout[:5]) == (0, "Done:")

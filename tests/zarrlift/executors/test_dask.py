@@ -53,6 +53,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize("form", ["client", "executor", "cluster"])
+@pytest.mark.slow(one_in=3)
 def test_a_cluster_made_in_python_gives_the_same_bytes(form, cluster, source, expected, tmp_path) -> None:
     place = tmp_path / "out.zarr"
     with Client(cluster) as client:
@@ -96,6 +97,7 @@ def test_workers_that_cannot_be_started_are_one_error(source, tmp_path, monkeypa
     assert str(problem) == "Dask cannot start its workers; found Nanny failed to start."
 
 
+@pytest.mark.slow
 def test_two_workers_over_tcp_one_of_which_is_killed(source, expected, tmp_path) -> None:
     with ExitStack() as stack:
         scheduler = stack.enter_context(LocalCluster(n_workers=0, dashboard_address=":0"))
@@ -121,6 +123,7 @@ def test_two_workers_over_tcp_one_of_which_is_killed(source, expected, tmp_path)
         assert workers[0].wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_batch_opens_a_cluster_once_for_all_archives(cluster, source, expected, tmp_path) -> None:
     for name in "ab":
         shutil.copytree(source, tmp_path / "old" / f"{name}.zarr")

@@ -75,6 +75,7 @@ def test_resume_goes_on_once_the_damage_is_mended(place):
 
 @pytest.mark.parametrize("format", OTHERS)
 @pytest.mark.parametrize("kind", ["zip", "url"])
+@pytest.mark.slow(one_in=4)
 def test_a_zip_file_and_a_url_give_what_a_directory_gives(format, kind, tmp_path):
     directory = other_archive(format, tmp_path / "source")
     if kind == "zip":

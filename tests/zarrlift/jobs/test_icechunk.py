@@ -68,6 +68,7 @@ RECIPES = {
 
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+@pytest.mark.slow(one_in=6)
 def test_a_repository_has_the_values_of_a_copy(kind, recipe, url, tmp_path):
     source = SOURCES[kind](tmp_path / "of-kind")
     copied = zarrlift.migrate(source, tmp_path / "copy.zarr", recipe=recipe)
@@ -362,6 +363,7 @@ def as_before(monkeypatch):
 
 @pytest.mark.parametrize("verify", ["sample", "none"])
 @pytest.mark.parametrize("tries", [1, 2])
+@pytest.mark.slow(one_in=4)
 def test_resume_ends_an_update_that_was_begun(verify, tries, source, url, tmp_path, as_before):
     """It began with an empty branch: chunks that did not change were missing, and main stayed as it was."""
     assert zarrlift.migrate(source, url).ok

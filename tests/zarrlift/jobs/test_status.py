@@ -108,6 +108,7 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
 
 
 @pytest.mark.parametrize("owner", [None, "{}", "no JSON"])
+@pytest.mark.slow(one_in=3)
 def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(
     owner: str | None, result: Path
 ) -> None:

@@ -120,6 +120,7 @@ CHANGES = ["same length", "other length", "deleted", "added"]
 
 
 @pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.slow(one_in=8)
 def test_an_object_that_changes_before_a_resume_is_named_and_the_next_resume_ends_the_job(
     how: str, stopped: Place
 ) -> None:
@@ -138,6 +139,7 @@ def test_an_object_that_changes_before_a_resume_is_named_and_the_next_resume_end
 
 
 @pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.slow(one_in=8)
 def test_an_object_that_changes_after_the_job_is_named_by_verify(how: str, place: Place) -> None:
     assert place.migrate().ok
     options = place.bucket.options
@@ -177,6 +179,7 @@ def foreign(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damaged, cut, foreign, Path.unlink], ids=lambda way: way.__name__)
+@pytest.mark.slow(one_in=4)
 def test_without_a_sound_file_the_source_is_listed(damage: Any, stopped: Place) -> None:
     stopped.damage(damage)
     assert stopped.resume().ok

@@ -123,6 +123,7 @@ def test_the_command_line_takes_it(source: Path, bucket: Bucket, tmp_path: Path)
 
 @pytest.mark.parametrize("uploaded", ["yes", "no"])
 @pytest.mark.parametrize("published", [2, 4])
+@pytest.mark.slow(one_in=4)
 def test_another_machine_resumes(
     source: Path, bucket: Bucket, options: Any, calm: Any, published: int, uploaded: str, tmp_path: Path
 ) -> None:

@@ -123,7 +123,7 @@ def bucket() -> Iterator[Bucket]:
         yield made
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("format", SOURCES)
 def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str, tmp_path: Path) -> None:
@@ -398,6 +398,7 @@ def test_without_its_inventory_an_array_is_migrated_as_a_whole(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("wish", ["as it is", "other chunks in shards", "empty ones left out"])
+@pytest.mark.slow(one_in=3)
 def test_on_a_store(wish: str, tmp_path: Path, bucket: Bucket) -> None:
     source = write_archive(tmp_path / "source")
     bucket.server.clear()
@@ -421,6 +422,7 @@ def test_on_a_store(wish: str, tmp_path: Path, bucket: Bucket) -> None:
         assert bucket.stored("new") == tree(fresh)
 
 
+@pytest.mark.slow
 def test_two_passes_make_only_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave(20_000, monkeypatch)
     monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * 20_000)

@@ -130,6 +130,7 @@ main(["migrate", *sys.argv[1:], "--virtual"])
 
 
 @pytest.mark.parametrize("name", ["repo", "refs.json"])
+@pytest.mark.slow(one_in=2)
 def test_a_killed_run_is_repeated_by_the_same_command(name: str, tmp_path: Path) -> None:
     source, place = small(tmp_path / "old.zarr", c00=CHUNK, c11=CHUNK), str(tmp_path / name)
     if name == "repo":

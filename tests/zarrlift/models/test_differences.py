@@ -111,6 +111,7 @@ PEOPLE = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr-2.18/people/
 
 
 @pytest.mark.parametrize("name", [*PEOPLE, *OTHERS])
+@pytest.mark.slow(one_in=6)
 def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tmp_path):
     source = archive(name).path
     plan = zarrlift.plan(source, tmp_path / "new")

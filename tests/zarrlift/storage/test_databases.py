@@ -133,6 +133,7 @@ def test_an_archive_below_the_root_is_opened_by_its_path(folder: Path, tmp_path:
             open_storage(f"{place}/two")
 
 
+@pytest.mark.slow(one_in=3)
 def test_workers_in_other_processes_open_the_database_themselves(
     database: Path, folder: Path, tmp_path: Path
 ) -> None:
@@ -292,6 +293,7 @@ def change(kind: str, database: Path, key: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow(one_in=3)
 def test_a_chunk_that_changes_after_the_plan_is_no_part_of_the_result(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_chunks_are_found_by_their_keys(ranges: bool, made: Path, served: Web, t
 
 
 @pytest.mark.parametrize("status", [401, 403, 410])
+@pytest.mark.slow(one_in=4)
 def test_another_status_is_an_error_unless_it_is_named(
     status: int, made: Path, served: Web, tmp_path: Path
 ) -> None:

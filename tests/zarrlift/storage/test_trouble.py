@@ -62,6 +62,7 @@ class Flaky(WrapperStore[MemoryStore]):
 @pytest.mark.parametrize("through", [None, PATIENT], ids=["store", "retry"])
 @pytest.mark.parametrize("wish", [{}, {"shards": "2x"}, {"chunks": "8,5"}], ids=str)
 @pytest.mark.parametrize("end", ["source", "destination"])
+@pytest.mark.slow(one_in=20)
 def test_what_a_broken_line_lost_is_asked_for_again(
     end: str, wish: dict[str, Any], through: str | None, numbers: Path, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_values_are_those_of_a_copy_with_the_same_chunks(source, shards, chunks,
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("source", ["numbers", "sharded"])
+@pytest.mark.slow(one_in=4)
 def test_the_same_bytes_whatever_memory_there_is(source, option, numbers, monkeypatch, tmp_path) -> None:
     if source == "sharded":
         assert zarrlift.migrate(numbers, tmp_path / "sharded", recipe=wish(shards="2,2,3")).ok

@@ -134,6 +134,7 @@ def test_a_sharded_source_and_its_passes_stay_within_it(tmp_path: Path) -> None:
         assert digest(tmp_path / f"{number}") == digest(tmp_path / f"{number}-plain")
 
 
+@pytest.mark.slow
 def test_worker_processes_stay_within_it_together(tmp_path: Path) -> None:
     source = write(tmp_path / "old", (100, 1000, 1000), (50, 100, 100))
     options = ("--chunks", "64,64,64", "--memory", "256MB", "--executor", "processes", "--workers", "4")

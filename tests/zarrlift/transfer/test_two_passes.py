@@ -95,6 +95,7 @@ def test_one_pass_is_enough_where_there_is_memory(rows: Path, tmp_path: Path) ->
     assert array.times_read == 1
 
 
+@pytest.mark.slow(one_in=2)
 def test_the_bytes_are_those_of_one_pass(
     rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None
 ) -> None:
@@ -105,6 +106,7 @@ def test_the_bytes_are_those_of_one_pass(
 
 
 @pytest.mark.parametrize("codecs", ["none", "zstd:3"])
+@pytest.mark.slow(one_in=4)
 def test_a_second_pass_may_have_the_leaves_of_the_result(
     codecs: str, rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,7 +334,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WIDE = ("--chunks", "6000,20", "--shards", "none", "--codecs", "none", "--memory", "128MB")
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("part", [0.2, 0.45, 0.7, 0.95])
 def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path) -> None:

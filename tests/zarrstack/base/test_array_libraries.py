@@ -34,6 +34,7 @@ def test_xarray_writes_appends_and_reads(tmp_path, consolidated):
         xr.testing.assert_identical(found.load(), xr.concat([first, second], "time").load())
 
 
+@pytest.mark.slow
 def test_dask_reads_and_writes_from_several_processes(tmp_path):
     import dask.array as dask_array
 

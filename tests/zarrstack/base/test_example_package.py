@@ -55,5 +55,6 @@ def test_the_layer_fits_the_title():
     assert len((EXAMPLE / "zarrstack_encrypt.py").read_text().splitlines()) <= 45
 
 
+@pytest.mark.slow
 def test_the_installed_package_is_found_by_its_name(site):
     run(site, "-c", USE)

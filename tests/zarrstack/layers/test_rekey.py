@@ -94,6 +94,7 @@ keys = st.builds(str.__add__, heads, tails) | st.lists(words, min_size=1, max_si
 @pytest.mark.parametrize("rules", TOTAL.values(), ids=TOTAL)
 @examples(20)
 @given(data=st.data())
+@pytest.mark.slow(one_in=6)
 def test_any_operations_leave_what_a_dictionary_would_hold(rules, data) -> None:
     below: dict = {}
     layer = Rekey(MemoryStore(below), rules=rules)

@@ -85,6 +85,7 @@ def keys(layer: Sharding) -> st.SearchStrategy[str]:
 @pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
 @examples(30)
 @given(data=st.data())
+@pytest.mark.slow(one_in=5)
 def test_any_operations_leave_what_a_dictionary_would_hold(options, data) -> None:
     below: dict = {}
     layer = Sharding(MemoryStore(below), **options)

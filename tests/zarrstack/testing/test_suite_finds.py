@@ -60,6 +60,7 @@ WRONG = [DropsRange, KeepsFirst, DeletesTooMuch, ListsWhatIsGone, *map(forwards,
 
 
 @pytest.mark.parametrize("layer", WRONG, ids=lambda layer: layer.__name__)
+@pytest.mark.slow(one_in=3)
 def test_a_wrong_layer_is_found(layer):
     # The same examples every time: whether a mistake is found must not depend on luck.
     @settings(

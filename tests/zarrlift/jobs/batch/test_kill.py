@@ -24,7 +24,7 @@ def changes(at: int, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow
 def test_a_killed_batch_goes_on_to_the_same_trees(old: Path) -> None:
     here = Path().absolute()
     total = int(changes(0, here).stderr.split()[-1])

@@ -66,6 +66,7 @@ def reference(source: Path) -> tuple[dict[str, bytes], int]:
 
 
 @pytest.mark.parametrize("seed", range(MOMENTS))
+@pytest.mark.slow(one_in=3)
 def test_a_killed_copy_resumes_to_the_same_bytes(
     seed: int, source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path
 ) -> None:

@@ -70,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playground]:
 
 
 @shimmed
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=8)
 @pytest.mark.parametrize("id", KILLS)
 def test_a_killed_command_goes_on_as_if_nothing_had_been(id: str, place: Playground) -> None:
     told = place.killed(BY_ID[id], KILLS[id])
