@@ -152,7 +152,17 @@ class Batch:
 
     def undo(self, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
-        return self._act(undo_one, _ALL - {"pending", "undone"}, how)
+        outcome = self._act(undo_one, _ALL - {"pending", "undone"}, how)
+        pending = [row.number for row in outcome.rows if row.state == "pending"]
+        if pending and all(row.state in ("pending", "undone") for row in outcome.rows):
+            # A run that was killed before an archive had a job may have left files.
+            with self._open(write=True) as file:
+                for number in pending:
+                    file.ledgers.remove(number)
+                file.ledgers.tidy()
+        if len(pending) == len(outcome.rows):
+            self.last = replace(outcome, state="nothing to do")
+        return self.outcome
 
     @contextmanager
     def ledger(self, number: int, *, write: bool = False) -> Iterator[Path | None]:

@@ -14,6 +14,7 @@ from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.errors import JobError, UsageError
+from zarrlift.jobs.batch.batch_file import BatchFile
 from zarrlift.report.batch import progress_line
 
 from .conftest import BROKEN, NOTHING, SOUND
@@ -163,6 +164,19 @@ def test_a_result_that_differs_is_named_and_not_finished(old: Path) -> None:
     assert rows["v1.zarr"].verified == "full"
     with pytest.raises(JobError, match="copies keep their sources"):
         made.finish()
+
+
+def test_undo_removes_what_a_run_left_that_was_killed_before_it_had_a_job(old: Path) -> None:
+    made = zarrlift.batch("old", to=TO, run=False)
+    number = made.rows[0].number
+    with BatchFile.open(made.path) as file:
+        file.ledgers.prepare(number)
+        ledger = file.ledgers.path(number)
+    ledger.with_name(f"{ledger.name}.0-0-1-1.partial").touch()
+    outcome = made.undo()
+    assert outcome.state == "undone"
+    assert not Path(f"{made.path}.d").exists()
+    assert made.run().counts["done"] == 5
 
 
 def test_undo_takes_back_all_archives(old: Path) -> None:
