@@ -18,6 +18,7 @@ from __future__ import print_function
 
 import os
 import random
+import signal
 import subprocess
 import sys
 
@@ -76,6 +77,20 @@ def call(*command):
 def run(*command):
     """Run a command at the root; its failure is ours."""
     code = call(*command)
+    if code:
+        sys.exit(code if code > 0 else 1)
+
+
+def run_tests(*arguments):
+    """Run pytest, which ends with a summary where it is interrupted; its failure is ours."""
+    # Else every process would compile every module, and pytest's workers all of the tests.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    child = subprocess.Popen([PYTHON, "-m", "pytest"] + list(arguments), cwd=ROOT)
+    # Ctrl-C reaches pytest without us; we wait for what it says.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
+    code = child.wait()
     if code:
         sys.exit(code if code > 0 else 1)
 
@@ -184,7 +199,7 @@ def test(*arguments):
         say("Random examples with seed " + seed)
         chosen += ["--random", seed]
     # worksteal: neighbours run in one process, which then migrates for them once, and none idles at the end.
-    run(PYTHON, "-m", "pytest", *(chosen + (words or ["-q", "-n", "auto", "--dist", "worksteal"])))
+    run_tests(*(chosen + (words or ["-q", "-n", "auto", "--dist", "worksteal"])))
 
 
 def check():

@@ -2,15 +2,18 @@
 
 A plug-in of pytest. What a test starts inherits a mark in its environment. Processes that still run at the
 end make the run fail, and are ended. A program that waits beside the run ends them where pytest is killed.
+SIGTERM interrupts a run as Ctrl-C does: it ends with pytest's summary.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Generator
+from contextlib import suppress
 
 import pytest
 from tests.support import processes
@@ -31,12 +34,24 @@ class Watch:
             start_new_session=True,
         )
         os.environ[processes.MARK] = self.mark
+        signal.signal(signal.SIGTERM, self.interrupt)
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+    def interrupt(self, *_: object) -> None:
+        """Do what Ctrl-C does, which reaches all processes of a run."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for process in processes.marked(self.mark):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGINT)
+        raise KeyboardInterrupt
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # after xdist's workers have ended, before the summary
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Turn a green run red."""
         result = yield
-        self.left = processes.end(self.mark, processes.GRACE)
+        interrupted = session.exitstatus == pytest.ExitCode.INTERRUPTED
+        left = processes.end(self.mark, 0 if interrupted else processes.GRACE)
+        self.left = {} if interrupted else left
         if self.left and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
