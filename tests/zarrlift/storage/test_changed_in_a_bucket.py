@@ -12,6 +12,7 @@ import zarr
 from aiohttp import web
 from numcodecs import GZip
 from tests.support.bucket import Bucket
+from tests.support.changing_archives import once
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
@@ -67,11 +68,10 @@ class Case:
 
 
 def before_its_first_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
-    run, done = Worker.run, []
+    run, change = Worker.run, once(case.change)
 
     def late(self: Worker, *arguments: Any) -> Any:
-        if not done:
-            done.append(case.change())
+        change()
         return run(self, *arguments)
 
     patched.setattr(Worker, "run", late)
