@@ -1,9 +1,11 @@
-"""Run tests on mutants: `python killing.py TREE COVERAGE MUTANTS OUTPUT [--module NAME] [--earlier OUTPUT] [--most N]`.
+"""Run tests on mutants.
 
-TREE is a copy of the repository, in which each mutant is written in turn; COVERAGE is what `probes.py` writes, and
-MUTANTS what `mutants.py` writes. One process imports everything but our packages, and is copied for each mutant. A
-mutant is killed if one of its tests fails, or needs many times its usual processor time. A test that fails without a
-mutant, alone, kills nothing.
+    python killing.py TREE COVERAGE MUTANTS OUTPUT [--module NAME] [--earlier OUTPUT] [--most N]
+
+TREE is a copy of the repository, in which each mutant is written in turn; COVERAGE is what `probes.py` writes,
+and MUTANTS what `mutants.py` writes. One process imports everything but our packages, and is copied for each
+mutant. A mutant is killed if one of its tests fails, or needs many times its usual processor time. A test
+that fails without a mutant, alone, kills nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ TIMEOUT = "timeout"
 
 
 class Chooser:
-    """Chooses the tests of a mutant: those that execute its statement, the fastest case of each test first."""
+    """Chooses the tests of a mutant, which execute its statement: the fastest case of each test first."""
 
     def __init__(self, tree: Path, coverage: dict[str, Any], most: int) -> None:
         self._tree = tree
@@ -64,7 +66,7 @@ class Chooser:
         return chosen
 
     def _statement(self, file: str, line: int) -> int:
-        """The line of the innermost statement of a function around a line; of the module's own code, its first one."""
+        """The line of the innermost statement of a function around a line."""
         if file not in self._spans:
             tree = ast.parse((self._tree / file).read_text())
             self._spans[file] = [(each.lineno, each.end_lineno or each.lineno) for each in statements(tree)]
@@ -72,8 +74,11 @@ class Chooser:
         if around:
             return max(around)[0]
         # Code of the module and of classes is run by imports: what executes most of the file sees it.
-        places = {int(place.rpartition(":")[2]): len(tests) for place, tests in self._places.items()
-                  if place.startswith(f"{file}:")}
+        places = {
+            int(place.rpartition(":")[2]): len(tests)
+            for place, tests in self._places.items()
+            if place.startswith(f"{file}:")
+        }
         after = sorted(number for number in places if number > line) or sorted(places)
         return after[0] if after else 0
 
@@ -102,6 +107,7 @@ def load() -> None:
         import pkgutil
 
         import tests.support
+
         import zarrlift
         import zarrstack
 
@@ -110,7 +116,9 @@ def load() -> None:
                 if not module.name.endswith("__main__"):
                     with contextlib.suppress(Exception, SystemExit):
                         __import__(module.name)
-        names = [name for name in sys.modules if name.partition(".")[0] not in ("zarrlift", "zarrstack", "tests")]
+        names = [
+            name for name in sys.modules if name.partition(".")[0] not in ("zarrlift", "zarrstack", "tests")
+        ]
         with os.fdopen(writing, "w") as file:
             json.dump(names, file)
         os._exit(0)
@@ -140,7 +148,9 @@ def run(names: list[str], seconds: float) -> tuple[bool, str]:
         os.close(reading)
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-        quiet = os.open(os.environ.get("MUTATION_OUTPUT", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        quiet = os.open(
+            os.environ.get("MUTATION_OUTPUT", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666
+        )
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         code = 1
@@ -149,7 +159,11 @@ def run(names: list[str], seconds: float) -> tuple[bool, str]:
             import pytest
 
             options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist"]
-            code = int(pytest.main([*options, "-W", "ignore::pytest.PytestAssertRewriteWarning", *names], plugins=[told]))
+            code = int(
+                pytest.main(
+                    [*options, "-W", "ignore::pytest.PytestAssertRewriteWarning", *names], plugins=[told]
+                )
+            )
         finally:
             os.write(writing, f"{code} {told.name}".encode())
             os._exit(0)
@@ -228,7 +242,9 @@ class Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tree", type=Path)
     parser.add_argument("coverage", type=Path)
     parser.add_argument("mutants", type=Path)

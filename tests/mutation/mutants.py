@@ -1,7 +1,9 @@
-"""Draw mutants of the modules in `targets.py`: `python mutants.py TREE OUTPUT`, with cosmic-ray (`requirements.txt`).
+"""Draw mutants of the modules in `targets.py`, with cosmic-ray (`requirements.txt`).
 
-Positions are drawn first, by a fixed seed, and one mutation of each: an operator that can be replaced by ten others is
-not ten times as likely. Annotations and strings of types are left out, since they are never evaluated.
+    python mutants.py TREE OUTPUT
+
+Positions are drawn first, by a fixed seed, and one mutation of each: an operator that can be replaced by ten
+others is not ten times as likely. Annotations are left out, since they are never evaluated.
 """
 
 from __future__ import annotations
@@ -63,7 +65,13 @@ def annotations(tree: ast.Module) -> list[tuple[Place, Place]]:
     nodes: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            every = [*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs, node.args.vararg, node.args.kwarg]
+            every = [
+                *node.args.args,
+                *node.args.kwonlyargs,
+                *node.args.posonlyargs,
+                node.args.vararg,
+                node.args.kwarg,
+            ]
             nodes += [each.annotation for each in every if each and each.annotation]
             nodes += [node.returns] if node.returns else []
         elif isinstance(node, ast.AnnAssign):

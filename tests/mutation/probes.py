@@ -1,7 +1,9 @@
-"""Which tests execute which statement of the modules that are mutated: `python probes.py TREE OUTPUT [PYTEST ARGUMENTS]`.
+"""Which tests execute which statement of the modules that are mutated.
 
-TREE is a copy of the repository, whose modules get a probe before each statement. A probe works in every process
-that a test starts, unlike the tracers of coverage.py, and writes down each statement once a test.
+    python probes.py TREE OUTPUT [ARGUMENTS OF PYTEST]
+
+TREE is a copy of the repository, whose modules get a probe before each statement. Unlike coverage.py's
+tracers, a probe works in every process that a test starts; it writes down each statement once a test.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from targets import MODULES
 
-PROBE = '''
+PROBE = """
 import os
 _environment = os.environ._data
 _seen = {}
@@ -33,7 +35,7 @@ def hit(place):
         file = os.open(_environment[b"MUTATION_PROBES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         os.write(file, b"%s\\t%s\\n" % (place.encode(), test))
         os.close(file)
-'''
+"""
 
 
 def probed(source: str, name: str) -> str:
@@ -79,7 +81,9 @@ def main(tree: Path, output: Path, arguments: list[str]) -> None:
     times.unlink(missing_ok=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, (tree / "migrate", tree / "transformers", tree, Path(__file__).parent))),
+        "PYTHONPATH": os.pathsep.join(
+            map(str, (tree / "migrate", tree / "transformers", tree, Path(__file__).parent))
+        ),
         "MUTATION_PROBES": str(hits),
         "MUTATION_TIMES": str(times),
     }

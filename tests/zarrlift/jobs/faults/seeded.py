@@ -3,10 +3,10 @@
     python tests/zarrlift/jobs/faults/seeded.py [--only NAME] [--seed N] [--kills 40] [--lives 20] [--games 12]
     python tests/zarrlift/jobs/faults/seeded.py --tests tests/zarrlift/jobs
 
-Faults are those of `seeded_faults.py`. Each is applied in a copy of the tree, in which the tests that are named with
-it run (or those of `--tests`), slow ones too, and each driver for a number of runs. A table says which tests fail, and
-in how many runs a driver finds something. The exit code is 1 if a fault is found by nothing, and 2 if one no longer
-applies.
+Faults are those of `seeded_faults.py`. Each is applied in a copy of the tree, in which the tests that are
+named with it run (or those of `--tests`), slow ones too, and each driver for a number of runs. A table says
+which tests fail, and in how many runs a driver finds something. The exit code is 1 if a fault is found by
+nothing, and 2 if one no longer applies, or if something is found without a fault.
 """
 
 from __future__ import annotations
@@ -22,14 +22,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[4]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from tests.zarrlift.jobs.faults.seeded_faults import FAULTS, Fault
 from tests.zarrlift.jobs.faults.stage import folder_in_memory
 
+ROOT = Path(__file__).parents[4]
 _HERE = "tests/zarrlift/jobs/faults"
-_COPIED = ("migrate", "transformers", "tests", "benchmarks", "fixtures", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
+_COPIED = (
+    "migrate",
+    "transformers",
+    "tests",
+    "benchmarks",
+    "fixtures",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
 _PATIENCE = 1800.0
 NONE = Fault(name="none", breaks="nothing: what is found here has another cause", edits=(), tests=())
 
@@ -77,12 +87,16 @@ def main() -> int:
     undetected = 0
     for fault, files in [(NONE, {}), *patched]:
         with folder_in_memory("zarrlift-seeded-") as folder, copied(folder, files) as tree:
-            quick, slow = failing_tests(tree, fault.tests if asked.tests is None or fault is NONE else asked.tests)
+            quick, slow = failing_tests(
+                tree, fault.tests if asked.tests is None or fault is NONE else asked.tests
+            )
             runs = {name: driven(tree, name, asked.seed, count, fault.only) for name, count in counts.items()}
         found = Found(fault, quick, slow, runs)
         print(found.row(), flush=True)
         if fault is NONE and found.by_any:
-            print("Something is found without a fault: take another --seed, and look into it.", file=sys.stderr)
+            print(
+                "Something is found without a fault: take another --seed, and look into it.", file=sys.stderr
+            )
             return 2
         undetected += not found.by_any and fault is not NONE
         for kind, names in (("quick", quick), ("slow", slow)):
