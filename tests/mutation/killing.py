@@ -2,10 +2,10 @@
 
     python killing.py TREE COVERAGE MUTANTS OUTPUT [--module NAME] [--earlier OUTPUT] [--most N]
 
-TREE is a copy of the repository, in which each mutant is written in turn; COVERAGE is what `probes.py` writes,
-and MUTANTS what `mutants.py` writes. One process imports everything but our packages, and is copied for each
-mutant. A mutant is killed if one of its tests fails, or needs many times its usual processor time. A test
-that fails without a mutant, alone, kills nothing.
+TREE is a copy of the repository, in which each mutant is written in turn; COVERAGE is what `probes.py`
+writes, and MUTANTS what `mutants.py` writes. One process imports everything but our packages, and is copied
+for each mutant. A mutant is killed if one of its tests fails, or needs many times its usual processor time. A
+test that fails without a mutant, alone, kills nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from targets import statements
 
 MOST = 40
 """Tests of a mutant."""
-SECONDS = 12.0
+SECONDS = 6.0
 """All of them, as long as one is left."""
 TIMEOUT = "timeout"
 
@@ -46,7 +46,7 @@ class Chooser:
 
     def __call__(self, file: str, line: int) -> list[str]:
         """Names of tests, in the order in which they are tried."""
-        executing = self._places.get(f"{file}:{self._statement(file, line)}", [])
+        executing = self._executing(file, line)
         by_test: dict[str, list[tuple[float, str]]] = defaultdict(list)
         for number in executing:
             name, seconds = self._tests[number]
@@ -65,22 +65,17 @@ class Chooser:
             total += seconds
         return chosen
 
-    def _statement(self, file: str, line: int) -> int:
-        """The line of the innermost statement of a function around a line."""
+    def _executing(self, file: str, line: int) -> list[int]:
+        """Tests that execute the innermost statement of a function around a line."""
         if file not in self._spans:
             tree = ast.parse((self._tree / file).read_text())
             self._spans[file] = [(each.lineno, each.end_lineno or each.lineno) for each in statements(tree)]
         around = [span for span in self._spans[file] if span[0] <= line <= span[1]]
         if around:
-            return max(around)[0]
-        # Code of the module and of classes is run by imports: what executes most of the file sees it.
-        places = {
-            int(place.rpartition(":")[2]): len(tests)
-            for place, tests in self._places.items()
-            if place.startswith(f"{file}:")
-        }
-        after = sorted(number for number in places if number > line) or sorted(places)
-        return after[0] if after else 0
+            return self._places.get(f"{file}:{max(around)[0]}", [])
+        # Code of the module and of classes, which an import runs: what uses any function of the file.
+        of_file = (tests for place, tests in self._places.items() if place.startswith(f"{file}:"))
+        return sorted(set().union(*of_file))
 
 
 class Killed:

@@ -3,7 +3,8 @@
     python mutants.py TREE OUTPUT
 
 Positions are drawn first, by a fixed seed, and one mutation of each: an operator that can be replaced by ten
-others is not ten times as likely. Annotations are left out, since they are never evaluated.
+others is not ten times as likely. Annotations, which are never evaluated, and options
+of dataclasses are left out.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ def annotations(tree: ast.Module) -> list[tuple[Place, Place]]:
             nodes += [node.returns] if node.returns else []
         elif isinstance(node, ast.AnnAssign):
             nodes.append(node.annotation)
+        elif isinstance(node, ast.ClassDef):
+            nodes += [each for each in node.decorator_list if isinstance(each, ast.Call)]  # frozen, slots
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             nodes.append(node)
     return [((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)) for node in nodes]

@@ -92,8 +92,8 @@ FAULTS = (
         edits=(
             Edit(
                 "migrate/zarrlift/storage/local/writer.py",
-                "                if self.fsync:\n                    os.fsync(descriptor)\n            finally:",
-                "            finally:",
+                "                if self.fsync:\n                    os.fsync(descriptor)\n",
+                "",
             ),
         ),
         tests=("tests/zarrlift/storage/test_local_writer.py",),
