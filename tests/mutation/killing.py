@@ -3,9 +3,10 @@
     python killing.py TREE COVERAGE MUTANTS OUTPUT [--module NAME] [--earlier OUTPUT] [--most N]
 
 TREE is a copy of the repository, in which each mutant is written in turn; COVERAGE is what `probes.py`
-writes, and MUTANTS what `mutants.py` writes. One process imports everything but our packages, and is copied
-for each mutant. A mutant is killed if one of its tests fails, or needs many times its usual processor time. A
-test that fails without a mutant, alone, kills nothing.
+writes, and MUTANTS what `mutants.py` writes. One process collects the tests, and is copied for each mutant,
+whose functions are put into the copy; a mutant of a module's own code is imported by a copy of a process that
+has imported everything but our packages. A mutant is killed if one of its tests fails, or needs many times
+its usual processor time. A test that fails without a mutant, alone, kills nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from patching import is_inside_functions, patch
 from targets import statements
 
 MOST = 40
@@ -31,10 +35,18 @@ MOST = 40
 SECONDS = 6.0
 """All of them, as long as one is left."""
 TIMEOUT = "timeout"
+OPTIONS = (
+    *("-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 
 
 class Chooser:
-    """Chooses the tests of a mutant, which execute its statement: the fastest case of each test first."""
+    """Chooses the tests of a mutant, which execute its statement.
+
+    One case of each test comes before the second of any, tests of the module's room before others, and the
+    fastest first.
+    """
 
     def __init__(self, tree: Path, coverage: dict[str, Any], most: int) -> None:
         self._tree = tree
@@ -51,14 +63,15 @@ class Chooser:
         for number in executing:
             name, seconds = self._tests[number]
             by_test[name.partition("[")[0]].append((seconds, name))
+        room = _room(file)
         ranked = [
-            (rank, seconds, name)
+            (rank, not name.startswith(room), seconds, name)
             for cases in by_test.values()
             for rank, (seconds, name) in enumerate(sorted(cases))
         ]
         chosen: list[str] = []
         total = 0.0
-        for _, seconds, name in sorted(ranked):
+        for _, _, seconds, name in sorted(ranked):
             if len(chosen) == self._most or (chosen and total + seconds > SECONDS):
                 break
             chosen.append(name)
@@ -76,6 +89,13 @@ class Chooser:
         # Code of the module and of classes, which an import runs: what uses any function of the file.
         of_file = (tests for place, tests in self._places.items() if place.startswith(f"{file}:"))
         return sorted(set().union(*of_file))
+
+
+def _room(file: str) -> str:
+    """The folder of tests that mirrors that of a module."""
+    _, *folders, _ = file.split("/")
+    depth = 2 if folders[1] in ("jobs", "layers") else 3
+    return "/".join(("tests", *folders[:depth]))
 
 
 class Killed:
@@ -135,6 +155,17 @@ def load() -> None:
 
 
 def run(names: list[str], seconds: float) -> tuple[bool, str]:
+    """Run tests by a pytest of their own, in a copy of this process: whether one failed, and its name."""
+
+    def body(told: Killed) -> bool:
+        import pytest
+
+        return pytest.main([*OPTIONS, *names], plugins=[told]) != 0
+
+    return forked(body, seconds)
+
+
+def forked(body: Callable[[Killed], bool], seconds: float) -> tuple[bool, str]:
     """Run tests in a copy of this process: whether one failed, and its name."""
     reading, writing = os.pipe()
     limit = int(10 + 5 * seconds)
@@ -143,24 +174,19 @@ def run(names: list[str], seconds: float) -> tuple[bool, str]:
         os.close(reading)
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-        quiet = os.open(
-            os.environ.get("MUTATION_OUTPUT", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666
-        )
+        quiet = os.open(os.environ.get("MUTATION_OUTPUT", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        code = 1
-        told = Killed()
+        failed, killed = True, Killed()
         try:
-            import pytest
-
-            options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist"]
-            code = int(
-                pytest.main(
-                    [*options, "-W", "ignore::pytest.PytestAssertRewriteWarning", *names], plugins=[told]
-                )
-            )
+            failed = body(killed)
+        except BaseException:  # noqa: BLE001 - told, and a failure
+            traceback.print_exc()
         finally:
-            os.write(writing, f"{code} {told.name}".encode())
+            with contextlib.suppress(BaseException):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os.write(writing, f"{int(failed)} {killed.name}".encode())
             os._exit(0)
     os.close(writing)
     ends = time.monotonic() + 8 * limit
@@ -170,7 +196,7 @@ def run(names: list[str], seconds: float) -> tuple[bool, str]:
                 os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             break
-        time.sleep(0.01)
+        time.sleep(0.005)
     os.set_blocking(reading, False)
     with os.fdopen(reading, "rb") as file:
         told = (file.read() or b"").decode()
@@ -182,11 +208,54 @@ def run(names: list[str], seconds: float) -> tuple[bool, str]:
     return code != "0", name
 
 
+class Collected:
+    """A plug-in of pytest, in a process that has collected tests: runs some of them in copies of itself."""
+
+    def __init__(self, then: Callable[[Collected], None]) -> None:
+        self._then = then
+        self._items: dict[str, Any] = {}
+        self._patch: tuple[str, str] | None = None
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """In place of pytest's own loop."""
+        self._items = {item.nodeid: item for item in session.items}
+        gc.collect()
+        gc.freeze()
+        threads = os.listdir("/proc/self/task")
+        print(f"{len(self._items)} tests are collected, {len(threads)} threads", flush=True)
+        self._then(self)
+        return True
+
+    def mutated(self, path: Path, source: str | None) -> None:
+        """What the next copies get."""
+        self._patch = None if source is None else (str(path), source)
+
+    def __call__(self, names: list[str], seconds: float) -> tuple[bool, str]:
+        """Run tests: whether one failed, and its name."""
+        items = [self._items[name] for name in names if name in self._items]
+        if not items:
+            return False, ""
+
+        def body(told: Killed) -> bool:
+            if self._patch is not None and not patch(*self._patch):
+                raise RuntimeError(f"nothing is patched in {self._patch[0]}")
+            items[0].config.pluginmanager.register(told)
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if told.name:
+                    return True
+            return False
+
+        return forked(body, seconds)
+
+
 class Run:
     """Mutant after mutant."""
 
-    def __init__(self, tree: Path, chooser: Chooser, killers: dict[str, str]) -> None:
+    def __init__(self, tree: Path, chooser: Chooser, killers: dict[str, str], runs: Collected | None) -> None:
         self._tree = tree
+        self._runs = runs or run
+        self._patches = runs
         self._chooser = chooser
         self._known = killers
         self._passes: dict[str, bool] = {}
@@ -202,6 +271,7 @@ class Run:
         if known in self._chooser.seconds:
             names = [known, *(name for name in names if name != known)]
         began = time.monotonic()
+        spent_before = resource.getrusage(resource.RUSAGE_CHILDREN)
         verdict = {"killed": False, "by": "", "tests": len(names)}
         while names:
             killed, by = self._mutated(mutant, names)
@@ -213,15 +283,26 @@ class Run:
         if verdict["killed"]:
             self._often[verdict["by"]] += 1
         keep = {name: mutant[name] for name in ("id", "module", "file", "line", "operator")}
-        return {**keep, **verdict, "seconds": round(time.monotonic() - began, 2)}
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor = spent.ru_utime + spent.ru_stime - spent_before.ru_utime - spent_before.ru_stime
+        return {
+            **keep,
+            **verdict,
+            "seconds": round(time.monotonic() - began, 2),
+            "processor": round(processor, 2),
+        }
 
     def _mutated(self, mutant: dict[str, Any], names: list[str]) -> tuple[bool, str]:
         path = self._tree / mutant["file"]
         original = path.read_text()
         try:
             self._write(path, mutant["source"])
-            return run(names, sum(self._chooser.seconds[name] for name in names))
+            if self._patches is not None:
+                self._patches.mutated(path, mutant["source"])
+            return self._runs(names, sum(self._chooser.seconds[name] for name in names))
         finally:
+            if self._patches is not None:
+                self._patches.mutated(path, None)
             self._write(path, original)
 
     def _write(self, path: Path, source: str) -> None:
@@ -232,7 +313,7 @@ class Run:
 
     def _passes_alone(self, name: str) -> bool:
         if name not in self._passes:
-            self._passes[name] = not run([name], self._chooser.seconds[name])[0]
+            self._passes[name] = not self._runs([name], self._chooser.seconds[name])[0]
         return self._passes[name]
 
 
@@ -264,15 +345,31 @@ def main() -> None:
     os.chdir(tree)
     sys.path[:0] = [str(tree / "migrate"), str(tree / "transformers"), str(tree)]
     load()
-    judge = Run(tree, chooser, killers)
     done = json.loads(output.read_text()) if output.exists() else []
     known = {each["id"] for each in done}
-    for mutant in mutants:
-        if mutant["id"] in known:
-            continue
-        done.append(judge(mutant))
-        print(json.dumps(done[-1]), flush=True)
-        output.write_text(json.dumps(done, indent=0))
+    todo = [each for each in mutants if each["id"] not in known]
+
+    def each_of(some: list[dict[str, Any]], runs: Collected | None) -> None:
+        judge = Run(tree, chooser, killers, runs)
+        for mutant in some:
+            done.append(judge(mutant))
+            print(json.dumps(done[-1]), flush=True)
+            output.write_text(json.dumps(done, indent=0))
+
+    inside = [each for each in todo if is_inside_functions((tree / each["file"]).read_text(), each["source"])]
+    if inside:
+        names = {name for each in inside for name in chooser(each["file"], each["line"])}
+        names.update(each for each in killers.values() if each in chooser.seconds)
+        files = sorted({name.partition("::")[0] for name in names})
+        if (child := os.fork()) == 0:
+            import pytest
+
+            pytest.main([*OPTIONS, *files], plugins=[Collected(lambda runs: each_of(inside, runs))])
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        done = json.loads(output.read_text())
+    each_of([each for each in todo if each not in inside], None)
     table(done)
 
 
