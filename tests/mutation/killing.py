@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from patching import is_inside_functions, patch
+from patching import is_inside_functions, is_loaded, patch
 from targets import statements
 
 MOST = 40
@@ -237,7 +237,8 @@ class Collected:
             return False, ""
 
         def body(told: Killed) -> bool:
-            if self._patch is not None and not patch(*self._patch):
+            # A module that is imported when it is needed is imported as it is on disk.
+            if self._patch is not None and is_loaded(self._patch[0]) and not patch(*self._patch):
                 raise RuntimeError(f"nothing is patched in {self._patch[0]}")
             items[0].config.pluginmanager.register(told)
             for item, following in zip(items, [*items[1:], None], strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import sys
 from collections import defaultdict
 from types import CodeType, FunctionType
 
@@ -24,6 +25,11 @@ def _outside(source: str) -> str:
         visit_AsyncFunctionDef = visit_FunctionDef
 
     return ast.dump(Emptied().visit(ast.parse(source)))
+
+
+def is_loaded(path: str) -> bool:
+    """Whether the module of a file is imported."""
+    return any(getattr(module, "__file__", None) == path for module in list(sys.modules.values()))
 
 
 def functions(path: str) -> dict[str, list[FunctionType]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _JOBS = "migrate/zarrlift/jobs"
+_ORDER = "tests/zarrlift/jobs/test_order_of_steps.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ FAULTS = (
                 "if array.all_submitted and array.open_tasks == min(1, array.plan.tasks - 1):",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_copy.py",),
+        tests=(_ORDER,),
     ),
     Fault(
         name="record before write",
@@ -70,7 +71,7 @@ FAULTS = (
                 "                        running.submit(item, *executor.call(item[1]))\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_update.py",),
+        tests=(_ORDER,),
     ),
     Fault(
         name="record before publish",
@@ -84,7 +85,7 @@ FAULTS = (
                 "                        written = self._publisher.publish_array(",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_copy.py",),
+        tests=(_ORDER,),
     ),
     Fault(
         name="lost sync",
@@ -119,7 +120,7 @@ FAULTS = (
                 "    return removed + _documents(job, plan, storage, documents.removable, problems)\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_undo.py",),
+        tests=(_ORDER,),
         only="undo",
     ),
     Fault(
@@ -138,7 +139,7 @@ FAULTS = (
                 "            _claim(claim, _places(destination), take_over=take_over)\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_claim.py",),
+        tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),
     ),
     Fault(
         name="claim released before publish",
@@ -150,7 +151,7 @@ FAULTS = (
                 "                claim.release()\n                return claim.end(run_job(created, made,",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_claim.py",),
+        tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),
     ),
     Fault(
         name="group before its arrays",
@@ -167,7 +168,7 @@ FAULTS = (
                 "        if False and (\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_failures.py", "tests/zarrlift/jobs/test_in_place.py"),
+        tests=(_ORDER,),
         only="in place",
     ),
     Fault(
@@ -185,7 +186,7 @@ FAULTS = (
                 "for node in self.plan.published if node.path",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_copy.py",),
+        tests=(_ORDER,),
         only="consolidated",
     ),
     Fault(
@@ -198,7 +199,7 @@ FAULTS = (
                 "    smaller = list(shape)\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_update_visible.py",),
+        tests=(_ORDER,),
     ),
     Fault(
         name="resume trusts a record",
@@ -210,7 +211,7 @@ FAULTS = (
                 "        lost: set[int] = set()\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_lost_tasks.py",),
+        tests=(_ORDER, "tests/zarrlift/jobs/test_lost_tasks.py"),
     ),
     Fault(
         name="finish deletes before it keeps",
@@ -228,7 +229,7 @@ FAULTS = (
                 "            opened.commit(now=True)\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_in_place.py",),
+        tests=(_ORDER,),
         only="finish",
     ),
     Fault(
@@ -241,7 +242,7 @@ FAULTS = (
                 "if row.node in nodes]",
             ),
         ),
-        tests=("tests/zarrlift/jobs/parts/test_parts.py",),
+        tests=(_ORDER, "tests/zarrlift/jobs/parts/test_parts.py"),
         only="part",
     ),
     Fault(
@@ -260,6 +261,6 @@ FAULTS = (
                 "            _intend(job, plan, steps, asked)\n",
             ),
         ),
-        tests=("tests/zarrlift/jobs/test_update.py",),
+        tests=(_ORDER,),
     ),
 )
