@@ -44,16 +44,17 @@ OPTIONS = (
 class Chooser:
     """Chooses the tests of a mutant, which execute its statement.
 
-    One case of each test comes before the second of any, tests of the module's room before others, and the
-    fastest first.
+    Those of the file that is named after the module come first, then one case of each test before the second
+    of any, tests of the module's room before others, and the fastest first.
     """
 
-    def __init__(self, tree: Path, coverage: dict[str, Any], most: int) -> None:
+    def __init__(self, tree: Path, coverage: dict[str, Any], most: int, longest: float) -> None:
         self._tree = tree
         self._tests: list[tuple[str, float]] = [(name, seconds) for name, seconds in coverage["tests"]]
         self.seconds = dict(self._tests)
         self._places: dict[str, list[int]] = coverage["places"]
         self._most = most
+        self._longest = longest
         self._spans: dict[str, list[tuple[int, int]]] = {}
 
     def __call__(self, file: str, line: int) -> list[str]:
@@ -64,15 +65,16 @@ class Chooser:
             name, seconds = self._tests[number]
             by_test[name.partition("[")[0]].append((seconds, name))
         room = _room(file)
+        named = f"/test_{Path(file).stem}.py::"
         ranked = [
-            (rank, not name.startswith(room), seconds, name)
+            (named not in name, rank, not name.startswith(room), seconds, name)
             for cases in by_test.values()
             for rank, (seconds, name) in enumerate(sorted(cases))
         ]
         chosen: list[str] = []
         total = 0.0
-        for _, _, seconds, name in sorted(ranked):
-            if len(chosen) == self._most or (chosen and total + seconds > SECONDS):
+        for *_, seconds, name in sorted(ranked):
+            if len(chosen) == self._most or (chosen and total + seconds > self._longest):
                 break
             chosen.append(name)
             total += seconds
@@ -330,10 +332,12 @@ def main() -> None:
     parser.add_argument("--only", help="a file with the ids of mutants")
     parser.add_argument("--earlier", type=Path, help="the output of another run, whose tests are tried first")
     parser.add_argument("--most", type=int, default=MOST, help="tests of a mutant")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="all of them")
+    parser.add_argument("--again", action="store_true", help="try those again that survived in OUTPUT")
     asked = parser.parse_args()
     tree = asked.tree.resolve()
     output = asked.output.resolve()
-    chooser = Chooser(tree, json.loads(asked.coverage.read_text()), asked.most)
+    chooser = Chooser(tree, json.loads(asked.coverage.read_text()), asked.most, asked.seconds)
     killers = {}
     if asked.earlier:
         killers = {each["id"]: each["by"] for each in json.loads(asked.earlier.read_text())}
@@ -347,6 +351,8 @@ def main() -> None:
     sys.path[:0] = [str(tree / "migrate"), str(tree / "transformers"), str(tree)]
     load()
     done = json.loads(output.read_text()) if output.exists() else []
+    if asked.again:
+        done = [each for each in done if each["killed"]]
     known = {each["id"] for each in done}
     todo = [each for each in mutants if each["id"] not in known]
 
