@@ -54,6 +54,11 @@ FAULTS = (
                 "if array.all_submitted and array.open_tasks == 0:",
                 "if array.all_submitted and array.open_tasks == min(1, array.plan.tasks - 1):",
             ),
+            Edit(
+                f"{_JOBS}/run.py",
+                "                finish(ended)\n                ended.clear()\n",
+                "                finish(ended)\n                self._conclude()\n                ended.clear()\n",
+            ),
         ),
         tests=(_ORDER,),
     ),
