@@ -56,8 +56,8 @@ FAULTS = (
             ),
             Edit(
                 f"{_JOBS}/run.py",
-                "                finish(ended)\n                ended.clear()\n",
-                "                finish(ended)\n                self._conclude()\n                ended.clear()\n",
+                "                finish(ended)\n",
+                "                finish(ended)\n                self._conclude()\n",
             ),
         ),
         tests=(_ORDER,),
