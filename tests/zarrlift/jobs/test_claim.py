@@ -386,3 +386,16 @@ def test_a_claim_says_what_it_is_for(tmp_path: Path) -> None:
         assert ClaimHolder.from_bytes(content) == claim.holder
     assert claim.holder.owner == HERE
     assert claim.holder.job == claim.new_id
+
+
+def test_a_claim_that_another_took_over_is_left_to_it(tmp_path: Path) -> None:
+    destination = tmp_path / "out.zarr"
+    destination.mkdir()
+    for token in ("0" * 16, "f" * 16):
+        with claimed(LocalStorage(destination), tmp_path / "job.db") as claim:
+            assert claim.path is not None
+            theirs = replace(claim.holder, token=token).to_bytes()
+            claim.path.write_bytes(theirs)
+            path = claim.path
+        assert path.read_bytes() == theirs
+        path.unlink()

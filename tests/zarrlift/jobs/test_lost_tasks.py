@@ -18,7 +18,9 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import unsynced_files
 from zarrlift.jobs.run import Run
+from zarrlift.transfer.counts import MoveResult
 from zarrlift.verification import every_chunk
+from zarrstack.core.digest.value_digest import BlockSums
 
 RECIPES = [{}, {"shards": "auto"}, {"chunks": "5,5"}, {"codecs": "gzip:1"}, {"drop_empty": True}]
 
@@ -162,3 +164,20 @@ def test_a_job_of_a_version_that_wrote_down_no_boot_is_compared(
     zeroed(chunks(destination)[0])
     assert zarrlift.resume(destination, verify="none").ok
     assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
+
+
+def test_of_a_task_that_is_done_again_nothing_is_known_of_before(source: Path, tmp_path: Path) -> None:
+    """Neither that it is on the disk, nor the digest of its values."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination, digest=True).ok
+    with Job.open(tmp_path / "out.zarr.zarrlift.db") as job:
+        node = next(row.id for row in job.nodes("array") if row.path == "h/rewrite")
+        job.forget_tasks(node)
+        job.record_task(node, 0, MoveResult(chunks=1, sums=BlockSums().to_bytes()))
+        job.record_synced()
+        assert job.digests.sums(node, 1) is not None
+        assert node not in job.unsynced()
+        job.forget_tasks(node, [0])
+        job.record_task(node, 0, MoveResult(chunks=1))
+        assert job.digests.sums(node, 1) is None
+        assert job.unsynced()[node] == {0}

@@ -139,3 +139,35 @@ def test_other_writers_rename_every_object(tmp_path: Path, fields: dict[str, boo
     with writing(LocalWriter(LocalStorage(tmp_path), "0123abcd", **fields)) as write:
         write("c/0/0", b"a")
         assert (tmp_path / "c/0/0").read_bytes() == b"a"
+
+
+def test_with_fsync_a_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    named: list[bool] = []
+    fsync, rename = os.fsync, os.replace
+
+    def syncs(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def renames(source: str, target: str) -> None:
+        named.append(os.stat(source).st_ino in synced)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", syncs)
+    monkeypatch.setattr(os, "replace", renames)
+    (tmp_path / "out").mkdir()
+    writer = LocalWriter(LocalStorage(tmp_path / "out"), "0123abcd", fsync=True)
+    (tmp_path / "whole").write_bytes(b"a payload")
+    writer.write("c/0/0", b"a")
+    writer.copy(str(tmp_path / "whole"), "c/0/1", Anything())
+    stream = writer.stream("c/0/2")
+    stream.append([b"a"])
+    stream.finish()
+    assert named == [True, True, True]
+    directory = (tmp_path / "out/c/0").stat().st_ino
+    synced.clear()
+    writer.settle()
+    assert directory in synced

@@ -41,6 +41,12 @@ def test_a_key_leads_back_to_its_chunk(encoding, place):
 
 
 @encodings
+@given(place=places)
+def test_a_key_is_as_deep_as_it_has_segments(encoding, place):
+    assert len(encoding.key(place).split("/")) == encoding.depth(len(place))
+
+
+@encodings
 @given(key=st.from_regex(r"(c[./])?[0-9]{1,3}([./][0-9]{1,3}){0,3}", fullmatch=True) | st.text(max_size=8))
 def test_only_its_own_key_leads_to_a_chunk(encoding, key):
     for ndim in range(5):

@@ -155,6 +155,12 @@ def test_the_overlap_names_both_chunks():
         index_of(None, (5, 9), (0, 6), None, shape=(2, 2)).check(200, IndexFormat())
 
 
+def test_an_overlap_behind_other_chunks_is_found_and_told():
+    with pytest.raises(ChunkError, match=r"\(0, 1\) and \(1, 0\)") as caught:
+        index_of((0, 10), (20, 10), (25, 6), (40, 3), shape=(2, 2)).check(200, IndexFormat())
+    assert caught.value.problem.found == "bytes 20 to 30 and from 25"
+
+
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 
 

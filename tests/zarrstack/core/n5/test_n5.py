@@ -15,6 +15,7 @@ from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError
 from zarrstack.core.grid.chunk_keys_n5 import N5Keys, reverse_axes
+from zarrstack.core.n5.block_pipeline import BlockPipeline
 from zarrstack.core.n5.blocks import DEFAULT, OBJECT, VARLENGTH, BlockHeader, head_bytes, pad_block, split
 from zarrstack.core.n5.dataset import STANDARD, describe_dataset, is_dataset, user_attributes, version_problem
 
@@ -124,6 +125,15 @@ def test_a_block_without_elements_is_zeros_if_nothing_follows():
     assert pad_block(pipeline.decode(payload), (2, 2)).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(ChunkError):
         pipeline.decode(b"\0\0")
+
+
+def test_a_block_with_elements_needs_a_payload_and_one_without_has_none():
+    dataset, _ = described()
+    pipeline = BlockPipeline(dataset.chain("kept"), (2, 2), dataset.data_type, "kept")
+    assert pipeline.decode_part((0, 2), b"").shape == (0, 2)
+    for shape, payload in (((1, 2), b""), ((2, 2), b""), ((0, 2), b"\0\0")):
+        with pytest.raises(ChunkError):
+            pipeline.decode_part(shape, payload)
 
 
 def test_what_a_shorter_block_leaves_open_is_zero():

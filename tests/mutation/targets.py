@@ -1,0 +1,62 @@
+"""The modules that are mutated: by name, their files below the root of the repository."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SEED = 27
+PER_MODULE = 100
+
+_CORE = "transformers/zarrstack/core"
+_JOBS = "migrate/zarrlift/jobs"
+
+MODULES = {
+    "codec chains": (
+        f"{_CORE}/chain/chain.py",
+        f"{_CORE}/chain/unchanged_bytes.py",
+        f"{_CORE}/codecs/pipeline.py",
+    ),
+    "shard index": (f"{_CORE}/grid/shard_index.py",),
+    "N5 blocks": (f"{_CORE}/n5/blocks.py", f"{_CORE}/n5/block_pipeline.py"),
+    "chunk keys": (
+        f"{_CORE}/grid/chunk_keys.py",
+        f"{_CORE}/grid/chunk_keys_draft.py",
+        f"{_CORE}/grid/chunk_keys_n5.py",
+        f"{_CORE}/grid/chunk_keys_pattern.py",
+        f"{_CORE}/grid/chunk_keys_v3.py",
+    ),
+    "fill values": (
+        f"{_CORE}/data_types/v2_fill.py",
+        "migrate/zarrlift/formats/zarr_v2/fill_values.py",
+    ),
+    "ledger": (
+        f"{_JOBS}/ledger/ledger.py",
+        f"{_JOBS}/ledger/database.py",
+        f"{_JOBS}/ledger/progress_rows.py",
+        f"{_JOBS}/ledger/plan_rows.py",
+    ),
+    "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
+    "resume": (
+        f"{_JOBS}/resume/earlier_job.py",
+        f"{_JOBS}/resume/lost_tasks.py",
+        f"{_JOBS}/resume/replan.py",
+        f"{_JOBS}/resume/restart_update.py",
+        f"{_JOBS}/resume/resume_job.py",
+        f"{_JOBS}/resume/taken_over.py",
+        f"{_JOBS}/resume/unsynced_files.py",
+    ),
+    "source check": (f"{_JOBS}/source_check.py",),
+    "cache's versions": ("transformers/zarrstack/layers/cache/versions.py",),
+}
+
+
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements inside of functions: what is not run by an import alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.stmt) and inner is not node:
+                    yield inner
