@@ -39,6 +39,12 @@ def key_of(path: str) -> str:
     return join(path, DOCUMENT)
 
 
+def is_document(key: str) -> bool:
+    """Whether this key names the metadata of a node, in any version of Zarr."""
+    name = key.rpartition("/")[2]
+    return name.endswith(".json") or name in {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+
+
 def parse(data: bytes) -> JSONObject | None:
     """Parse a document; None if it is not a JSON object, which zarr-python reports itself."""
     try:
