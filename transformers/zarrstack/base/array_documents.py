@@ -130,6 +130,17 @@ def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject
             yield from arrays_in(member, join(path, name))
 
 
+def consolidated_members(document: JSONObject, path: str) -> Iterator[tuple[str, dict[str, dict[str, JSON]]]]:
+    """Path and members of this group's consolidated metadata, and of each group in it; to be changed."""
+    block = _consolidated(document)
+    if block is None:
+        return
+    yield path, block["metadata"]
+    for name, member in tuple(block["metadata"].items()):
+        if isinstance(member, dict):
+            yield from consolidated_members(member, join(path, name))
+
+
 def _consolidated(group: JSONObject) -> dict[str, dict[str, JSON]] | None:
     """The consolidated metadata of a group; None if missing or invalid."""
     block = group.get("consolidated_metadata")

@@ -54,6 +54,7 @@ def location_of(store: Store) -> Location:
 def _own_location(store: Any) -> Location:
     if (known := _twins.get(id(store))) is not None:
         return known
+    place: Hashable
     if (objects := getattr(store, "_store_dict", None)) is not None:
         place = ("memory", id(objects))
         return Location(place, _folder(getattr(store, "path", "")), place)

@@ -25,6 +25,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 from ...base.option_checks import either, invalid_option, number
 from ...base.sync_calls import Synchronous, complete
+from ...base.transformer import StorageTransformer
 from .buffers import immutable
 from .changes import Work, change
 from .folder_control import MIN_BUDGET, check_folder
@@ -132,6 +133,12 @@ class Cache(ListingCache):
             offline=offline,
             clock=clock,
         )
+
+    def check_below(self, layer: StorageTransformer) -> str | None:
+        """Refuse a layer that holds values in memory if this one keeps them on disk, across crashes."""
+        if layer.buffers and self._state.folder is not None:
+            return "its disk tier would keep values that still wait in memory; put it below"
+        return None
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, MemoryStore
 
+from ...base.descend import descend
 from ...base.option_checks import invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.json_text import JSONObject
@@ -52,6 +53,9 @@ class Overlay(StorageTransformer):
     def __init__(self, store: Store | None = None, *, writes: Store | str | os.PathLike[str]) -> None:
         super().__init__(store)
         self._writes = self._opened(writes)
+        if any(each.buffers for each in descend(self._writes) if isinstance(each, StorageTransformer)):
+            # A deletion is forgotten when a new value is written: a crash would show the value below again.
+            raise invalid_option(self, "writes", writes, "a store that returns when a value is stored")
         self._upper = self._writes
         self._options = {"writes": self._writes}
 

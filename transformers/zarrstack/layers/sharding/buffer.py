@@ -1,8 +1,8 @@
 """Shards that are open for writing: changes to chunks that wait in memory until their shard is whole.
 
-One idea: the open shards of this process are one table, by array and shard, which every stack over the same
-location consults. A change stays in it, and is visible, until its shard has been stored. If storing fails, the
-change stays, and the error is raised by whoever stored, or at the next `put`.
+One idea: the open shards of this process are one table, by array and shard, which every stack over the
+same location consults. A change stays in it, and is visible, until its shard has been stored. If storing
+fails, the change stays, and the error is raised by the call that stored, or by the next `put`.
 
 A shard is stored by the caller that makes it whole, by a caller that needs room, or by a flush; never by a
 task of its own. What was read for it is read at that moment, so a change never revives an older shard.
@@ -35,8 +35,7 @@ logger = logging.getLogger("zarrstack.sharding")
 DEFAULT_BYTES: Final = 256 * 10**6
 """Budget inside `with zarrstack.open(...)`."""
 CHUNK_COST: Final = 400
-"""Bytes counted for a waiting change besides its value; measured with tracemalloc: 330 to 390 (CPython 3.11 and
-3.13), with the share of its shard."""
+"""Bytes counted for a waiting change besides its value."""
 MAX_AT_ONCE: Final = 10
 """Shards stored concurrently by a flush, as many as zarr's default concurrency."""
 
@@ -85,6 +84,8 @@ class ShardBuffer:
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
+        self.active = True
+        """False when its block has ended: layers then store each change before they return."""
         self.whole = self.partial = self.evictions = 0
         self._reset()
         reset_after_fork(self)
@@ -98,7 +99,6 @@ class ShardBuffer:
         self.failed: dict[Waiting, Exception] = {}
         """Errors that no caller has seen: it was cancelled, or did not wait."""
         self._evicting = SharedLock()
-        self._later: set[asyncio.Task[None]] = set()
 
     def after_fork(self) -> None:
         """Drop the parent's changes in a forked child: the parent stores them."""
@@ -245,17 +245,6 @@ class ShardBuffer:
                     if waiting.changes.get(place) is value:
                         waiting.changes[place] = changes[place]
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work in the running event loop, which cannot wait for it."""
-        task = asyncio.ensure_future(work)
-        self._later.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._later.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("layer 'sharding': a shard could not be written at close(): %r", error)
-
 
 def _bytes(value: Any) -> int:
     return 0 if value is None else len(value)
@@ -318,6 +307,22 @@ def flush_sync(array: Hashable) -> None:
             advice="Await `store.flush()` first.",
         )
     sync(flush(array))
+
+
+_later: set[asyncio.Task[None]] = set()
+
+
+def later(work: Coroutine[Any, Any, None]) -> None:
+    """Close a store in the running event loop, which cannot wait for it."""
+    task = asyncio.ensure_future(work)
+    _later.add(task)
+    task.add_done_callback(_ended)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _later.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.warning("layer 'sharding': a shard could not be written at close(): %r", error)
 
 
 def _at_exit() -> None:

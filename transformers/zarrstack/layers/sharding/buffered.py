@@ -12,7 +12,7 @@ from ...base.chunk_names import ChunkNames
 from ...base.descend import UNBOUND, descend
 from ...base.locations import Location, location_of, same_location
 from ...base.transformer import StorageTransformer
-from .buffer import ShardBuffer, ShardPlace, Waiting, flush, flush_sync, open_shard, open_shards
+from .buffer import ShardBuffer, ShardPlace, Waiting, flush, flush_sync, later, open_shard, open_shards
 from .locks import SharedLock, lock_of, may_block
 from .shard import ChunkChange, Place, ShardForm
 from .statistics import ShardingStatistics
@@ -31,8 +31,13 @@ class BufferedArray(StorageTransformer):
 
     _form: ShardForm
     _names: ChunkNames
-    _buffer: ShardBuffer | None = None
+    _own_buffer: ShardBuffer | None = None
     _known_location: tuple[Location, Hashable] | None = None
+
+    @property
+    def _buffer(self) -> ShardBuffer | None:
+        """Where changes wait; None if `set` returns when they are stored."""
+        return self._own_buffer if self._own_buffer is not None and self._own_buffer.active else None
 
     @property
     def buffers(self) -> bool:
@@ -41,7 +46,7 @@ class BufferedArray(StorageTransformer):
 
     def use_buffer(self, buffer: ShardBuffer | None) -> None:
         """Keep changes in this buffer from now on; None: store each change before `set` returns."""
-        self._buffer = buffer
+        self._own_buffer = buffer
 
     def figures(self) -> ShardingStatistics:
         """What waits, and how often shards were written; of all arrays that share the buffer."""
@@ -118,11 +123,8 @@ class BufferedArray(StorageTransformer):
         async with self._lock("").reading(), self._lock(stored.key).writing():
             waiting = open_shard(self._array, shard)
             value = STORED if waiting is None else waiting.changes.get(change.chunk, STORED)
-            if value is STORED:
-                missing = change.chunk not in await stored.open()
-            else:
-                missing = value is None
-            if not missing:
+            exists = change.chunk in await stored.open() if value is STORED else value is not None
+            if exists:
                 return
             waiting = buffer.add(change, self._at(shard))
         assert waiting is not None
@@ -141,8 +143,12 @@ class BufferedArray(StorageTransformer):
 
     async def flush(self) -> None:
         """Store all chunks of this array that wait in memory, of any stack in this process."""
-        await flush(self._array)
+        await self.store_waiting()
         await super().flush()
+
+    async def store_waiting(self, *, seen: bool = True) -> None:
+        """Store all chunks of this array that wait; errors not `seen` are raised by the next change, too."""
+        await flush(self._array, seen=seen)
 
     def flush_sync(self) -> None:
         """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
@@ -155,15 +161,14 @@ class BufferedArray(StorageTransformer):
         In an event loop that cannot wait for it, this begins when the loop runs on; await `flush` first to
         know that it has ended, and of errors.
         """
-        waiting = open_shards(self._array)
-        if waiting and not may_block():
-            waiting[0].buffer.later(self._close_later())
+        if open_shards(self._array) and not may_block():
+            later(self._close_later())
             return
         flush_sync(self._array)
         super().close()
 
     async def _close_later(self) -> None:
-        await flush(self._array, seen=False)
+        await self.store_waiting(seen=False)
         super().close()
 
     def __reduce__(self) -> tuple[Any, ...]:

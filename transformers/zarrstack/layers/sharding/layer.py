@@ -13,9 +13,9 @@ from typing import Any, Self
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from ...base.chunk_names import ChunkEncoding, ChunkNames
 from ...base.array_documents import is_document
 from ...base.byte_ranges import cut
+from ...base.chunk_names import ChunkEncoding, ChunkNames
 from ...base.option_checks import size
 from ...base.transformer import Values
 from ...core.errors import UsageError
@@ -86,7 +86,7 @@ class Sharding(BufferedArray):
         if memory_bytes is not None:
             budget = size(self, "memory_bytes", memory_bytes)
             self._options["memory_bytes"] = budget
-            self._buffer = ShardBuffer(budget)
+            self.use_buffer(ShardBuffer(budget))
 
     def _normal_options(self) -> dict[str, Any]:
         """The options as JSON, without those that have their default value."""
@@ -213,7 +213,7 @@ class Sharding(BufferedArray):
     # -- writing ------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; a chunk waits for its shard if there is a buffer, else its shard is rewritten."""
+        """Write a whole value; a chunk waits in the buffer, or else its shard is rewritten."""
         await self._set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
