@@ -13,6 +13,7 @@ The cache cannot detect changes that bypass it. Set `ttl` for data that other pr
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -292,9 +293,27 @@ class Cache(ListingCache):
         await self._apply(path, lambda: self._store.delete_dir(prefix))
 
     async def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything from the store below and the cache; `clear_cache` empties only the cache."""
         self._check_writable()
         await self._apply("", self._store.clear)
+
+    # -- the cache alone -------------------------------------------------------------------------
+
+    async def clear_cache(self) -> None:
+        """Forget all cached values, in both tiers and all processes that share the folder.
+
+        The store below does not change, and other stores that are cached in the folder keep their values.
+        """
+        await self.invalidate("")
+
+    async def invalidate(self, prefix: str) -> None:
+        """Forget what is cached of a key, or of a folder and everything below it, as `clear_cache` does.
+
+        Call it after a change that bypassed the cache.
+        """
+        if not self._state.ready:
+            await self._open_tier(blocking=False)
+        await asyncio.to_thread(self._state.invalidate, prefix.strip("/"))
 
     async def _apply(
         self, path: str, work: Work, kept: bytes | None = None, *, blocking: bool = False

@@ -31,7 +31,7 @@ class Changes:
     """Folders deleted with their contents; "" is the root."""
 
 
-class Overlay(StorageTransformer):
+class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"]):
     """Shows the store below with changes that are kept in a second store; the store below never changes.
 
     `writes` is the store for the changes, or its path or URL; "memory:" keeps them as long as the layer
