@@ -62,7 +62,8 @@ class BufferedArray(StorageTransformer):
             # Nested shards may have the same keys as outer ones; the depth distinguishes them.
             location = location._replace(place=(location.place, depth))
             origin = location.base + names.key((0,) * names.ndim)
-            array = (location.exact, origin, names.region, names.encoding.separator, self._form)
+            region = location.base + names.region
+            array = (location.exact, region, origin, names.encoding.separator, self._form)
             self._known_location = (location, array)
         return self._known_location
 
