@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .layers.draft.layer import Draft as Draft
     from .layers.log.layer import Log as Log
     from .layers.overlay.layer import Overlay as Overlay
-    from .layers.per_array import PerArray as PerArray
+    from .layers.per_array.layer import PerArray as PerArray
     from .layers.readonly import ReadOnly as ReadOnly
     from .layers.rekey.layer import Rekey as Rekey
     from .layers.retry import Retry as Retry
@@ -39,7 +39,7 @@ _HOMES = {
     "Draft": "layers.draft.layer",
     "Log": "layers.log.layer",
     "Overlay": "layers.overlay.layer",
-    "PerArray": "layers.per_array",
+    "PerArray": "layers.per_array.layer",
     "ReadOnly": "layers.readonly",
     "Rekey": "layers.rekey.layer",
     "Retry": "layers.retry",

@@ -6,31 +6,39 @@
     )
     array = zarrstack.open("images.zarr", path="a")
 
-The result is a zarr-python array or group. Its `store` is a `PerArray` layer; pass that to other libraries
-that read such arrays, such as xarray.
+The result is a zarr-python array or group, and a context manager. Its `store` is a `PerArray` layer; pass
+that to other libraries that read such arrays, such as xarray.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import zarr
+from zarr.abc.store import Store
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 from zarr.storage._common import make_store_path
 
 from .base.description import LayerOptions
+from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
 from .core.errors import UsageError
 from .core.json_text import JSON
-from .layers.per_array import PerArray
+from .layers.per_array.layer import PerArray
+from .layers.per_array.opened import Block, OpenArray, OpenGroup
+from .layers.sharding.buffer import DEFAULT_BYTES
 
 if TYPE_CHECKING:
     from zarr.storage import StoreLike
 
     from .base.transformer import StorageTransformer
 
+AnyArray = TypeVar("AnyArray", bound=zarr.Array[Any])
+AnyGroup = TypeVar("AnyGroup", bound=zarr.Group)
+BufferMode: TypeAlias = Literal["shards", "none"]
+"""Whether chunks may wait in memory until their shard is whole."""
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 """As in zarr-python: an existing node ("r", "r+"), or one that is created ("a" if missing, "w", "w-")."""
 
@@ -41,13 +49,23 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     path: str = "",
     mode: Mode | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    memory_bytes: int | str | None = None,
+    buffer: BufferMode = "shards",
+    concurrency: int | None = None,
     **options: Any,
-) -> zarr.Array[Any] | zarr.Group:
+) -> OpenArray | OpenGroup:
     """Open an array or group like `zarr.open`, applying its storage transformers.
 
     `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the node in it.
     `mode` is "r+" by default (an existing node, for reading and writing), "r" for a read-only store; "w" and
     "a" may create a node, without transformers. Other arguments are passed on to `zarr.open`.
+
+    The result is also a context manager. In its block, arrays that are stored in shards by a `Sharding` layer
+    keep chunks in memory until their shard is whole, so that it is written once; at the end everything is
+    stored, and the store is closed if it was given as a path or URL. `memory_bytes`, a number or a text such
+    as "64MB" (default: 256 MB), is the budget for these chunks. If it is given, they wait without a block
+    too, until `flush()`, `flush_sync()` or `close()` of the result's `store`. `buffer="none"` switches
+    this off: every change is stored at once. `concurrency` is zarr's `async.concurrency` in the block.
 
     Raises
     ------
@@ -63,9 +81,13 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     stack(LocalStore('file://images.zarr'), PerArray())
     """
     place = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
+    block = _block(store, place.store, memory_bytes, buffer, concurrency)
     if mode is None:
         mode = "r" if place.store.read_only else "r+"
-    return zarr.open(store=place.store, path=place.path, mode=mode, **options)
+    node: Any = zarr.open(store=place.store, path=place.path, mode=mode, **options)
+    if isinstance(node, zarr.Array):
+        return OpenArray.of(node, block)
+    return OpenGroup.of(node, block)
 
 
 def open_array(
@@ -74,8 +96,11 @@ def open_array(
     path: str = "",
     mode: Mode | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    memory_bytes: int | str | None = None,
+    buffer: BufferMode = "shards",
+    concurrency: int | None = None,
     **options: Any,
-) -> zarr.Array[Any]:
+) -> OpenArray:
     """Open an array like `open`.
 
     Raises
@@ -91,7 +116,18 @@ def open_array(
     >>> zarrstack.open_array("a.zarr").chunks
     (1,)
     """
-    return array_of(open(store, path=path, mode=mode, storage_options=storage_options, **options))
+    return array_of(
+        open(
+            store,
+            path=path,
+            mode=mode,
+            storage_options=storage_options,
+            memory_bytes=memory_bytes,
+            buffer=buffer,
+            concurrency=concurrency,
+            **options,
+        )
+    )
 
 
 def open_group(
@@ -100,8 +136,11 @@ def open_group(
     path: str = "",
     mode: Mode | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    memory_bytes: int | str | None = None,
+    buffer: BufferMode = "shards",
+    concurrency: int | None = None,
     **options: Any,
-) -> zarr.Group:
+) -> OpenGroup:
     """Open a group like `open`.
 
     Raises
@@ -115,19 +154,30 @@ def open_group(
     >>> zarrstack.open_group("images.zarr").attrs["made"]
     'today'
     """
-    return group_of(open(store, path=path, mode=mode, storage_options=storage_options, **options))
+    return group_of(
+        open(
+            store,
+            path=path,
+            mode=mode,
+            storage_options=storage_options,
+            memory_bytes=memory_bytes,
+            buffer=buffer,
+            concurrency=concurrency,
+            **options,
+        )
+    )
 
 
-def array_of(node: zarr.Array[Any] | zarr.Group) -> zarr.Array[Any]:
+def array_of(node: AnyArray | zarr.Group) -> AnyArray:
     """The node if it is an array; UsageError for a group."""
-    if not isinstance(node, zarr.Array):
+    if isinstance(node, zarr.Group):
         raise UsageError("this node is a group, not an array", node=node.path, advice="Use open_group.")
     return node
 
 
-def group_of(node: zarr.Array[Any] | zarr.Group) -> zarr.Group:
+def group_of(node: zarr.Array[Any] | AnyGroup) -> AnyGroup:
     """The node if it is a group; UsageError for an array."""
-    if not isinstance(node, zarr.Group):
+    if isinstance(node, zarr.Array):
         raise UsageError("this node is an array, not a group", node=node.path, advice="Use open_array.")
     return node
 
@@ -138,14 +188,17 @@ def create_array(
     name: str | None = None,
     storage_transformers: Iterable[StorageTransformer | JSON] = (),
     storage_options: Mapping[str, Any] | None = None,
+    memory_bytes: int | str | None = None,
+    buffer: BufferMode = "shards",
+    concurrency: int | None = None,
     **options: Any,
-) -> zarr.Array[Any]:
+) -> OpenArray:
     """Create an array like `zarr.create_array`, stored through these layers.
 
     `store` is a zarr store, a path, or a URL with its `storage_options`; `name` is the path of the array in
     it. `storage_transformers` are given from the array down to the store, as layers without a store or as
-    their JSON, and are recorded in the array's `zarr.json`. Other arguments are passed on to
-    `zarr.create_array`.
+    their JSON, and are recorded in the array's `zarr.json`. `memory_bytes`, `buffer` and `concurrency` are as
+    in `open`, and so is the result. Other arguments are passed on to `zarr.create_array`.
 
     Raises
     ------
@@ -163,8 +216,31 @@ def create_array(
     """
     place = _place(store, name or "", create=True, storage_options=storage_options)
     entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
+    block = _block(store, place.store, memory_bytes, buffer, concurrency)
     with place.store.declared(place.path, entries):
-        return zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
+        array = zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
+    return OpenArray.of(array, block)
+
+
+def _block(
+    given: StoreLike,
+    store: PerArray,
+    memory_bytes: int | str | None,
+    buffer: BufferMode,
+    concurrency: int | None,
+) -> Block:
+    """What the result does as a context manager; with `memory_bytes`, chunks may wait from now on."""
+    if buffer not in ("shards", "none"):
+        raise invalid_option(store, "buffer", buffer, "'shards' or 'none'")
+    if concurrency is not None:
+        number(store, "concurrency", concurrency, least=1, whole=True)
+    budget = DEFAULT_BYTES if memory_bytes is None else size(store, "memory_bytes", memory_bytes)
+    if memory_bytes is not None and buffer == "shards":
+        store.buffer_writes(budget)
+    closes = not isinstance(given, Store | StorePath)
+    return Block(
+        store=store, budget=budget if buffer == "shards" else None, concurrency=concurrency, closes=closes
+    )
 
 
 class _Place(StorePath):

@@ -35,7 +35,7 @@ def more_layers(monkeypatch):
     def find(name, known=registry.find):
         return {"mask": Mask, "fixed": Fixed}.get(name) or known(name)
 
-    monkeypatch.setattr("zarrstack.layers.per_array.find", find)
+    monkeypatch.setattr("zarrstack.layers.per_array.described.find", find)
 
 
 @pytest.fixture(params=["memory", "folder"])

@@ -1,4 +1,4 @@
-"""Stacks of three layers chosen at random keep the contract, like any layer alone.
+"""Stacks of three layers chosen at random keep the contract, like any layer alone or twice.
 
 Which stacks are chosen depends on the set of layers alone, so that a failure comes back. Set
 ZARRSTACK_STACKS to a number to try that many.
@@ -34,6 +34,7 @@ LAYERS = {
     "rekey": lambda tests: Rekey(rules=[PREFIX]),
     "retry": lambda tests: Retry(),
     "sharding": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a"),
+    "sharding buffered": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=2500),
     "throttle": lambda tests: Throttle(in_flight=2),
 }
 """How to make each registered layer that accepts writes, at least once."""
@@ -93,9 +94,14 @@ def suite(names):
     return test if names in QUICK else pytest.mark.slow(test)
 
 
-QUICK = {("per-array",), *chosen(1)}
+QUICK = {("per-array",), ("sharding buffered",), *chosen(1)}
 """Other layers alone have a module each."""
-STACKS = [*((name,) for name in sorted(LAYERS)), *chosen(int(os.environ.get("ZARRSTACK_STACKS", "6")))]
+TWICE = [(name, name) for name in sorted(LAYERS) if allowed((name, name))]
+STACKS = [
+    *((name,) for name in sorted(LAYERS)),
+    *TWICE,
+    *chosen(int(os.environ.get("ZARRSTACK_STACKS", "6"))),
+]
 globals().update({test.__name__: test for test in map(suite, STACKS)})
 
 

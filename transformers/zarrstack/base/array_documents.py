@@ -39,6 +39,12 @@ def key_of(path: str) -> str:
     return join(path, DOCUMENT)
 
 
+def is_document(key: str) -> bool:
+    """Whether this key names the metadata of a node, in any version of Zarr."""
+    name = key.rpartition("/")[2]
+    return name.endswith(".json") or name in {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+
+
 def parse(data: bytes) -> JSONObject | None:
     """Parse a document; None if it is not a JSON object, which zarr-python reports itself."""
     try:
@@ -122,6 +128,17 @@ def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject
     for name, member in () if block is None else block["metadata"].items():
         if isinstance(member, dict):
             yield from arrays_in(member, join(path, name))
+
+
+def consolidated_members(document: JSONObject, path: str) -> Iterator[tuple[str, dict[str, dict[str, JSON]]]]:
+    """Path and members of this group's consolidated metadata, and of each group in it; to be changed."""
+    block = _consolidated(document)
+    if block is None:
+        return
+    yield path, block["metadata"]
+    for name, member in tuple(block["metadata"].items()):
+        if isinstance(member, dict):
+            yield from consolidated_members(member, join(path, name))
 
 
 def _consolidated(group: JSONObject) -> dict[str, dict[str, JSON]] | None:

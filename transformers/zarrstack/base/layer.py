@@ -30,6 +30,25 @@ class Layer(LayerOptions, WrapperStore[Store]):
         """The first store of this type from this layer down, including this one; None if there is none."""
         return next((store for store in descend(self) if isinstance(store, kind)), None)
 
+    @property
+    def buffers(self) -> bool:
+        """Whether `set` may return before the value is stored, so that layers above must not rely on it."""
+        return False
+
+    async def flush(self) -> None:
+        """Store what this layer and those below hold in memory; returns when it is stored."""
+        if (layer := self._next()) is not None:
+            await layer.flush()
+
+    def flush_sync(self) -> None:
+        """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
+        if (layer := self._next()) is not None:
+            layer.flush_sync()
+
+    def _next(self) -> Layer | None:
+        """The next layer below."""
+        return next((each for each in descend(self._store) if isinstance(each, Layer)), None)
+
     def __repr__(self) -> str:
         if self._store is UNBOUND:
             return self.describe()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import UsageError
+from ..core.sizes import parse_size
 from .description import LayerOptions
 
 
@@ -32,6 +33,14 @@ def number(
         return value
     bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
     raise invalid_option(layer, option, value, f"{'a whole number' if whole else 'a number'} {bounds}")
+
+
+def size(layer: LayerOptions, option: str, value: Any) -> int:
+    """Return a number of bytes, given as such or as a text such as "64MB"; UsageError otherwise."""
+    number = parse_size(value) if isinstance(value, str) else value
+    if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+        return number
+    raise invalid_option(layer, option, value, 'bytes above 0, or a text such as "64MB"')
 
 
 def either(layer: LayerOptions, option: str, value: Any, check: Callable[[Any], bool], expected: str) -> Any:

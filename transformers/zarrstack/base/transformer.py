@@ -48,9 +48,11 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
+from zarr.storage import WrapperStore
 
 from ..core.json_text import JSONObject
 from .descend import serves_sync
+from .description import LayerOptions
 from .layer import Layer
 
 Values: TypeAlias = list[Buffer | None]
@@ -96,8 +98,14 @@ class StorageTransformer(Layer):
     set_sync: ClassVar[Any] = None
     delete_sync: ClassVar[Any] = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, overrides: Sequence[str] = (), **kwargs: Any) -> None:
+        """Refuse names that zarr and zarrstack use themselves, except those that `overrides` lists."""
         super().__init_subclass__(**kwargs)
+        if taken := sorted((set(vars(cls)) & _internals()) - set(overrides)):
+            raise TypeError(
+                f"the class {cls.__name__} defines {taken[0]}, which zarr or zarrstack calls for its own "
+                "purposes. Choose another name."
+            )
         if any(method in vars(cls) and twin not in vars(cls) for method, twin in SYNC_TWINS.items()):
             for twin in SYNC_TWINS.values():
                 setattr(cls, twin, None)
@@ -306,6 +314,13 @@ class StorageTransformer(Layer):
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
         else:
             await self._store.delete_dir(prefix)
+
+
+def _internals() -> set[str]:
+    """Private names of a layer's base classes that are not hooks for its authors."""
+    bases = (Store, WrapperStore, LayerOptions, Layer, globals().get("StorageTransformer", Layer))
+    names = {name for base in bases for name in vars(base) if name.startswith("_") and name[:2] != "__"}
+    return names - {"_get_many", "_set_many", "_with_store", "_supports_sync_io", "_repr_html_", "_abc_impl"}
 
 
 _WARNED: Final[weakref.WeakSet[type]] = weakref.WeakSet()

@@ -13,7 +13,7 @@ from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 
 
-class ReadOnlyLayer(StorageTransformer):
+class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
     """A layer that cannot be written to; every mutating call raises a UsageError that names the key."""
 
     to_write: ClassVar[str]

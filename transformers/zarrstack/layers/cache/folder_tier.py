@@ -32,12 +32,15 @@ from .folder_control import (
     prepare,
     tier_id,
 )
-from .record import CachedValue, name, parse, record_head
+from .record import CachedValue, identity_in, name, parse, record_head
 from .regular_file import NotRegularError, open_regular
 from .versions import Versions
 
 MANY: Final = 100
 """Number of records from which an eviction frees 5 % more than necessary, because it scans every file."""
+
+MOST_IDENTITY: Final = 2**16
+"""Bytes of a record that are read to find its identity: a key has at most a few kilobytes."""
 
 
 class LocalTier:
@@ -197,6 +200,15 @@ class LocalTier:
     def remove(self, ident: bytes) -> None:
         """Remove a record if present."""
         self._remove(self._path(name(ident)))
+
+    def remove_if(self, is_removed: Callable[[bytes], bool]) -> None:
+        """Remove the records with these identities."""
+        with contextlib.suppress(OSError):
+            for _, _, path in self._records():
+                with contextlib.suppress(OSError), open(open_regular(path), "rb", buffering=0) as file:
+                    ident = identity_in(file.read(MOST_IDENTITY))
+                    if ident is not None and is_removed(ident):
+                        self._remove(path)
 
     def _remove(self, path: str) -> None:
         with contextlib.suppress(OSError), self._counting() as words:

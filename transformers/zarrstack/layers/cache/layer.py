@@ -13,6 +13,7 @@ The cache cannot detect changes that bypass it. Set `ttl` for data that other pr
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 from ...base.option_checks import either, invalid_option, number
 from ...base.sync_calls import Synchronous, complete
+from ...base.transformer import StorageTransformer
 from .buffers import immutable
 from .changes import Work, change
 from .folder_control import MIN_BUDGET, check_folder
@@ -132,6 +134,12 @@ class Cache(ListingCache):
             offline=offline,
             clock=clock,
         )
+
+    def check_below(self, layer: StorageTransformer) -> str | None:
+        """Refuse a layer that holds values in memory if this one keeps them on disk, across crashes."""
+        if layer.buffers and self._state.folder is not None:
+            return "its disk tier would keep values that still wait in memory; put it below"
+        return None
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -285,9 +293,27 @@ class Cache(ListingCache):
         await self._apply(path, lambda: self._store.delete_dir(prefix))
 
     async def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything from the store below and the cache; `clear_cache` empties only the cache."""
         self._check_writable()
         await self._apply("", self._store.clear)
+
+    # -- the cache alone -------------------------------------------------------------------------
+
+    async def clear_cache(self) -> None:
+        """Forget all cached values, in both tiers and all processes that share the folder.
+
+        The store below does not change, and other stores that are cached in the folder keep their values.
+        """
+        await self.invalidate("")
+
+    async def invalidate(self, prefix: str) -> None:
+        """Forget what is cached of a key, or of a folder and everything below it, as `clear_cache` does.
+
+        Call it after a change that bypassed the cache.
+        """
+        if not self._state.ready:
+            await self._open_tier(blocking=False)
+        await asyncio.to_thread(self._state.invalidate, prefix.strip("/"))
 
     async def _apply(
         self, path: str, work: Work, kept: bytes | None = None, *, blocking: bool = False

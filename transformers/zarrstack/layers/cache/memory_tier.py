@@ -77,6 +77,14 @@ class MemoryTier:
         with self._lock:
             self._remove(where)
 
+    def drop_below(self, path: str) -> None:
+        """Remove the entries of a key, or of a folder; "" for all."""
+        with self._lock:
+            for where in list(self._entries):
+                key = where if isinstance(where, str) else where[0]
+                if not path or key == path or key.startswith(f"{path}/"):
+                    self._remove(where)
+
     def clear(self) -> None:
         """Remove all entries."""
         with self._lock:

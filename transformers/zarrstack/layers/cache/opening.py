@@ -10,7 +10,7 @@ from .source_identity import source_digest, source_of
 from .state import CacheState
 
 
-class OpenCache(StorageTransformer):
+class OpenCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"]):
     """A layer with the state of a cache; its subclasses answer from it."""
 
     _state: CacheState

@@ -57,6 +57,23 @@ def identity(source: str, key: str, part: Part) -> bytes:
     return f"{source}\0{span}\0{key}".encode("utf-8", "surrogatepass")
 
 
+def is_below(ident: bytes, source: str, path: str) -> bool:
+    """Whether an identity is of this source and of the key `path`, or one below it; "" for all of them."""
+    its_source, _, rest = ident.partition(b"\0")
+    key = rest.partition(b"\0")[2]
+    folder = path.encode("utf-8", "surrogatepass")
+    same_source = its_source == source.encode("utf-8", "surrogatepass")
+    return same_source and (not path or key == folder or key.startswith(folder + b"/"))
+
+
+def identity_in(head: bytes) -> bytes | None:
+    """The identity in the first bytes of a record; None if they are not one, or too few."""
+    if len(head) < HEAD.size or not head.startswith(MAGIC):
+        return None
+    stop = HEAD.size + HEAD.unpack_from(head)[2]
+    return head[HEAD.size : stop] if len(head) >= stop else None
+
+
 def name(ident: bytes) -> str:
     """File name of a record, 32 hexadecimal digits."""
     return hashlib.blake2b(ident, digest_size=16).hexdigest()

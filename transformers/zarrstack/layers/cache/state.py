@@ -16,7 +16,7 @@ from .folder_tier import LocalTier
 from .listings import MOST
 from .memory_tier import MemoryTier
 from .ranges import candidates, slice_value
-from .record import CachedValue, Part, identity
+from .record import CachedValue, Part, identity, is_below
 from .single_flight import PendingFetches
 from .versions import OWN_TABLE, OwnCounters, VersionedPath, Versions
 
@@ -188,6 +188,15 @@ class CacheState:
         self.flights = PendingFetches()
         self.memory = MemoryTier(self.memory.budget, keeps=self.keeps)
         self.reset()
+
+    def invalidate(self, path: str) -> None:
+        """Make what is cached of a key, or below a folder, invalid for all processes, and remove it."""
+        tier = self.current_tier()
+        place = self.change_place(path)
+        place.table.end(place, place.table.begin(place))
+        self.memory.drop_below(path)
+        if tier is not None:
+            tier.remove_if(lambda ident: is_below(ident, self.source, path))
 
     # -- looking up -------------------------------------------------------------------------------
 

@@ -73,8 +73,16 @@ class Checksum(StorageTransformer):
         self._place: Any = None
 
     def check_below(self, layer: StorageTransformer) -> str | None:
-        """Refuse a second checksum layer, which would treat the other's records as objects."""
-        return "one layer of checksums is enough" if isinstance(layer, Checksum) else None
+        """Refuse a second checksum layer, which would treat the other's records as objects.
+
+        Below a layer that holds chunks in memory, this one verifies its shards; above it, a crash would leave
+        checksums of chunks that were never stored.
+        """
+        if isinstance(layer, Checksum):
+            return "one layer of checksums is enough"
+        if layer.buffers:
+            return "it would store checksums of values that still wait in memory; put it below"
+        return None
 
     @classmethod
     def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:

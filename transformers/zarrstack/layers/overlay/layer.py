@@ -11,6 +11,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, MemoryStore
 
+from ...base.descend import descend
 from ...base.option_checks import invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.json_text import JSONObject
@@ -30,7 +31,7 @@ class Changes:
     """Folders deleted with their contents; "" is the root."""
 
 
-class Overlay(StorageTransformer):
+class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"]):
     """Shows the store below with changes that are kept in a second store; the store below never changes.
 
     `writes` is the store for the changes, or its path or URL; "memory:" keeps them as long as the layer
@@ -52,6 +53,9 @@ class Overlay(StorageTransformer):
     def __init__(self, store: Store | None = None, *, writes: Store | str | os.PathLike[str]) -> None:
         super().__init__(store)
         self._writes = self._opened(writes)
+        if any(each.buffers for each in descend(self._writes) if isinstance(each, StorageTransformer)):
+            # A deletion is forgotten when a new value is written: a crash would show the value below again.
+            raise invalid_option(self, "writes", writes, "a store that returns when a value is stored")
         self._upper = self._writes
         self._options = {"writes": self._writes}
 

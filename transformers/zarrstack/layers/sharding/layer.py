@@ -7,26 +7,30 @@ reads and writes it; see `core.grid.shard_index` for the bytes, `base.chunk_name
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
+from ...base.array_documents import is_document
+from ...base.byte_ranges import cut
 from ...base.chunk_names import ChunkEncoding, ChunkNames
-from ...base.descend import descend
-from ...base.transformer import StorageTransformer, Values
+from ...base.option_checks import size
+from ...base.transformer import Values
 from ...core.errors import UsageError
 from ...core.grid.shard_index import IndexFormat
 from ...core.json_text import JSON, JSONObject
+from ..cache.buffers import immutable
+from .buffer import ShardBuffer, flush, open_shard, open_shards, settle
+from .buffered import STORED, BufferedArray
 from .listing import list_below, list_names
-from .locks import SharedLock, lock_of, place_of
 from .shard import ChunkChange, Place, ShardForm
-from .stored_shard import StoredShard, content
+from .stored_shard import content
 from .writer import ShardWriters, run_to_completion
 
 
-class Sharding(StorageTransformer):
+class Sharding(BufferedArray):
     """Stores the chunks of one array in shards; every other key passes through.
 
     `chunks_per_shard` has one number per axis (with `ndim`, missing trailing numbers are 1). `path` is the
@@ -36,6 +40,10 @@ class Sharding(StorageTransformer):
 
     Within a process, a shard has one writer at a time and readers wait for it: across all layers over the
     same location, in any thread or event loop. Concurrent writer processes must not share shards.
+
+    With `memory_bytes`, a number or a text such as "64MB", chunks wait in memory until their shard is whole,
+    this budget is full, or the layer is flushed or closed. All stacks over the same location in this process
+    see them; a crash loses those that were not flushed, never a stored shard.
 
     An invalid shard raises a ChunkError that names its key, when it is read or partly rewritten. Listings and
     `exists` read only the index and do not compare it with the length of the object. Replacing or removing
@@ -64,6 +72,7 @@ class Sharding(StorageTransformer):
         index_codecs: JSON = None,
         index_location: JSON = "end",
         ndim: int | None = None,
+        memory_bytes: int | str | None = None,
     ) -> None:
         super().__init__(store)
         form = IndexFormat.DRAFT.to_json() | {"index_location": index_location}
@@ -74,7 +83,10 @@ class Sharding(StorageTransformer):
         self._names = ChunkNames(path, len(self._form.chunks), encoding)
         self._options = self._normal_options()
         self._writers = ShardWriters()
-        self._place_below: Hashable = None
+        if memory_bytes is not None:
+            budget = size(self, "memory_bytes", memory_bytes)
+            self._options["memory_bytes"] = budget
+            self.use_buffer(ShardBuffer(budget))
 
     def _normal_options(self) -> dict[str, Any]:
         """The options as JSON, without those that have their default value."""
@@ -92,14 +104,15 @@ class Sharding(StorageTransformer):
     def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
         """Return the layer for one array; path, axes and chunk key encoding come from the array's metadata.
 
-        UsageError if the configuration sets one of these as well, or has more axes than the array.
+        UsageError if the configuration sets one of these or `memory_bytes`, or has more axes than the array.
         """
-        own = {"path", "ndim", "chunk_key_encoding"}
+        own = {"path", "ndim", "chunk_key_encoding", "memory_bytes"}
         if said := sorted(own & set(configuration)):
             raise UsageError(
                 f"layer {cls.name!r}: option {said[0]!r} is not allowed in an array's metadata",
                 node=path,
                 expected=", ".join(sorted(set(cls.option_names()) - own)),
+                advice="Pass it to zarrstack.open." if said[0] == "memory_bytes" else None,
             )
         whole = {
             "path": path,
@@ -128,7 +141,10 @@ class Sharding(StorageTransformer):
         chunk = self._names.coordinates(key)
         if chunk is None:
             return await self._store.get(key, prototype, byte_range)
-        shard, place = self._locate(chunk)
+        where, place = self._form.locate(chunk)
+        if (value := await self._waiting(where, place)) is not STORED:
+            return None if value is None else cut(prototype.buffer.from_bytes(value), byte_range)
+        shard = self._names.key(where)
         async with self._lock(shard).reading():
             return await (await self._shard(shard).open()).get(place, prototype, byte_range)
 
@@ -139,13 +155,16 @@ class Sharding(StorageTransformer):
         wanted: dict[str, list[tuple[int, Place, ByteRequest | None]]] = {}
         others: list[tuple[int, str, ByteRequest | None]] = []
         asked = list(key_ranges)
+        values: Values = [None] * len(asked)
         for number, (key, part) in enumerate(asked):
             if (chunk := self._names.coordinates(key)) is None:
                 others.append((number, key, part))
-            else:
-                shard, place = self._locate(chunk)
-                wanted.setdefault(shard, []).append((number, place, part))
-        values: Values = [None] * len(asked)
+                continue
+            where, place = self._form.locate(chunk)
+            if (value := await self._waiting(where, place)) is STORED:
+                wanted.setdefault(self._names.key(where), []).append((number, place, part))
+            elif value is not None:
+                values[number] = cut(prototype.buffer.from_bytes(value), part)
 
         async def plain(number: int, key: str, part: ByteRequest | None) -> None:
             values[number] = await self._store.get(key, prototype, part)
@@ -168,7 +187,10 @@ class Sharding(StorageTransformer):
         chunk = self._names.coordinates(key)
         if chunk is None:
             return await self._store.exists(key)
-        shard, place = self._locate(chunk)
+        where, place = self._form.locate(chunk)
+        if (value := await self._waiting(where, place)) is not STORED:
+            return value is not None
+        shard = self._names.key(where)
         async with self._lock(shard).reading():
             return place in await self._shard(shard).open()
 
@@ -177,17 +199,21 @@ class Sharding(StorageTransformer):
         chunk = self._names.coordinates(key)
         if chunk is None:
             return await self._store.getsize(key)
-        shard, place = self._locate(chunk)
-        async with self._lock(shard).reading():
-            size = await (await self._shard(shard).open()).getsize(place)
-        if size is None:
+        where, place = self._form.locate(chunk)
+        if (value := await self._waiting(where, place)) is STORED:
+            shard = self._names.key(where)
+            async with self._lock(shard).reading():
+                length = await (await self._shard(shard).open()).getsize(place)
+        else:
+            length = None if value is None else len(value)
+        if length is None:
             raise FileNotFoundError(key)
-        return size
+        return length
 
     # -- writing ------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; for a chunk, its shard is read and rewritten."""
+        """Write a whole value; a chunk waits in the buffer, or else its shard is rewritten."""
         await self._set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -198,36 +224,56 @@ class Sharding(StorageTransformer):
         self._check_writable()
         chunk = self._names.coordinates(key)
         if chunk is None:
+            await self._barrier(key)
             await (self._store.set_if_not_exists if if_absent else self._store.set)(key, value)
             return
-        shard, place = self._locate(chunk)
-        await self._change(shard, [ChunkChange(place, content(value), if_absent)])
+        shard, place = self._form.locate(chunk)
+        change = self._change_of(place, value, if_absent=if_absent)
+        if self._buffer is None:
+            await self._change(shard, [change])
+        elif if_absent:
+            await self._put_missing(self._buffer, shard, change)
+        else:
+            await self._buffer.put(change, self._at(shard))
+
+    def _change_of(self, place: Place, value: Buffer, *, if_absent: bool = False) -> ChunkChange:
+        # What waits is copied: the caller may change its array.
+        data = content(value)
+        return ChunkChange(place, data if self._buffer is None else immutable(value), if_absent)
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         """Write several values, rewriting each shard once."""
         self._check_writable()
-        shards: dict[str, list[ChunkChange]] = {}
+        shards: dict[Place, list[ChunkChange]] = {}
         others = []
         for key, value in values:
             if (chunk := self._names.coordinates(key)) is None:
                 others.append((key, value))
             else:
-                shard, place = self._locate(chunk)
-                shards.setdefault(shard, []).append(ChunkChange(place, content(value)))
-        await asyncio.gather(
-            *(self._store.set(key, value) for key, value in others),
-            *(self._change(shard, changes) for shard, changes in shards.items()),
-        )
+                shard, place = self._form.locate(chunk)
+                shards.setdefault(shard, []).append(self._change_of(place, value))
+        write = self._change if self._buffer is None else self._put_all
+        await asyncio.gather(*(write(shard, changes) for shard, changes in shards.items()))
+        await asyncio.gather(*(self._set(key, value) for key, value in others))
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error. Removing a shard's last chunk removes the shard."""
         self._check_writable()
         chunk = self._names.coordinates(key)
         if chunk is None:
+            await self._barrier(key)
             await self._store.delete(key)
-        else:
-            shard, place = self._locate(chunk)
+            return
+        shard, place = self._form.locate(chunk)
+        if self._buffer is None:
             await self._change(shard, [ChunkChange(place, None)])
+        else:
+            await self._buffer.put(ChunkChange(place, None), self._at(shard))
+
+    async def _barrier(self, key: str) -> None:
+        """Store what waits before a document changes, which may describe it."""
+        if is_document(key):
+            await flush(self._array)
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path; all shards of an array at once, without reading them."""
@@ -242,45 +288,37 @@ class Sharding(StorageTransformer):
         await asyncio.gather(*(self.delete(key) for key in keys))
 
     async def _remove_all(self, folder: str) -> None:
+        waiting = [(each, dict(each.changes)) for each in open_shards(self._array)]
         if folder:
             await self._store.delete_dir(folder.rstrip("/"))
         else:
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
+        for each, changes in waiting:
+            settle(each, changes)
 
-    async def _change(self, shard: str, changes: list[ChunkChange]) -> None:
+    async def _change(self, shard: Place, changes: list[ChunkChange]) -> None:
+        """Write changes into their shard, after those that wait."""
+        waiting = open_shard(self._array, shard)
+        if waiting is not None:
+            await waiting.buffer.store(waiting)
+        key = self._names.key(shard)
         # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
-            await self._writers.change(self._shard(shard), self._lock(shard), changes)
+            await self._writers.change(self._shard(key), self._lock(key), changes)
 
     # -- listing ------------------------------------------------------------------------------
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Every key with this prefix; chunk keys come from the indexes of their shards."""
-        return list_below(self._store, prefix, self._names, self._form, self._keys_in)
+        keys = list_below(self._store, prefix, self._names, self._form, self._keys_in)
+        return self._flushed(prefix, keys)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The distinct names directly below a path, except those that lead only to empty shards."""
-        return list_names(self._store, prefix, self._names, self.list_prefix)
+        return self._flushed(prefix, list_names(self._store, prefix, self._names, self.list_prefix))
 
     async def _keys_in(self, key: str, shard: Place) -> list[str]:
         """The keys of the chunks in a shard."""
         async with self._lock(key).reading():
             index = (await self._shard(key).open()).index
         return [] if index is None else [self._names.key(c) for c in self._form.members(shard, index)]
-
-    # -- helpers ------------------------------------------------------------------------------
-
-    def _locate(self, chunk: Place) -> tuple[str, Place]:
-        shard, place = self._form.locate(chunk)
-        return self._names.key(shard), place
-
-    def _shard(self, key: str) -> StoredShard:
-        return StoredShard(store=self._store, key=key, form=self._form, node=self._names.path)
-
-    def _lock(self, shard: str) -> SharedLock:
-        """The lock of a shard; the empty name stands for all shards of this array."""
-        if self._place_below is None:
-            depth = sum(isinstance(each, Sharding) for each in descend(self))
-            # Nested shards may have the same keys as outer ones; the depth distinguishes them.
-            self._place_below = (place_of(self._store), depth)
-        return lock_of((self._place_below, "" if shard else self._names.region), shard)

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import Any
 from weakref import WeakValueDictionary
 
 from zarr.abc.store import Store
+from zarr.core.sync import loop as zarr_loop
 
-from ...base.descend import descend
+from ...base.locations import location_of
 
 
 class SharedLock:
@@ -36,18 +36,24 @@ class SharedLock:
     async def reading(self) -> AsyncIterator[None]:
         """Hold the lock shared with other readers."""
         await self._acquire(write=False)
+        loop = id(asyncio.get_running_loop())
+        _count(loop, 1)
         try:
             yield
         finally:
+            _count(loop, -1)
             self._release(write=False)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
         """Hold the lock exclusively."""
         await self._acquire(write=True)
+        loop = id(asyncio.get_running_loop())
+        _count(loop, 1)
         try:
             yield
         finally:
+            _count(loop, -1)
             self._release(write=True)
 
     async def _acquire(self, *, write: bool) -> None:
@@ -118,6 +124,7 @@ def _forget() -> None:
     global _registry_guard  # noqa: PLW0603 - the parent may have held the old one during the fork
     _registry_guard = threading.Lock()
     _locks.clear()
+    _held.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -127,14 +134,30 @@ if hasattr(os, "register_at_fork"):
 def place_of(store: Store) -> Hashable:
     """Identify the location that a store writes to; equal for stores that share their objects.
 
-    Layers are ignored, so that two stacks over one store exclude each other. A local folder is identified by
-    its real path, a MemoryStore by its dictionary, any other store by its repr.
+    Layers are ignored, so that two stacks over one store exclude each other.
     """
-    *_, last = descend(store)
-    below: Any = last
-    if (objects := getattr(below, "_store_dict", None)) is not None:
-        return ("memory", id(objects))
-    if (root := getattr(below, "root", None)) is not None:
-        return ("folder", os.path.realpath(root))
-    # FsspecStore shows its location only in its repr, ObjectStore and ZipStore in both (zarr 3.1.6, 3.4.2).
-    return (type(below).__qualname__, repr(below))
+    location = location_of(store)
+    return (location.place, location.base)
+
+
+_held: dict[int, int] = {}
+"""Locks that tasks of an event loop hold, by the loop's `id`."""
+
+
+def _count(loop: int, by: int) -> None:
+    with _registry_guard:
+        _held[loop] = _held.get(loop, 0) + by
+        if _held[loop] <= 0:
+            del _held[loop]
+
+
+def may_block() -> bool:
+    """Whether this thread may wait for zarr's event loop.
+
+    Not in that loop, nor in a loop whose tasks hold locks: they would not run to release them.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return running is not zarr_loop[0] and id(running) not in _held

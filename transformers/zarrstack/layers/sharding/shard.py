@@ -76,6 +76,11 @@ class ShardForm:
         """Length of the index in bytes."""
         return self.index.size(self.chunks)
 
+    @property
+    def count(self) -> int:
+        """The number of chunks of a whole shard."""
+        return prod(self.chunks)
+
     def locate(self, chunk: Place) -> tuple[Place, Place]:
         """The coordinates of the shard that holds a chunk, and the chunk's coordinates within it."""
         pairs = [divmod(position, count) for position, count in zip(chunk, self.chunks, strict=True)]
@@ -125,9 +130,19 @@ class ShardForm:
         encoded = index.to_bytes(self.index)
         return b"".join([encoded, *parts] if self.index.location == "start" else [*parts, encoded])
 
+    def slices(self, chunks: Mapping[Place, Any]) -> dict[Place, slice]:
+        """Where `close` puts each chunk."""
+        offset = self.index_size if self.index.location == "start" else 0
+        found = {}
+        for place in sorted(chunks):
+            length = memoryview(chunks[place]).nbytes
+            found[place] = slice(offset, offset + length)
+            offset += length
+        return found
+
     def replaces_all(self, changes: Iterable[ChunkChange]) -> bool:
         """Whether the changes replace every chunk, so that the old shard need not be read."""
-        return len({change.chunk for change in changes if not change.if_absent}) == prod(self.chunks)
+        return len({change.chunk for change in changes if not change.if_absent}) == self.count
 
 
 @lru_cache(maxsize=64)

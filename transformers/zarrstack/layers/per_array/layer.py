@@ -13,13 +13,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from ..base.array_documents import (
+from ...base.array_documents import (
     DOCUMENT,
     FIELD,
     arrays_in,
@@ -33,45 +33,19 @@ from ..base.array_documents import (
     set_apart,
     without_transformers,
 )
-from ..base.byte_ranges import cut
-from ..base.registry import find, split_entry
-from ..base.stack import stack
-from ..base.transformer import StorageTransformer, folder_prefix
-from ..core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
-from ..core.json_text import JSON, JSONObject
-from ..core.paths import ancestors
+from ...base.byte_ranges import cut
+from ...base.descend import UNBOUND
+from ...base.locations import same_location
+from ...base.transformer import folder_prefix
+from ...core.errors import UsageError
+from ...core.json_text import JSON, JSONObject
+from ...core.paths import ancestors
+from .buffering import BufferedArrays
+from .described import DescribedArray, describe
+from .members import Members
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Array:
-    """An array as described by its stored document."""
-
-    document: JSONObject
-    entries: list[JSON]
-    layers: tuple[StorageTransformer, ...] = ()
-    store: Store
-    """The array's stack over the store below; the store below itself for an array without transformers."""
-    unknown: tuple[str, ...] = ()
-    """Unknown transformers, skipped on reading because of `must_understand: false`."""
-    error: ZarrstackError | None = None
-    """Why the array cannot be read."""
-
-    def is_as(self, other: _Array) -> bool:
-        """Whether both have equal layers, and can share one stack."""
-        mine, theirs = ([(type(each), each.options) for each in array.layers] for array in (self, other))
-        return mine == theirs and self.error is None and other.error is None
-
-    def check(self, *, writes: bool) -> None:
-        if self.error is not None:
-            raise self.error
-        if writes and self.unknown:
-            raise UnsupportedError(
-                f"the array is stored through unknown transformers: {', '.join(self.unknown)}",
-                advice="It can be read without them, but not written. Install the package with them.",
-            )
-
-
-class PerArray(StorageTransformer):
+class PerArray(BufferedArrays):
     """Applies to each array the stack that its `storage_transformers` name.
 
     Metadata may name only layers with `in_metadata`. Layers see the chunk keys of their array, never
@@ -88,12 +62,19 @@ class PerArray(StorageTransformer):
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(store)
-        self._arrays: dict[str, _Array] = {}
+        self._arrays = {}
         self._declared: dict[str, list[JSON]] = {}
+        self._members = Members(self._array_again)
 
     def _with_store(self, store: Store) -> Self:
         # The arrays' stacks are built on this view's store: a copy builds its own.
-        return type(self)(store)
+        copy = type(self)(store)
+        copy._buffer = self._buffer  # noqa: SLF001 - of the same class
+        if self._store is not UNBOUND:
+            same_location(store, self._store)
+        return copy
+
+    # -- the arrays ----------------------------------------------------------------------------------
 
     @contextmanager
     def declared(self, path: str, entries: list[JSON]) -> Iterator[None]:
@@ -104,64 +85,35 @@ class PerArray(StorageTransformer):
         finally:  # an existing array that was not replaced keeps its own
             del self._declared[path]
 
-    def _describe(self, path: str, document: JSONObject) -> _Array:
-        """Return a document's array with its layers; invalid ones are reported in its `error`."""
-        entries: list[JSON] = []
-        layers, unknown = [], []
-        try:
-            entries = entries_of(document, path)
-            for entry in entries:
-                name, configuration = split_entry(entry)
-                try:
-                    kind = find(name)
-                except UsageError as error:
-                    if isinstance(entry, dict) and entry.get("must_understand") is False:
-                        unknown.append(name)
-                        continue
-                    raise UnsupportedError(
-                        f"the array is stored through {name!r}, which cannot be used here",
-                        found=error.problem.message,
-                        expected=error.problem.expected,
-                        advice=error.problem.advice,
-                    ) from error
-                if not kind.in_metadata:
-                    raise UnsupportedError(
-                        f"storage transformer {name!r} may not be named by metadata",
-                        advice="It could access data outside the store. Add it to the stack yourself.",
-                    )
-                layers.append(kind.for_array(configuration, path, document))
-            store = stack(self._store, *layers)
-        except ZarrstackError as error:
-            if isinstance(error, UsageError):
-                error = MetadataError.of(error.problem)
-            error = error.at(node=path, key=key_of(path))
-            return _Array(document=document, entries=entries, store=self._store, error=error)
-        return _Array(
-            document=document, entries=entries, layers=tuple(layers), store=store, unknown=tuple(unknown)
-        )
-
     async def _stored(self, path: str) -> JSONObject | None:
         """Return the document stored below, unchanged; None if there is none."""
         value = await self._store.get(key_of(path), default_buffer_prototype())
         return None if value is None else parse(value.to_bytes())
 
-    async def _array_at(self, path: str) -> _Array | None:
+    async def _array_at(self, path: str) -> DescribedArray | None:
         """Return the array at exactly this path."""
         if (known := self._arrays.get(path)) is not None:
             return known
         document = await self._stored(path)
         return self._learn(path, document) if document is not None and is_array(document) else None
 
-    def _learn(self, path: str, document: JSONObject) -> _Array:
+    async def _array_again(self, path: str) -> DescribedArray | None:
+        """Return the array at exactly this path, as its document is now if it could not be opened before."""
+        known = self._arrays.get(path)
+        if known is not None and known.refusal is not None:
+            self._arrays.pop(path, None)
+        return await self._array_at(path)
+
+    def _learn(self, path: str, document: JSONObject) -> DescribedArray:
         """Record the array of a document; a known stack is kept if the layers are equal."""
         known = self._arrays.get(path)
-        array = self._describe(path, document)
+        array = describe(self._store, path, document, self._buffer)
         if known is not None and known.is_as(array):
             array = replace(array, layers=known.layers, store=known.store)
         self._arrays[path] = array
         return array
 
-    async def _array_of(self, key: str) -> _Array | None:
+    async def _array_of(self, key: str) -> DescribedArray | None:
         """Return the array that contains a key, or the contents of a folder `key + "/"`."""
         paths = tuple(ancestors(key))
         for path in paths:
@@ -193,6 +145,7 @@ class PerArray(StorageTransformer):
             self._arrays.pop(path, None)
             return value
         hidden = put_together(document)
+        hidden = await self._members.leave_out(document, path) or hidden
         for where, member in arrays_in(document, path):
             # Consolidated metadata may be outdated: the array's own document is used.
             array = self._learn(where, dict(member)) if where == path else await self._array_at(where)
@@ -213,15 +166,17 @@ class PerArray(StorageTransformer):
                 member[FIELD] = entries
             changed = guarded(member) or changed
         if document is not None:
+            changed = await self._members.keep(document, path, self._stored) or changed
             set_apart(document)
         own = document if document is not None and is_array(document) else None
         if own is not None:
-            array = self._describe(path, own)
+            array = describe(self._store, path, own, self._buffer)
             array.check(writes=True)
             if (before := await self._array_at(path)) is not None:
                 self._check_change(path, before, array)
         if changed:
             value = type(value).from_bytes(json.dumps(document, indent=2).encode())
+        await self._store_waiting(path)
         await self._store.set(key_of(path), value)
         if own is None:
             self._arrays.pop(path, None)
@@ -235,7 +190,7 @@ class PerArray(StorageTransformer):
         document = await self._stored(path)
         return entries_of(document, path) if document is not None and is_array(document) else []
 
-    def _check_change(self, path: str, before: _Array, after: _Array) -> None:
+    def _check_change(self, path: str, before: DescribedArray, after: DescribedArray) -> None:
         for layer in before.layers if before.entries == after.entries else ():
             if (reason := layer.check_change(before.document, after.document)) is not None:
                 raise UsageError(
@@ -272,6 +227,7 @@ class PerArray(StorageTransformer):
         if path is None:
             await (await self._target(key, writes=True)).delete(key)
         else:
+            await self._store_waiting(path)
             await self._store.delete(key)
             self._arrays.pop(path, None)
 
@@ -315,7 +271,7 @@ class PerArray(StorageTransformer):
             async for key in array.store.list_prefix(f"{path}/" if path else ""):
                 yield key
 
-    async def _transformed(self, keys: list[str]) -> dict[str, _Array]:
+    async def _transformed(self, keys: list[str]) -> dict[str, DescribedArray]:
         """The arrays with transformers whose documents are among these keys."""
         paths = [path for path in map(node_of, keys) if path is not None]
         found = await asyncio.gather(*(self._array_at(path) for path in paths))
@@ -323,11 +279,17 @@ class PerArray(StorageTransformer):
         return {path: array for path, array in arrays if array is not None and array.entries}
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path, as listed by the array's stack."""
+        """The names directly below a path, as listed by the array's stack.
+
+        Arrays that cannot be opened are left out, with a warning: `members()` of their group would fail.
+        """
         array = await self._array_of(prefix.rstrip("/") + "/")
-        if array is not None:
-            array.check(writes=False)
-        async for name in (self._store if array is None else array.store).list_dir(prefix):
+        if array is None:
+            for name in await self._members.openable(prefix.strip("/"), self._store.list_dir(prefix)):
+                yield name
+            return
+        array.check(writes=False)
+        async for name in array.store.list_dir(prefix):
             yield name
 
     async def delete_dir(self, prefix: str) -> None:

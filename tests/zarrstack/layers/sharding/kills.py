@@ -1,0 +1,160 @@
+"""Kills a process that writes shards, buffered or not, and checks what it leaves.
+
+    python tests/zarrstack/layers/sharding/kills.py --runs 200 --seed 1
+
+A forked child writes chunks in random order through 10 tasks, flushes now and then, and reports both. It is
+killed after a drawn number of reports, while it goes on writing. Then every shard must be complete, every
+chunk must have a value that was written, and none an older one than a flush (without a buffer, a returned
+`set`) reported as stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.storage import LocalStore
+
+from zarrstack import Checksum, Sharding, stack
+from zarrstack.base.transformer import StorageTransformer
+
+CHUNKS = 48
+PER_SHARD = 8
+BUDGETS = (None, "20kB", "1MB")
+"""Without a buffer, with one that is often full, and with room for all shards."""
+
+
+def layers(budget: str | None, *, checked: bool) -> list[StorageTransformer]:
+    """A sharding layer with this budget, over checksums of its shards or not."""
+    options = {} if budget is None else {"memory_bytes": budget}
+    sharding = Sharding(chunks_per_shard=[PER_SHARD], path="a", **options)
+    return [sharding, Checksum()] if checked else [sharding]
+
+
+def write(folder: Path, out: int, rng: random.Random, budget: str | None, *, checked: bool) -> None:
+    """Write chunks until killed.
+
+    A report is a letter (s: set begins, d: it has returned, f: flushed), a chunk and its version.
+    """
+    store = stack(LocalStore(folder), *layers(budget, checked=checked))
+    versions = dict.fromkeys(range(CHUNKS), 0)
+
+    def report(letter: bytes, chunk: int, version: int) -> None:
+        os.write(out, struct.pack("<cII", letter, chunk, version))
+
+    async def change(chunk: int) -> None:
+        versions[chunk] += 1
+        version = versions[chunk]
+        report(b"s", chunk, version)
+        await store.set(f"a/c/{chunk}", cpu.Buffer.from_bytes(value(chunk, version)))
+        report(b"d", chunk, version)
+
+    async def run() -> None:
+        while True:
+            for _ in range(rng.randrange(1, 5)):
+                # Chunks of one round differ, so that their versions are stored in order.
+                await asyncio.gather(*(change(chunk) for chunk in rng.sample(range(CHUNKS), 10)))
+            before = versions.copy()
+            await store.flush()
+            for chunk, version in before.items():
+                report(b"f", chunk, version)
+
+    asyncio.run(run())
+
+
+def value(chunk: int, version: int) -> bytes:
+    """Bytes that name their chunk and version from the first to the last."""
+    return struct.pack("<II", chunk, version) * (100 + (chunk * 7 + version) % 150)
+
+
+def one_life(seed: int) -> list[str]:
+    """Write, kill and check; what was wrong."""
+    rng = random.Random(seed)
+    budget, checked = rng.choice(BUDGETS), rng.random() < 0.3
+    reports = rng.randrange(1, 1500)
+    folder = Path(tempfile.mkdtemp(prefix="kills-"))
+    try:
+        written, stored = _until_killed(folder, rng, budget, reports, checked=checked)
+        problems = asyncio.run(_check(folder, written, stored, checked=checked))
+    finally:
+        shutil.rmtree(folder)
+    return [f"seed {seed}, budget {budget}, checksums {checked}: {problem}" for problem in problems]
+
+
+def _until_killed(
+    folder: Path, rng: random.Random, budget: str | None, reports: int, *, checked: bool
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The last version of each chunk that may have been stored, and the last that must have been."""
+    source, target = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(source)
+            write(folder, target, rng, budget, checked=checked)
+        finally:
+            os._exit(3)
+    os.close(target)
+    written, stored = dict.fromkeys(range(CHUNKS), 0), dict.fromkeys(range(CHUNKS), 0)
+    size = struct.calcsize("<cII")
+    with os.fdopen(source, "rb") as file:
+        count = 0
+        while record := file.read(size):
+            letter, chunk, version = struct.unpack("<cII", record)
+            if letter == b"s":
+                written[chunk] = max(written[chunk], version)
+            elif letter == b"f" or budget is None:
+                stored[chunk] = max(stored[chunk], version)
+            count += 1
+            if count == reports:
+                os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status), f"the writer ended with status {status}"
+    return written, stored
+
+
+async def _check(
+    folder: Path, written: dict[int, int], stored: dict[int, int], *, checked: bool
+) -> list[str]:
+    store = stack(LocalStore(folder), *layers(None, checked=checked))
+    problems = []
+    for chunk in range(CHUNKS):
+        try:
+            found = await store.get(f"a/c/{chunk}", default_buffer_prototype())
+        except Exception as error:  # noqa: BLE001 - reported
+            problems.append(f"chunk {chunk} cannot be read: {error}")
+            continue
+        data = b"" if found is None else found.to_bytes()
+        version = struct.unpack_from("<II", data)[1] if data else 0
+        if data and data != value(chunk, version):
+            problems.append(f"chunk {chunk} is torn")
+        if not stored[chunk] <= version <= written[chunk]:
+            problems.append(f"chunk {chunk}: {stored[chunk]} was stored, {version} is there")
+    return problems
+
+
+def main() -> int:
+    """Run lives and print what was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    options = parser.parse_args()
+    problems = []
+    for seed in range(options.seed, options.seed + options.runs):
+        problems += (found := one_life(seed))
+        for problem in found:
+            print(problem, flush=True)
+    print(f"{options.runs} kills from seed {options.seed}: {len(problems)} problems")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

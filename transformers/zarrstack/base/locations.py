@@ -1,0 +1,90 @@
+"""Which objects a store writes to, so that stores which share them find each other within this process."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Hashable
+from typing import Any, Final, NamedTuple
+
+from zarr.abc.store import Store
+from zarr.storage import LoggingStore, WrapperStore
+
+from .descend import descend
+from .transformer import StorageTransformer
+
+
+class Location(NamedTuple):
+    """A location; the full name of an object is `base` and its key."""
+
+    place: Hashable
+    """Equal for stores that share objects, and possibly for others: for locks."""
+    base: str
+    exact: Hashable
+    """Equal only for stores that share objects and translate keys and values alike: for values."""
+
+
+_twins: Final[dict[int, Location]] = {}
+"""Locations of copies of stores of unknown kinds, by the copy's `id`, as long as it lives."""
+
+
+def location_of(store: Store) -> Location:
+    """The location of a store, through all layers.
+
+    A local folder is identified by its real path, a MemoryStore by its dictionary, a file system by its
+    options. Of any other kind, only the same object and its copies are known to be equal.
+    """
+    translations: list[Hashable] = []
+    for each in descend(store):
+        if isinstance(each, StorageTransformer):
+            if not each.transparent:
+                # A budget of memory translates nothing.
+                options = {name: value for name, value in each.options.items() if name != "memory_bytes"}
+                translations.append((type(each), repr(sorted(options.items()))))
+        elif not isinstance(each, LoggingStore):
+            found = _own_location(each)
+            if isinstance(each, WrapperStore):  # it may translate keys and values
+                *_, last = descend(each)
+                below = _own_location(last)
+                found = Location(below.place, below.base, found.exact)
+            return Location(found.place, found.base, (found.exact, *translations))
+    raise AssertionError(store)
+
+
+def _own_location(store: Any) -> Location:
+    if (known := _twins.get(id(store))) is not None:
+        return known
+    place: Hashable
+    if (objects := getattr(store, "_store_dict", None)) is not None:
+        place = ("memory", id(objects))
+        return Location(place, _folder(getattr(store, "path", "")), place)
+    if (root := getattr(store, "root", None)) is not None:
+        return Location("folder", _folder(os.path.realpath(root)), "folder")
+    if (system := getattr(store, "fs", None)) is not None:
+        system = getattr(system, "sync_fs", system)
+        kind = ("file system", type(system))
+        options = repr(sorted(getattr(system, "storage_options", {}).items()))
+        return Location(kind, _folder(store.path), (*kind, options))
+    # ObjectStore and ZipStore show their location in their repr (zarr 3.1.6, 3.4.2).
+    place = (type(store).__qualname__, repr(store))
+    inner = getattr(store, "store", store)
+    return Location(place, "", ("store", id(inner)))
+
+
+def _folder(path: Any) -> str:
+    text = str(path).rstrip("/")
+    return f"{text}/" if text else ""
+
+
+def same_location(copy: Store, store: Store) -> None:
+    """Record that a copy, such as a read-only one, has the objects of the store that it was made from."""
+    for one, other in zip(descend(copy), descend(store), strict=False):
+        if isinstance(one, StorageTransformer | LoggingStore):
+            continue
+        if one is not other:
+            location = _own_location(other)
+            if _own_location(one).exact != location.exact:
+                _twins[id(one)] = location
+                weakref.finalize(one, _twins.pop, id(one), None)
+        if not isinstance(one, WrapperStore):
+            return

@@ -1,0 +1,1 @@
+"""`PerArray`: applies to each array the layers that its metadata names."""

@@ -1,0 +1,178 @@
+"""What a sharding layer holds in memory: its place in the table of open shards, its flush and its close."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable
+from functools import partial
+from typing import Any, Final, Self
+
+from zarr.abc.store import Store
+
+from ...base.chunk_names import ChunkNames
+from ...base.descend import UNBOUND, descend
+from ...base.locations import Location, location_of, same_location
+from ...base.transformer import StorageTransformer
+from .buffer import ShardBuffer, ShardPlace, Waiting, flush, flush_sync, later, open_shard, open_shards
+from .locks import SharedLock, lock_of, may_block
+from .shard import ChunkChange, Place, ShardForm
+from .statistics import ShardingStatistics
+from .stored_shard import StoredShard
+
+STORED: Final = object()
+"""Stands for a value that does not wait in memory."""
+
+
+class BufferedArray(StorageTransformer):
+    """The shards of one array, and the changes to them that wait.
+
+    A layer with a buffer sees what waits. A layer without one stores it first, so that whatever it returns is
+    stored.
+    """
+
+    _form: ShardForm
+    _names: ChunkNames
+    _own_buffer: ShardBuffer | None = None
+    _known_location: tuple[Location, Hashable] | None = None
+
+    @property
+    def _buffer(self) -> ShardBuffer | None:
+        """Where changes wait; None if `set` returns when they are stored."""
+        return self._own_buffer if self._own_buffer is not None and self._own_buffer.active else None
+
+    @property
+    def buffers(self) -> bool:
+        """Whether `set` may return before the chunk is stored."""
+        return self._buffer is not None
+
+    def use_buffer(self, buffer: ShardBuffer | None) -> None:
+        """Keep changes in this buffer from now on; None: store each change before `set` returns."""
+        self._own_buffer = buffer
+
+    def figures(self) -> ShardingStatistics:
+        """What waits, and how often shards were written; of all arrays that share the buffer."""
+        return (ShardBuffer(0) if self._buffer is None else self._buffer).figures()
+
+    # -- where the array is ----------------------------------------------------------------------------
+
+    def _location(self) -> tuple[Location, Hashable]:
+        """The location of the array, and its name in the table of open shards."""
+        if self._known_location is None:
+            location, names = location_of(self._store), self._names
+            depth = sum(isinstance(each, BufferedArray) for each in descend(self))
+            # Nested shards may have the same keys as outer ones; the depth distinguishes them.
+            location = location._replace(place=(location.place, depth))
+            origin = location.base + names.key((0,) * names.ndim)
+            region = location.base + names.region
+            array = (location.exact, region, origin, names.encoding.separator, self._form)
+            self._known_location = (location, array)
+        return self._known_location
+
+    @property
+    def _array(self) -> Hashable:
+        return self._location()[1]
+
+    def _with_store(self, store: Store) -> Self:
+        if self._store is not UNBOUND:
+            self._location()  # a copy has that of the original
+            same_location(store, self._store)
+        return super()._with_store(store)
+
+    def _shard(self, key: str) -> StoredShard:
+        return StoredShard(store=self._store, key=key, form=self._form, node=self._names.path)
+
+    def _lock(self, shard: str) -> SharedLock:
+        """The lock of a shard; the empty name stands for all shards of this array."""
+        location, _ = self._location()
+        kind = "shard" if shard else "array"
+        return lock_of((kind, location.place), location.base + (shard or self._names.region))
+
+    # -- changes that wait -------------------------------------------------------------------------------
+
+    def _at(self, shard: Place) -> ShardPlace:
+        return ShardPlace(self._array, shard, partial(self._open_shard, shard))
+
+    def _open_shard(self, shard: Place, buffer: ShardBuffer) -> Waiting:
+        stored = self._shard(self._names.key(shard))
+        return Waiting(
+            at=self._at(shard),
+            shard=stored,
+            lock=self._lock(stored.key),
+            array_lock=self._lock(""),
+            buffer=buffer,
+            chunks=self._form.count,
+        )
+
+    async def _waiting(self, shard: Place, chunk: Place) -> Any:
+        """The value of a chunk that waits, None if its removal does, else STORED."""
+        waiting = open_shard(self._array, shard)
+        if waiting is None:
+            return STORED
+        if self._buffer is None:
+            await waiting.buffer.store(waiting)
+            return STORED
+        return waiting.changes.get(chunk, STORED)
+
+    async def _put_all(self, shard: Place, changes: list[ChunkChange]) -> None:
+        assert self._buffer is not None
+        at = self._at(shard)
+        for change in changes:
+            await self._buffer.put(change, at)
+
+    async def _put_missing(self, buffer: ShardBuffer, shard: Place, change: ChunkChange) -> None:
+        """Keep a value if the chunk has none, waiting or stored."""
+        stored = self._shard(self._names.key(shard))
+        async with self._lock("").reading(), self._lock(stored.key).writing():
+            waiting = open_shard(self._array, shard)
+            value = STORED if waiting is None else waiting.changes.get(change.chunk, STORED)
+            exists = change.chunk in await stored.open() if value is STORED else value is not None
+            if exists:
+                return
+            waiting = buffer.add(change, self._at(shard))
+        assert waiting is not None
+        if waiting.is_whole or waiting.buffer.used > waiting.buffer.limit:
+            await waiting.buffer.store(waiting)
+
+    async def _flushed(self, prefix: str, names: AsyncIterator[str]) -> AsyncGenerator[str, None]:
+        """A listing that begins when what waits below its prefix is stored."""
+        prefix, region = prefix.strip("/"), self._names.region
+        if region.startswith(prefix) or prefix.startswith(region.rstrip("/")):
+            await flush(self._array)
+        async for name in names:
+            yield name
+
+    # -- flush and close -----------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Store all chunks of this array that wait in memory, of any stack in this process."""
+        await self.store_waiting()
+        await super().flush()
+
+    async def store_waiting(self, *, seen: bool = True) -> None:
+        """Store all chunks of this array that wait; errors not `seen` are raised by the next change, too."""
+        await flush(self._array, seen=seen)
+
+    def flush_sync(self) -> None:
+        """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
+        flush_sync(self._array)
+        super().flush_sync()
+
+    def close(self) -> None:
+        """Store what waits, then close the store below.
+
+        In an event loop that cannot wait for it, this begins when the loop runs on; await `flush` first to
+        know that it has ended, and of errors.
+        """
+        if open_shards(self._array) and not may_block():
+            later(self._close_later())
+            return
+        flush_sync(self._array)
+        super().close()
+
+    async def _close_later(self) -> None:
+        await self.store_waiting(seen=False)
+        super().close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._store is not UNBOUND:
+            flush_sync(self._array)
+        return super().__reduce__()
