@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import chances, choosing, left_behind, unpacking
+from tests.support import chances, choosing, in_memory, left_behind, unpacking
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
@@ -126,6 +126,7 @@ class SkipGuard:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the tests; watch skips where the results come together: not in xdist's workers."""
     chances.load_profile(config)
+    config.pluginmanager.register(in_memory, "in-memory")
     config.pluginmanager.register(choosing.Choice(config, brought_readers()), "choice")
     config.pluginmanager.register(left_behind, "left-behind")
     config.pluginmanager.register(unpacking, "unpacking")

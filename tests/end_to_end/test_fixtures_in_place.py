@@ -69,7 +69,7 @@ def kept(tmp_path_factory):
     return lambda way, name: _migrated(root, way, name)
 
 
-@pytest.mark.slow(one_in=20)
+@pytest.mark.slow(one_in=40)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize(("way", "one"), CASES)
 def test_kept_bytes_read_as_the_old_writer_read_them(way: str, one: ExpectedArchive, kept) -> None:
@@ -93,7 +93,7 @@ def test_kept_bytes_read_as_the_old_writer_read_them(way: str, one: ExpectedArch
     try_each(one.arrays.values(), check)
 
 
-@pytest.mark.slow(one_in=10)
+@pytest.mark.slow(one_in=40)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("one", DIRECTORIES, ids=str)
 def test_keeping_moves_every_chunk_as_it_lies(one: ExpectedArchive, kept) -> None:

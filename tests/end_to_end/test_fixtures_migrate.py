@@ -261,7 +261,7 @@ def assert_seen(
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
 @parametrize_readers(READERS)
-@pytest.mark.slow(one_in=6)
+@pytest.mark.slow(one_in=12)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
     read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
 
@@ -300,6 +300,7 @@ def _labelled(array: ExpectedArray) -> bool:
     return isinstance(names, list) and [type(name) for name in names] == [str] * len(array.shape)
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.needs_reader("xarray")
 @pytest.mark.parametrize(
     "array", [array for array in ARRAYS if "people" in array.archive.name and _labelled(array)], ids=str
@@ -312,6 +313,7 @@ def test_xarray_shows_a_migrated_variable_with_its_dimensions(array: ExpectedArr
     assert_seen(array, seen, exactly=False)
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("one", ARCHIVES, ids=str)
 def test_groups_keep_their_attributes(one: ExpectedArchive, results) -> None:
     destination, outcome = results(one.name)
@@ -327,7 +329,7 @@ def test_groups_keep_their_attributes(one: ExpectedArchive, results) -> None:
             assert found == strict(kept)
 
 
-@pytest.mark.slow(one_in=9)
+@pytest.mark.slow(one_in=16)
 @pytest.mark.parametrize("one", ARCHIVES, ids=str)
 @pytest.mark.parametrize(
     "full",

@@ -112,6 +112,7 @@ def test_work_in_other_processes(executor, site, old, tmp_path):
     assert_values(tmp_path / "new")
 
 
+@pytest.mark.slow
 def test_what_workers_receive_needs_no_plug_in(site, old, tmp_path):
     sent = tmp_path / "moves"
     plan = f"""
@@ -132,6 +133,7 @@ for move in pickle.loads(open({str(sent)!r}, "rb").read()):
     assert done.stdout.split() == ["weights", str(weights[4, 4]), "well", str(well[32, 32])], done.stderr
 
 
+@pytest.mark.slow
 def test_other_chunks_and_codecs(site, old, tmp_path):
     words = ["--chunks", "50,50", "--shards", "2,2", "--codecs", "zstd:3"]
     zarrlift(site, "migrate", old, tmp_path / "new", "--include", "well", *words)
@@ -174,6 +176,7 @@ def test_killed_at_any_change_it_resumes_to_the_same_bytes(site, old, tmp_path):
         assert tree(tmp_path / f"new{part}") == tree(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_changed_document_is_noticed(site, old, tmp_path):
     source = shutil.copytree(old, tmp_path / "old")
     (source / "well" / "tile_001_001.bin").write_bytes(b"damaged")
@@ -189,6 +192,7 @@ def test_without_the_package_its_archives_are_none(old, tmp_path):
     assert "unknown format 'tiles'" in zarrlift(None, "plan", old, tmp_path / "n", "--from", "tiles", code=2)
 
 
+@pytest.mark.slow
 def test_a_job_says_which_package_it_needs(site, old, tmp_path):
     zarrlift(site, "migrate", old, tmp_path / "new")
     for words in (["verify", old, tmp_path / "new"], ["migrate", old, tmp_path / "new"]):

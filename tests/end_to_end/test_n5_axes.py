@@ -42,7 +42,7 @@ def kept_axes(tmp_path_factory):
 
 @pytest.mark.parametrize("one", [one for one in archives("n5") if one.arrays], ids=str)
 @parametrize_readers(READERS)
-@pytest.mark.slow(one_in=6)
+@pytest.mark.slow(one_in=30)
 def test_with_axes_kept_arrays_read_as_written(one: ExpectedArchive, reader, kept_axes) -> None:
     destination, outcome = kept_axes(one.name)
     read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read

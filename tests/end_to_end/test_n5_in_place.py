@@ -55,7 +55,7 @@ def results(tmp_path_factory):
     return lambda name: _in_place(root, name)
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize("one", [one for one in archives("n5") if one.arrays], ids=str)
 def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, results) -> None:
     place, outcome = results(one.name)

@@ -94,6 +94,7 @@ def test_a_workload_that_is_none_is_told(scripts: Scripts) -> None:
     assert all(name in done.stderr for name in names(scripts))
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("change", ["", "value", "shape", "dtype", "negative zero"])
 def test_a_contender_that_writes_other_values_ends_the_run(
     scripts: Scripts, tmp_path: Path, change: str

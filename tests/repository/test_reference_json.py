@@ -133,6 +133,7 @@ def runs(folder: Path) -> list[tuple[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.needs_reader("once")
 def test_every_member_printed_is_documented_and_every_documented_one_is_printed(tmp_path: Path) -> None:
     page, wrong, ran = Documented(), [], set()

@@ -44,12 +44,14 @@ def run(folder: Path, body: str = "pass", *options: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.slow
 def test_processes_share_what_one_unpacks(tmp_path: Path) -> None:
     done = run(tmp_path, "assert {p.name for p in path.parent.iterdir()} == " + repr(CASES), "-n4")
     assert done.returncode == pytest.ExitCode.OK, done.stdout
     assert not list(tmp_path.glob("cache/**/*.part"))
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     "write",
     [

@@ -38,7 +38,7 @@ RUNS = [
 """Chunks are looked at by other code where they are changed."""
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize(("case", "options"), RUNS, ids=str)
 def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, options, tmp_path: Path) -> None:
     destination = tmp_path / "out.zarr"

@@ -371,6 +371,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("words", AGAIN.values(), ids=AGAIN)
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)

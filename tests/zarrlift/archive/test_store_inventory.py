@@ -78,6 +78,7 @@ def by_manifest(folder: Path, table: list[list[str]]) -> Path:
     return folder / "2026/manifest.json"
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("write", [as_plain, with_header, by_manifest], ids=lambda way: way.__name__)
 def test_the_plan_is_that_of_a_listing(write: Any, bucket: Bucket, source: Path, tmp_path: Path) -> None:
     url = bucket.put("in/a b", tree(source))

@@ -157,6 +157,7 @@ def test_a_place_without_an_archive_is_told_in_one_line(tmp_path, capsys):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_what_a_signal_leaves_can_be_resumed(number, tmp_path):
     old, new = tmp_path / "old.zarr", tmp_path / "new.zarr"

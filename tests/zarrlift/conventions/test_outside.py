@@ -194,6 +194,7 @@ def test_the_page_shows_the_files_of_the_package(file: str) -> None:
     assert (EXAMPLE / file).read_text() in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_the_installed_package_is_used_unasked(source, tmp_path) -> None:
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "install", *options, "--target", tmp_path / "site", EXAMPLE]

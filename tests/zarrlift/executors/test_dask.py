@@ -67,6 +67,7 @@ def test_a_cluster_made_in_python_gives_the_same_bytes(form, cluster, source, ex
         assert client.submit(abs, -1).result() == 1, "the caller's client is still open"
 
 
+@pytest.mark.slow
 def test_processes_of_its_own_by_name(source, expected, tmp_path) -> None:
     words = [sys.executable, "-m", "zarrlift.cli", "migrate", str(source), str(tmp_path / "out.zarr")]
     words += ["--executor", "dask", "--workers", "2", "--codecs", "zstd:1"]
@@ -87,6 +88,7 @@ class KillsOne(NullProgress):
             self.process = 0
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_be_started_are_one_error(source, tmp_path, monkeypatch) -> None:
     def fails(**_: object) -> None:
         raise RuntimeError("Nanny failed to start.")

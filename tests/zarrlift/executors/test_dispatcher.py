@@ -52,6 +52,7 @@ class Held(Executor):
         return future
 
 
+@pytest.mark.slow
 def test_a_cluster_of_64_slots_holds_64_tasks_and_grown_to_128_as_many(tmp_path: Path) -> None:
     group = zarr.open_group(tmp_path / "many.zarr", mode="w", zarr_format=2)
     for name in "abc":

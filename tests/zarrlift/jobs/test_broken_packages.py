@@ -26,6 +26,7 @@ def with_zfpy(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("command", ["migrate", "verify"])
 def test_a_zfpy_that_cannot_be_imported_is_named(
     with_zfpy: dict[str, str], tmp_path: Path, command: str

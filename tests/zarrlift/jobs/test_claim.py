@@ -63,6 +63,7 @@ def left_of(tmp_path: Path) -> set[str]:
 # Who wins
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("before", ["nothing", "the claim of a dead process", "a take-over that was killed"])
 def test_of_sixteen_that_start_together_one_wins(before: str, tmp_path: Path, ended: OwnerProcess) -> None:
     destination = tmp_path / "out.zarr"

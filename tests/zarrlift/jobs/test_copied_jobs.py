@@ -82,6 +82,7 @@ def change(source: Path) -> None:
 # ----- copies
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("call", CHANGING.values(), ids=CHANGING)
 def test_a_copied_job_changes_neither_the_original_nor_the_copy(
     call: Callable[[Path], object], folder: Path
@@ -100,6 +101,7 @@ def test_a_copied_job_changes_neither_the_original_nor_the_copy(
     assert (tree(folder), arrays(other)) == before
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("call", [zarrlift.finish, *CHANGING.values()], ids=["finish", *CHANGING])
 def test_a_copied_job_in_place_changes_neither(call: Callable[[Path], object], folder: Path) -> None:
     other = copied(migrated_in_place(folder))
@@ -108,6 +110,27 @@ def test_a_copied_job_in_place_changes_neither(call: Callable[[Path], object], f
         call(other / IN_PLACE)
     assert f"--source {other}/source.zarr" in str(told.value.problem.advice)
     assert (tree(folder), arrays(other)) == before
+
+
+def killed_in_a_commit(job: Path) -> None:
+    """Leave what a process leaves that is killed while it writes to a job file: a page, and a journal to undo it."""
+    with closing(sqlite3.connect(job, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous=OFF")
+        db.execute("PRAGMA cache_size=1")
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany("INSERT INTO meta VALUES (?, ?)", [(f"row {n}", "x" * 2000) for n in range(50)])
+        left = {path: path.read_bytes() for path in (job, job.with_name(f"{job.name}-journal"))}
+    for path, content in left.items():
+        path.write_bytes(content)
+
+
+def test_a_copied_job_does_not_repair_the_job_file_of_a_killed_original(folder: Path) -> None:
+    other = copied(migrated(folder))
+    killed_in_a_commit(folder / OUT)
+    before = tree(folder)
+    with pytest.raises(JobError, match=TWO):
+        zarrlift.update(other / OUT)
+    assert tree(folder) == before
 
 
 def test_a_second_migrate_in_a_copied_folder_is_refused_as_a_resume_is(folder: Path) -> None:
@@ -143,6 +166,7 @@ def test_a_copy_with_a_result_of_its_own_only_uses_that(folder: Path) -> None:
     assert tree(folder) == before
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", ["b/out.db", f"a/backup{SUFFIX}", f"b/{OUT}"])
 @pytest.mark.parametrize(
     "call", [zarrlift.undo, zarrlift.resume, zarrlift.update], ids=lambda call: call.__name__

@@ -84,6 +84,7 @@ def test_a_second_call_changes_nothing_and_says_so(source: Path, tmp_path: Path)
     assert [os.stat(tmp_path / "out.zarr" / name).st_mtime_ns for name in before] == stamps
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     "options", [{"executor": "processes", "workers": 2}, {"workers": 4}, {"fsync": True}]
 )

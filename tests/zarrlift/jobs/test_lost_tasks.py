@@ -51,6 +51,7 @@ def zeroed(file: Path) -> None:
     file.write_bytes(bytes(file.stat().st_size))
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"")], ids=["gone", "empty"])
 def test_recorded_chunks_that_are_gone_or_empty_are_written_again(
@@ -95,6 +96,7 @@ def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsynced_files, "boot_id", lambda: "the next boot")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 def test_what_had_not_reached_the_disk_is_compared_with_the_source(
     recipe: dict[str, Any], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zarrlift.jobs.provenance.time.strftime", lambda *_: f"2026-01-{next(numbers):02}")
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.filterwarnings("ignore:Object at ro-crate-metadata.json")  # zarr-python lists the root
 @pytest.mark.parametrize("consolidate", [True, False])
 @pytest.mark.parametrize("digest", [True, False])
@@ -152,6 +153,7 @@ def test_a_result_that_is_migrated_again_keeps_what_it_said(source: Path, tmp_pa
     assert zarrlift.verify(third).ok
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize(
     "change", [{"time": "2020"}, {"digest": "blake2b-256:00"}, {"more": 1}, {"previous": {}}]
 )

@@ -83,7 +83,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("workers", [1, 4, 8])
 @pytest.mark.parametrize("name", SCRIPTS)
-@pytest.mark.slow(one_in=6)
+@pytest.mark.slow(one_in=30)
 def test_the_time_left_is_right_after_a_tenth_of_the_job(name: str, workers: int) -> None:
     estimated, true, _ = simulated(SCRIPTS[name], workers)
     assert estimated == pytest.approx(true, rel=0.2)

@@ -145,6 +145,7 @@ def stopped(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return destination
 
 
+@pytest.mark.slow(one_in=4)
 def test_a_resume_does_not_mix_old_and_new(kind: Kind, stopped: Path) -> None:
     rewritten(kind)
     outcome = zarrlift.resume(stopped, source=kind.place)
@@ -154,6 +155,7 @@ def test_a_resume_does_not_mix_old_and_new(kind: Kind, stopped: Path) -> None:
     assert (stopped / "g/relink/zarr.json").exists()
 
 
+@pytest.mark.slow(one_in=4)
 def test_a_resume_of_a_source_that_did_not_change_ends_the_job(
     kind: Kind, stopped: Path, source: Path
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_resume_of_a_source_that_did_not_change_ends_the_job(
     assert values(stopped, 3) == values(source, 2)
 
 
+@pytest.mark.slow(one_in=4)
 def test_sizes_are_known_from_the_listing(kind: Kind, source: Path) -> None:
     planned = {array.path: array for array in zarrlift.plan(kind.place, **kind.options).arrays}
     for path, array in planned.items():
@@ -178,6 +181,7 @@ def test_a_store_that_tells_no_versions_is_named(layers: tuple[type[Retry], ...]
     ]
 
 
+@pytest.mark.slow(one_in=4)
 def test_where_versions_are_told_there_is_no_such_note(kind: Kind) -> None:
     made = zarrlift.plan(kind.place, **kind.options)
     assert "no-versions" not in {problem.kind for problem in made.problems}
@@ -224,7 +228,7 @@ def resize(kind: Kind) -> None:
 alive = pytest.mark.parametrize("kind", ALIVE, indirect=True, ids=lambda made: made.__name__)
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=9)
 @alive
 @pytest.mark.parametrize("change", [rewritten, add_attributes, resize])
 def test_an_array_that_changes_while_its_job_runs_does_not_appear(
@@ -240,6 +244,7 @@ def test_an_array_that_changes_while_its_job_runs_does_not_appear(
     assert values(destination, 3) == values(source, 2)
 
 
+@pytest.mark.slow(one_in=3)
 @alive
 def test_a_group_that_changes_while_its_job_runs_does_not_appear(
     kind: Kind, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +257,7 @@ def test_a_group_that_changes_while_its_job_runs_does_not_appear(
     assert json.loads((destination / "h/zarr.json").read_bytes())["attributes"] == {"new": 1}
 
 
+@pytest.mark.slow(one_in=3)
 @alive
 def test_an_array_that_comes_while_a_job_runs_is_named(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +295,7 @@ def test_files_that_are_older_than_the_plan_are_not_looked_at_again_without_a_re
     assert values(tmp_path / "out.zarr", 3) == before
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("kind", [a_directory, obstore_memory], indirect=True, ids=lambda made: made.__name__)
 @pytest.mark.parametrize(
     "recipe",

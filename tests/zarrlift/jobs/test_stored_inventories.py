@@ -105,6 +105,7 @@ def stopped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
+@pytest.mark.slow(one_in=2)
 def test_a_resume_reads_before_it_lists_and_lists_each_array_once(stopped: Place) -> None:
     assert stopped.resume().ok
     arrays = {array.path for array in zarrlift.plan(stopped.source).arrays if array.chunks}
@@ -179,7 +180,7 @@ def foreign(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damaged, cut, foreign, Path.unlink], ids=lambda way: way.__name__)
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=8)
 def test_without_a_sound_file_the_source_is_listed(damage: Any, stopped: Place) -> None:
     stopped.damage(damage)
     assert stopped.resume().ok

@@ -67,7 +67,7 @@ def test_a_failed_update_is_undone_as_a_whole(tmp_path: Path) -> None:
     assert directories(tmp_path) == ["source"]
 
 
-@pytest.mark.slow(one_in=16)
+@pytest.mark.slow(one_in=48)
 @pytest.mark.parametrize("after", range(1, 33))
 @pytest.mark.parametrize("change", [grow_with_a_damaged_chunk, shrink, change_attributes])
 def test_a_killed_update_is_undone_as_a_whole(

@@ -123,7 +123,7 @@ def bucket() -> Iterator[Bucket]:
         yield made
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=14)
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("format", SOURCES)
 def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str, tmp_path: Path) -> None:

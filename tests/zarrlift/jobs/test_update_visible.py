@@ -81,7 +81,7 @@ def require_old_or_new(result: Path, old: np.ndarray, new: np.ndarray) -> None:
         assert not wrong.any(), (shown.shape, np.argwhere(wrong)[:3])
 
 
-@pytest.mark.slow(one_in=120)
+@pytest.mark.slow(one_in=300)
 @pytest.mark.parametrize("after", range(1, 45, 2))
 @pytest.mark.parametrize("wish", RECIPES)
 @pytest.mark.parametrize("change", [shrink, shrink_and_grow, shrink_to_nothing, grow_with_other_values])

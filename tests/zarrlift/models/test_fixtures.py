@@ -45,6 +45,7 @@ def test_show_create_show_is_the_same_model(archive, tmp_path):
     ] == []
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=str)
 def test_the_text_of_a_model_is_strict_json_and_reads_back(archive, tmp_path):
@@ -91,7 +92,7 @@ def test_v2_is_shown_as_it_is(archive):
         assert isinstance(node["attributes"], dict)
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=25)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=str)
 def test_what_migration_makes_of_it_is_a_model_of_v3(archive):

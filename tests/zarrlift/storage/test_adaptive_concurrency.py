@@ -34,6 +34,7 @@ def run(server: Server, requests: int, *, size: int = 1000) -> tuple[Concurrency
     return simulate(all_of_them)
 
 
+@pytest.mark.slow
 def test_a_store_that_answers_more_when_asked_more_is_asked_as_much_as_is_allowed() -> None:
     server = Server(latency=0.02, width=9999)
     pace, _ = run(server, 10_000)
@@ -46,6 +47,7 @@ def test_waiting_for_answers_is_shared_by_as_many_as_possible() -> None:
     assert 10_000 * 0.1 / MAX_REQUESTS < seconds < at_first / 2
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("width", [40, 64, 100])
 def test_a_store_that_does_no_more_at_a_time_is_not_asked_much_more(width: int) -> None:
     server = Server(latency=0.02, width=width)

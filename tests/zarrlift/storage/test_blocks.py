@@ -44,7 +44,7 @@ def test_from_any_store(
     assert without_documents(files(tmp_path / "out.zarr")) == without_documents(expected[option])
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=15)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(
     "spooled",

@@ -12,6 +12,7 @@ import zarr
 from aiohttp import web
 from numcodecs import GZip
 from tests.support.bucket import Bucket
+from tests.support.changing_archives import once
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
@@ -67,11 +68,10 @@ class Case:
 
 
 def before_its_first_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
-    run, done = Worker.run, []
+    run, change = Worker.run, once(case.change)
 
     def late(self: Worker, *arguments: Any) -> Any:
-        if not done:
-            done.append(case.change())
+        change()
         return run(self, *arguments)
 
     patched.setattr(Worker, "run", late)
@@ -110,6 +110,7 @@ CHANGES = [same_length, other_length, deleted, added]
 MOMENTS = [before_its_first_object, after_its_last_object, before_it_is_resumed]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda each: each.__name__)
 def test_what_changes_is_named_and_nothing_of_it_is_published(
@@ -135,6 +136,7 @@ def test_what_changes_is_named_and_nothing_of_it_is_published(
     assert report.ok, report.problems
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("full", [False, True], ids=["a sample", "all values"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_verification_names_what_changed_since(

@@ -62,6 +62,7 @@ PACKED: dict[str, tuple[str, Callable[[dict[str, bytes]], bytes]]] = {
 REMOTE = [pytest.param(where, marks=pytest.mark.slow(one_in=len(PACKED))) for where in ("http", "s3")]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(("name", "pack"), PACKED.values(), ids=PACKED)
 @pytest.mark.parametrize("where", ["local", *REMOTE])
 def test_the_result_is_that_of_the_directory(
@@ -194,6 +195,7 @@ def test_the_last_member_of_a_name_counts_in_a_tar_file_too(tmp_path: Path) -> N
     assert open_storage(tmp_path / "a.tar").get("c") == b"newer"
 
 
+@pytest.mark.slow
 def test_many_and_large_members_need_zip64(tmp_path: Path) -> None:
     """More than 65,535 members, and members whose sizes are written with 64 bits, behind a comment."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:

@@ -154,7 +154,7 @@ def test_a_forked_process_opens_the_database_again(database: Path, folder: Path)
     assert storage.get("g/relink/0.0") == (folder / "g/relink/0.0").read_bytes()
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=12)
 @pytest.mark.parametrize("part", range(3))
 def test_a_killed_migration_resumes(database: Path, folder: Path, part: int, tmp_path: Path) -> None:
     def run(moment: int, out: Path) -> subprocess.CompletedProcess[str]:

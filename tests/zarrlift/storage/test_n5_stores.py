@@ -30,7 +30,7 @@ def in_memory(source: Path, folder: Path) -> str:
     return f"memory:/{place}"
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize("axes", ["reversed", "kept"])
 @pytest.mark.parametrize("placed", [zipped, in_memory], ids=["zip", "memory"])
 @pytest.mark.parametrize("name", NAMES)

@@ -90,6 +90,7 @@ def test_the_tasks_of_workers_that_die_are_done_again(many, expected, tmp_path: 
     assert files(place) == expected
 
 
+@pytest.mark.slow
 def test_a_pool_of_the_caller_that_breaks_is_one_clear_problem_and_the_job_resumes(
     many, expected, tmp_path: Path
 ) -> None:

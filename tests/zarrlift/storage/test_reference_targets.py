@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.bucket import Bucket
+from tests.support.changing_archives import once
 from tests.support.s3_servers import SECRET
 from tests.support.unpacking import unpacked
 from tests.support.web_servers import Files, serving
@@ -162,7 +163,7 @@ def test_credentials_go_only_where_they_belong():
 
 
 @pytest.mark.parametrize("name", ["combined.json", "combined.parquet"])
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow(one_in=6)
 def test_references_in_a_bucket_lead_to_objects_in_it(bucket: Bucket, name, tmp_path):
     bucket.put("in", files(data()))
     options = {"storage_options": bucket.options}
@@ -224,12 +225,12 @@ def rewritten(path: Path) -> None:
 @pytest.mark.parametrize("what", ["target", "references"])
 def test_a_change_between_plan_and_read_fails_the_array(tmp_path, monkeypatch, name, what):
     root = shutil.copytree(data(), tmp_path / "data")
-    run, done = Worker.run, []
+    document = root / name if name.endswith("json") else root / name / ".zmetadata"
+    changes = {"target": lambda: rewritten(root / "second.nc"), "references": lambda: os.utime(document, (1, 1))}
+    run, change = Worker.run, once(changes[what])
 
     def late(self: Worker, *arguments: Any) -> Any:
-        if not done:
-            document = root / name if name.endswith("json") else root / name / ".zmetadata"
-            done.append(rewritten(root / "second.nc") if what == "target" else os.utime(document, (1, 1)))
+        change()
         return run(self, *arguments)
 
     monkeypatch.setattr(Worker, "run", late)
@@ -246,11 +247,10 @@ def test_a_change_between_plan_and_read_fails_the_array(tmp_path, monkeypatch, n
 
 def test_a_target_that_changes_in_a_bucket_fails_the_array(bucket: Bucket, tmp_path, monkeypatch):
     bucket.put("in", files(data()))
-    run, done = Worker.run, []
+    run, change = Worker.run, once(lambda: bucket.put("in", {"second.nc": bytes(21684)}))
 
     def late(self: Worker, *arguments: Any) -> Any:
-        if not done:
-            done.append(bucket.put("in", {"second.nc": bytes(21684)}))
+        change()
         return run(self, *arguments)
 
     monkeypatch.setattr(Worker, "run", late)

@@ -52,6 +52,7 @@ def paths(found: zarrlift.Archive) -> list[tuple[str, str]]:
 RECIPES = {"copy": Recipe(), "shards": Recipe(base=ArrayRecipe(shards="2x"))}
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_from_bucket_to_bucket_is_as_from_directory_to_directory(bucket, archive, recipe, tmp_path) -> None:
     source = bucket.put("in", files(archive))

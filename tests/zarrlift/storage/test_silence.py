@@ -219,6 +219,7 @@ class Watcher(TickingProgress, NullProgress):
                 self.store.alive.set()
 
 
+@pytest.mark.slow
 def test_a_migration_reports_a_dead_server_and_goes_on_when_it_is_back(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

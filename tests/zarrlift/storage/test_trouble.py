@@ -109,7 +109,7 @@ def recipe_of(wish: tuple[str, ...]) -> Recipe:
     return Recipe(base=ArrayRecipe(**options))
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [("--codecs", "zstd:1"), ("--shards", "4x"), ("--chunks", "1000,1000"), ("--chunks", "500,2000")],

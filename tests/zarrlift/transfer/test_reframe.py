@@ -53,7 +53,7 @@ def numbers(tmp_path: Path) -> Path:
     return write_numbers(tmp_path / "numbers.zarr")
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_values_are_those_of_a_copy_without_shards(source, option, tmp_path) -> None:

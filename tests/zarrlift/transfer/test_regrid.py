@@ -72,7 +72,7 @@ def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path)
     assert same == (reader != "zarrita" or OPTIONS[option].get("shard_index_location") != "start")
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize(
     "chunks",
     [

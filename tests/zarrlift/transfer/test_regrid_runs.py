@@ -91,7 +91,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Decodes]:
     return iter([seen])
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=12)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES)
 def test_the_plan_counts_every_decoding(

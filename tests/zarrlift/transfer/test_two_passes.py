@@ -123,6 +123,7 @@ def test_a_second_pass_may_have_the_leaves_of_the_result(
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow(one_in=2)
 def test_what_lies_between_and_cannot_be_removed_fails_its_array(
     rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +156,7 @@ def test_they_are_over_processes_and_in_a_store(
     assert zarrlift.verify(rows, place, full=True).ok
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("moment", [0, 3, 20])
 def test_an_interrupted_run_goes_on(
@@ -184,11 +185,13 @@ def test_an_interrupted_run_goes_on(
     assert tree(tmp_path / "new") == ample
 
 
+@pytest.mark.slow(one_in=2)
 def test_the_digest_is_that_of_the_source(rows: Path, tmp_path: Path, tight: None) -> None:
     outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS, digest=True)
     assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(rows).arrays
 
 
+@pytest.mark.slow(one_in=2)
 def test_what_fails_in_the_first_pass_is_told_and_nothing_appears(
     rows: Path, tmp_path: Path, tight: None
 ) -> None:
@@ -200,7 +203,7 @@ def test_what_fails_in_the_first_pass_is_told_and_nothing_appears(
     assert not (tmp_path / "new" / "a" / "zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize("left", [0, 1, 5])
 def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
     left: int,
@@ -238,6 +241,7 @@ def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
     assert not (tmp_path / "new" / PASSES).exists()
 
 
+@pytest.mark.slow(one_in=2)
 def test_undo_of_an_interrupted_run_removes_what_lies_between(
     rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +277,7 @@ def test_a_source_that_was_mended_is_not_mixed_with_what_lay_between(
 BANDS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="7,40", shards="none"))
 
 
+@pytest.mark.slow(one_in=2)
 def test_a_chunk_that_no_row_reaches_stays_missing(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +301,7 @@ def test_a_chunk_that_no_row_reaches_stays_missing(
     assert {name.split("/")[2] for name in made if "/c/" in name} == {*map(str, range(72)), "78"}
 
 
+@pytest.mark.slow(one_in=2)
 def test_a_shard_that_goes_away_between_the_passes_is_told(
     rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +364,7 @@ def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path)
     assert not (tmp_path / "new" / PASSES).exists()
 
 
+@pytest.mark.slow(one_in=2)
 def test_a_report_counts_what_the_second_pass_has_written(rows, tight, tmp_path):
     assert zarrlift.migrate(rows, tmp_path / "new.zarr", recipe=COLUMNS).ok
     (array,) = zarrlift.job_report(tmp_path / "new.zarr").arrays

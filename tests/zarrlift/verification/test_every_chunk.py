@@ -99,7 +99,7 @@ def add_one(*place: int) -> Damage:
 # ----- what is found
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=15)
 @pytest.mark.parametrize("place", [(1, 0, 0), (15, 59, 43), (8, 29, 21), (9, 30, 22)], ids=str)
 def test_a_wrong_value_is_found_wherever_it_is(case, place, tmp_path, meanwhile) -> None:
     old = source_of(case, tmp_path)
@@ -284,6 +284,7 @@ def test_each_chunk_of_both_sides_is_decoded_once(case, tmp_path, meanwhile, dec
     assert found == {"source": 16 * 2 * 2 - 3, "result": leaves_there(tmp_path / "new")}
 
 
+@pytest.mark.slow(one_in=3)
 def test_with_little_memory_they_are_decoded_again_and_it_is_the_same(
     case, tmp_path, meanwhile, monkeypatch
 ) -> None:

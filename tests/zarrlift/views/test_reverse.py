@@ -310,6 +310,7 @@ def test_of_a_shard_only_the_index_and_the_chunk_are_read(tmp_path: Path) -> Non
     assert below.taken["a/c/0/0"] == len(chunk) + index < (source / "a/c/0/0").stat().st_size
 
 
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize("kind", ["zarr2", "n5"])
 @pytest.mark.parametrize(
     "part", [RangeByteRequest(3, 20), OffsetByteRequest(7), SuffixByteRequest(5), RangeByteRequest(0, 10**6)]

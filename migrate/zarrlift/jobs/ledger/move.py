@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -19,9 +18,10 @@ from urllib.parse import quote, unquote, urlsplit
 from zarrstack.core.errors import JobError
 
 from ...storage.open_storage import is_url
-from .database import SQLITE, connect, require_file
+from .database import SQLITE, require_file
 from .home import Home
 from .plan_rows import as_text
+from .read_only import read_only
 
 if TYPE_CHECKING:
     from .ledger import Job
@@ -156,7 +156,7 @@ class _Identity:
         with open(path, "rb") as file:
             if file.read(len(SQLITE)) != SQLITE:
                 return cls()
-        with closing(connect(Path(path), fsync=False, write=False)) as db:
+        with read_only(Path(path)) as db:
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
             if "meta" not in tables:
                 return cls()

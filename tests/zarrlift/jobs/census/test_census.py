@@ -156,6 +156,7 @@ def test_an_error_that_nobody_foresaw_ends_one_archive_only(
     assert census.arrays == 1
 
 
+@pytest.mark.slow
 def test_a_store_and_a_glob_have_the_same_census(collection: Path, bucket: Bucket) -> None:
     files = [path for path in collection.rglob("*") if path.is_file()]
     url = bucket.put("census", {path.relative_to(collection).as_posix(): path.read_bytes() for path in files})
@@ -220,6 +221,7 @@ def test_a_wrong_table_of_prices_is_an_error(tmp_path: Path, text: str, said: st
         zarrlift.census(tmp_path, prices=tmp_path / "prices.toml")
 
 
+@pytest.mark.slow
 def test_a_measured_rate_is_that_of_a_sample(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 7))
     monkeypatch.setattr(sample, "perf_counter", lambda: next(clock))

@@ -48,7 +48,8 @@ def test_what_was_once_wrong_is_right(what: str, stage: Stage) -> None:
     assert not told.wrong, told
 
 
-@pytest.mark.parametrize("variant", [pytest.param(one, marks=pytest.mark.slow(one_in=3)) for one in BATCHES])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", BATCHES)
 def test_a_batch_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
     begin = "0 run ~1 @change 200; 0 resume ~1"
     if BATCHES[variant].parts:
@@ -61,7 +62,8 @@ def test_a_batch_with_changes_and_kills_ends_with_nothing_left(variant: str, sta
     assert not told.wrong, told
 
 
-@pytest.mark.parametrize("variant", [pytest.param(one, marks=pytest.mark.slow(one_in=3)) for one in PARTS])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", PARTS)
 def test_a_job_in_parts_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
     parts = "0 part ~1 @change 30; 0 part ~1; 0 part ~2; 0 part ~3; 0 part ~4"
     told = played(

@@ -82,7 +82,8 @@ def test_what_was_once_wrong_is_right(what: str, stage: Stage) -> None:
 
 
 @shimmed
-@pytest.mark.parametrize("variant", [pytest.param(one, marks=pytest.mark.slow(one_in=3)) for one in LIVES])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", LIVES)
 def test_a_life_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
     begin = "0 migrate ~1 @change 150; 0 migrate ~2"
     source = "0 rewrite ~2; 0 grow ~3; 0 add ~4"

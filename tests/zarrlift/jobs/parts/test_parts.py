@@ -66,6 +66,7 @@ def left(folder: Path) -> set[str]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_parts_at_once_make_what_one_process_makes(
     planned: Planned, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_one_process_ends_what_parts_began(
     assert not left(tmp_path)
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("moment", [2, 60])
 def test_a_killed_part_is_run_again(
     moment: int, planned: Planned, calm: dict[str, bytes], tmp_path: Path
@@ -376,6 +378,7 @@ def test_in_place_gather_publishes(source: Path, tmp_path: Path) -> None:
     assert zarrlift.undo(job).ok
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("name", ["ours", pytest.param("moto", marks=pytest.mark.needs_reader("moto"))])
 def test_from_and_to_a_store(name: str, source: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:

@@ -118,6 +118,7 @@ def test_nothing_of_a_hostile_archive_is_markup(tmp_path, monkeypatch):
             assert shown in page.text, (name, shown)
 
 
+@pytest.mark.slow
 def test_a_thousand_archives_are_grouped_and_fit_in_a_page():
     text = report_page(many(1000))
     assert len(text) < 5_000_000
@@ -141,6 +142,7 @@ def test_a_census_has_a_page(tmp_path, monkeypatch):
     assert all(safe(group.message) in page.text for group in census.problems)
 
 
+@pytest.mark.slow
 def test_what_is_too_much_for_a_page_is_counted():
     page = Page(report_page([ReportedArchive.of(report_of(2500))]))
     assert "500 more arrays" in page.text

@@ -89,6 +89,7 @@ def _readable(array: ExpectedArray) -> bool:
 READABLE = {one.name: [array for array in one.arrays.values() if _readable(array)] for one in archives()}
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("one", [one for one in archives() if READABLE[one.name]], ids=str)
 def test_chunks_hold_what_the_old_writer_reads_from_them(one):
     try_each(READABLE[one.name], reads_as_written)

@@ -32,7 +32,7 @@ def turned(shape, dtype):
     return np.ndarray(shape, dtype, buffer=raw, order="F")
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=12)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("order", "<>")
