@@ -193,10 +193,9 @@ def _copy(value: cpu.Buffer) -> cpu.Buffer:
 
 def shard_tables(rounds: int, machine: str, disk: Path) -> str:
     """The circumstances, a table of each case, and one of memory."""
-    lines = [
-        f"{machine}; Python {platform.python_version()}, zarr {version('zarr')}; medians of {rounds} "
-        f"interleaved rounds, fastest and slowest in brackets, {time.strftime('%Y-%m-%d')}."
-    ]
+    circumstances = f"{machine}; Python {platform.python_version()}, zarr {version('zarr')}; "
+    circumstances += f"medians of {rounds} interleaved rounds, fastest and slowest in brackets, "
+    lines = [circumstances + time.strftime("%Y-%m-%d.")]
     for case, (side, names) in CASES.items():
         rows = measure(side, names, disk if "LocalStore" in case else None, rounds)
         native = statistics.median(rows[names[0]].processor)
