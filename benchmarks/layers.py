@@ -1,7 +1,8 @@
-"""What each registered layer costs per get and set, over a MemoryStore and a LocalStore.
+"""What each registered layer costs per get and set, over a MemoryStore and a LocalStore; what shards cost.
 
-    python benchmarks/layers.py            prints the tables
-    python benchmarks/layers.py --write    puts them into docs/transformers/overhead.md too
+    python benchmarks/layers.py            prints the tables of overheads
+    python benchmarks/layers.py --shards   prints those of writing arrays into shards (shard_writes.py)
+    python benchmarks/layers.py --write    puts them into docs/transformers/overhead.md, or sharding.md, too
 
 One event loop, one operation after the other, values of 4 KiB, each layer with nothing to do but to
 let them pass: no errors, no limits reached, every key known to the cache after the first round.
@@ -25,16 +26,18 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from shard_writes import shard_tables
 from zarr.abc.store import Store
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack.base.registry import find, registered
-from zarrstack.base.transformer import StorageTransformer, stack
+from zarrstack.base.stack import stack
+from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.rekey import Prefix
 
-PAGE = Path(__file__).parent.parent / "docs" / "transformers" / "overhead.md"
+PAGES = Path(__file__).parent.parent / "docs" / "transformers"
 START, END = "<!-- figures: benchmarks/layers.py --write -->", "<!-- end of figures -->"
 MEMORY = "/dev/shm"
 SIZE = 4096
@@ -191,17 +194,26 @@ def tables(rounds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help=f"put the figures into {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help="put the figures into the page")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--shards", action="store_true", help="write arrays into shards")
+    parser.add_argument("--disk", type=Path, default=Path(tempfile.gettempdir()), help="folder of the shards")
     options = parser.parse_args()
-    text = tables(options.rounds)
+    if options.shards:
+        page = PAGES / "sharding.md"
+        machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}"
+        machine += f"; LocalStore on {file_system(options.disk)}"
+        text = shard_tables(min(options.rounds, 5), machine, options.disk)
+    else:
+        page, text = PAGES / "overhead.md", tables(options.rounds)
     print(text)
     if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        if START not in page or END not in page:
-            sys.exit(f"{PAGE} has no place for the figures: a line {START} and a line {END}")
-        before, after = page.partition(START)[0], page.partition(END)[2]
-        PAGE.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+        whole = page.read_text(encoding="utf-8")
+        start = START.replace("--write", "--shards --write") if options.shards else START
+        if start not in whole or END not in whole:
+            sys.exit(f"{page} has no place for the figures: a line {start} and a line {END}")
+        before, after = whole.partition(start)[0], whole.partition(END)[2]
+        page.write_text(f"{before}{start}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

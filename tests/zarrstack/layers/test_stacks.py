@@ -29,7 +29,7 @@ LAYERS = {
     "checksum": lambda tests: Checksum(),
     "checksum manifest": lambda tests: Checksum(keep="manifest"),
     "log": lambda tests: Log(),
-    "overlay": lambda tests: Overlay(writes=tests.upper),
+    "overlay": lambda tests: Overlay(writes=tests.upper()),
     "per-array": lambda tests: PerArray(),
     "rekey": lambda tests: Rekey(rules=[PREFIX]),
     "retry": lambda tests: Retry(),
@@ -50,7 +50,7 @@ def allowed(names):
     """Whether the layers may stand in this order."""
 
     class Upper:
-        upper = MemoryStore()
+        upper = MemoryStore
 
     try:
         stack(MemoryStore(), *(ANY[name](Upper) for name in names))
@@ -71,20 +71,29 @@ def chosen(count):
 
 
 class Chosen(LayerTests):
-    """The suite over layers by name; the upper store of an overlay belongs to the place."""
+    """The suite over layers by name; the upper stores of overlays belong to the place."""
 
     names: tuple[str, ...] = ()
     examples = fewer(5)
     steps = 15
-    upper = MemoryStore()
+    uppers = ([MemoryStore(), MemoryStore(), MemoryStore()], False)
+    taken = 0
+
+    def upper(self):
+        """The upper store of the next overlay of the stack."""
+        stores, read_only = self.uppers
+        self.taken += 1
+        return stores[self.taken - 1].with_read_only(read_only)
 
     def layers(self):
+        self.taken = 0
         return [ANY[name](self) for name in self.names]
 
     def make(self, place: Place, *, read_only: bool = False):
-        uppers = self.__dict__.setdefault("uppers", {})
-        _, upper = uppers.setdefault(id(place), (place, MemoryStore()))  # kept, so that the id stays its own
-        self.upper = upper.with_read_only(read_only)
+        places = self.__dict__.setdefault("places", {})
+        stores = [MemoryStore(), MemoryStore(), MemoryStore()]
+        _, stores = places.setdefault(id(place), (place, stores))  # kept, so that the id stays its own
+        self.uppers = (stores, read_only)
         return super().make(place, read_only=read_only)
 
 

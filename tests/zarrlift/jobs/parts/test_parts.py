@@ -225,6 +225,25 @@ def test_another_machine_has_a_ledger_of_its_own(
     assert not left(tmp_path)
 
 
+@pytest.mark.parametrize("flushed", [True, False])
+def test_of_a_machine_that_crashed_only_what_reached_the_disk_counts(
+    flushed: bool, planned: Planned, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = planned(1)
+    with monkeypatch.context() as patch:
+        if not flushed:
+            patch.setattr("zarrlift.jobs.parts.migrate_part.sync", lambda _: False)
+        assert zarrlift.migrate_part(job, 0).state == "done"
+    if not flushed:
+        torn = tmp_path / "out.zarr/h/rewrite/c/0/0"
+        torn.write_bytes(bytes(torn.stat().st_size))
+    on_another_machine(monkeypatch)
+    told = zarrlift.gather(job, verify="none")
+    assert [part for part, _ in told.parts_left] == ([] if flushed else [0])
+    assert flushed or ended(job, 0)
+    assert tree(tmp_path / "out.zarr") == calm
+
+
 def recorded_in(ledger: Path) -> list[TaskRow]:
     with Job.open(ledger, write=False) as opened:
         return list(opened.parts.tasks())

@@ -66,7 +66,7 @@ class StoredShard:
                 if known and not await self._has_index_of(old):
                     continue
             break
-        del old, chunks
+        del old, chunks, changes  # what waited is part of the new object now
         if new:
             await self.store.set(self.key, default_buffer_prototype().buffer.from_bytes(new))
         else:
