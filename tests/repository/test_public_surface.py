@@ -30,7 +30,7 @@ FUNCTIONS = (
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
 LAYERS = (
-    "Cache", "Checksum", "Draft", "Log", "Overlay", "PerArray",
+    "Cache", "Checksum", "Log", "Overlay", "PerArray",
     "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 

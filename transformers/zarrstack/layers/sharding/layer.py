@@ -13,10 +13,11 @@ from typing import Any, Self
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from ...base.chunk_names import ChunkEncoding, ChunkNames
+from ...base.chunk_names import ChunkNames
 from ...base.descend import descend
 from ...base.transformer import StorageTransformer, Values
 from ...core.errors import UsageError
+from ...core.grid.chunk_keys_v3 import KeyEncoding
 from ...core.grid.shard_index import IndexFormat
 from ...core.json_text import JSON, JSONObject
 from .listing import list_below, list_names
@@ -70,7 +71,7 @@ class Sharding(StorageTransformer):
         if index_codecs is not None:
             form["index_codecs"] = index_codecs
         self._form = ShardForm.of(chunks_per_shard, ndim, IndexFormat.from_json(form))
-        encoding = ChunkEncoding.from_json(chunk_key_encoding)
+        encoding = KeyEncoding.from_json(chunk_key_encoding)
         self._names = ChunkNames(path, len(self._form.chunks), encoding)
         self._options = self._normal_options()
         self._writers = ShardWriters()
@@ -81,7 +82,7 @@ class Sharding(StorageTransformer):
         options: dict[str, Any] = {"chunks_per_shard": list(self._form.chunks)}
         if self._names.path:
             options["path"] = self._names.path
-        if self._names.encoding != ChunkEncoding("default", "/"):
+        if self._names.encoding != KeyEncoding("default", "/"):
             options["chunk_key_encoding"] = self._names.encoding.to_json()
         usual = IndexFormat.DRAFT.to_json()
         return options | {
@@ -112,7 +113,7 @@ class Sharding(StorageTransformer):
         """Accept any new shape, but no other number of axes or chunk key encoding."""
         if len(new["shape"]) != len(self._form.chunks):
             return f"chunks_per_shard is for {len(self._form.chunks)} axes"
-        if ChunkEncoding.from_json(new["chunk_key_encoding"]) != self._names.encoding:
+        if KeyEncoding.from_json(new["chunk_key_encoding"]) != self._names.encoding:
             return f"its shards are named by the chunk key encoding {self._names.encoding}"
         return None
 
