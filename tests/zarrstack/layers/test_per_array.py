@@ -302,7 +302,7 @@ def put_field(store, entries, path="g/a"):
         ([{"name": "nowhere", "must_understand": True}], UnsupportedError, "'nowhere'"),
         ([{"name": "log", "configuration": {"events": "x"}}], UnsupportedError, "'log' may not be named"),
         ([{"name": "sharding"}], MetadataError, "chunks_per_shard"),
-        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep' of one array"),
+        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep'"),
         ([{"name": "sharding", "configuration": {"chunks": 3}}], MetadataError, "'chunks'"),
         ([{"name": "sharding", "configuration": 3}], MetadataError, "not a JSON object"),
         ([{"title": "sharding"}], MetadataError, "not a storage transformer"),
@@ -311,7 +311,7 @@ def put_field(store, entries, path="g/a"):
     ],
     ids=[
         "unknown", "name alone", "must be understood", "reaches out", "lacks an option",
-        "a manifest of the whole store", "slip", "number",
+        "an option that is no more", "slip", "number",
         "no name", "7", "dict",
     ],
 )  # fmt: skip

@@ -27,7 +27,6 @@ PREFIX = {"name": "prefix", "configuration": {"above": "a", "below": "moved"}}
 LAYERS = {
     "cache": lambda tests: Cache(memory_bytes=2000),
     "checksum": lambda tests: Checksum(),
-    "checksum manifest": lambda tests: Checksum(keep="manifest"),
     "log": lambda tests: Log(),
     "overlay": lambda tests: Overlay(writes=tests.upper),
     "per-array": lambda tests: PerArray(),
