@@ -39,7 +39,7 @@ DATA = (
     "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
     "UpdatePlan", "VerificationReport",
-    "Interrupted", "LegacyView", "ReverseView", "dandi_checksum", "load_recipe",
+    "Interrupted", "LegacyView", "ReverseView", "load_recipe",
 )  # fmt: skip
 """What the functions take and give."""
 

@@ -58,7 +58,6 @@ status broken3.zarr
 report broken3.zarr
 digest mixed.zarr --output mixed.digest
 digest broken.zarr
-digest OCEAN --dandi
 verify mixed3.zarr --digest mixed.digest
 CHANGE
 verify mixed.zarr mixed3.zarr --full
