@@ -318,13 +318,10 @@ class WatchedOutput(QuietOutput):
     verbose: Annotated[
         bool, option("--verbose", "-v", help="Report each array on standard error as it is processed.")
     ] = False
-    log_file: Annotated[
-        str | None, option("--log-file", help="Append progress and every failure to a file.", metavar="PATH")
-    ] = None
 
     def watched(self, shown: list[Any] | None = None) -> "AbstractContextManager[Any]":
         """The progress of the command, shown as requested; `shown` as for `run_display.watched`."""
-        return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file, shown=shown)
+        return watched(quiet=self.quiet, verbose=self.verbose, shown=shown)
 
 
 class ObservedOutput(WatchedOutput):
