@@ -265,15 +265,13 @@ class Executing(Group):
 class Running(Executing):
     """How a job is run."""
 
-    processes: Annotated[bool, option("--processes", help="The same as --executor processes.")] = False
     fsync: Annotated[
         bool, option("--fsync", help="Protect the result against power failures too; slower.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `migrate` and `resume`."""
-        executor = self.executor or ("processes" if self.processes else None)
-        return {**super().arguments(), "executor": executor, "fsync": self.fsync}
+        return {**super().arguments(), "fsync": self.fsync}
 
 
 class Json(Group):

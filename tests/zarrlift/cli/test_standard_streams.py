@@ -13,7 +13,7 @@ ENTRY = [sys.executable, "-m", "zarrlift"]
 CLOSED, FULL = "&-", "/dev/full"
 WORK = [
     "migrate old.zarr new.zarr",
-    "batch run folder --to 'new/{relative}' --processes",
+    "batch run folder --to 'new/{relative}' --executor processes",
     "verify old.zarr done.zarr",
 ]
 OUTPUT = [
