@@ -52,7 +52,6 @@ PROTOTYPE = default_buffer_prototype()
 def variants(kind: str, folder: Path) -> dict[str, Callable[[], StorageTransformer]]:
     """A maker for each row: every registered layer, some in more than one way."""
     options: dict[str, dict[str, dict[str, object]]] = {
-        "checksum": {"": {}, ", in a manifest": {"keep": "manifest"}},
         "log": {
             ", figures only": {},
             ", a callback": {"callback": id},

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
     from .recipe.toml_file import load_recipe
-    from .verification.dandi_checksum import dandi_checksum
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
@@ -71,7 +70,6 @@ _HOMES = {
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
-    "dandi_checksum": "verification.dandi_checksum",
     "digest": "jobs.digests",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
@@ -121,7 +119,6 @@ __all__ = [
     "VerificationReport",
     "batch",
     "census",
-    "dandi_checksum",
     "digest",
     "finish",
     "gather",

@@ -104,7 +104,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     both = (*sides, *job[2:])
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
     watched = ("--log", "run.jsonl", "--metrics", "run.prom")
-    how = ("--executor", executor, "--workers", "2", "--log-file", "run.log", "--verbose", *watched)
+    how = ("--executor", executor, "--workers", "2", "--verbose", *watched)
     origin = ("--digest", "--provenance", "--ro-crate")
     target = "s3://bucket/out"
     run("plan", source, target, *sides, *layers, "--json")

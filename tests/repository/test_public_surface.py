@@ -30,7 +30,7 @@ FUNCTIONS = (
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
 LAYERS = (
-    "Cache", "Checksum", "Draft", "Log", "Overlay", "PerArray",
+    "Cache", "Checksum", "Log", "Overlay", "PerArray",
     "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 
@@ -39,7 +39,7 @@ DATA = (
     "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
     "UpdatePlan", "VerificationReport",
-    "Interrupted", "LegacyView", "ReverseView", "dandi_checksum", "load_recipe",
+    "Interrupted", "LegacyView", "ReverseView", "load_recipe",
 )  # fmt: skip
 """What the functions take and give."""
 

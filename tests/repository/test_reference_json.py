@@ -33,7 +33,7 @@ inspect OCEAN
 inspect CELLS
 inspect broken.zarr
 inspect draft.zarr
-inspect . --rate 100MB/s --prices prices.toml
+inspect . --rate 100MB/s
 inspect nothing.zarr
 inspect --nothing
 plan OCEAN new.zarr --recipe recipe.toml
@@ -58,7 +58,6 @@ status broken3.zarr
 report broken3.zarr
 digest mixed.zarr --output mixed.digest
 digest broken.zarr
-digest OCEAN --dandi
 verify mixed3.zarr --digest mixed.digest
 CHANGE
 verify mixed.zarr mixed3.zarr --full
@@ -109,7 +108,6 @@ def runs(folder: Path) -> list[tuple[str, Any]]:
         folder / "rows.zarr", shape=(600, 400), chunks=(1, 400), dtype="<i4", zarr_format=2
     )
     rows[:] = 1
-    (folder / "prices.toml").write_text('currency = "EUR"\n[source]\nget = 0.4\n')
     (folder / "recipe.toml").write_text('model = "model.json"\n[arrays."s*"]\nshards = "2x"\n')
     with contextlib.chdir(folder):
         for line in RUNS.strip().splitlines():

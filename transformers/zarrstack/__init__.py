@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .base.transformer import StorageTransformer as StorageTransformer
     from .layers.cache.layer import Cache as Cache
     from .layers.checksum.layer import Checksum as Checksum
-    from .layers.draft.layer import Draft as Draft
     from .layers.log.layer import Log as Log
     from .layers.overlay.layer import Overlay as Overlay
     from .layers.per_array.layer import PerArray as PerArray
@@ -36,7 +35,6 @@ _HOMES = {
     # The layers: one module each.
     "Cache": "layers.cache.layer",
     "Checksum": "layers.checksum.layer",
-    "Draft": "layers.draft.layer",
     "Log": "layers.log.layer",
     "Overlay": "layers.overlay.layer",
     "PerArray": "layers.per_array.layer",

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import zarr
 from zarr.abc.store import Store
+from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 from zarr.storage._common import make_store_path
 
+from .base.array_documents import DOCUMENT, parse
 from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
-from .core.errors import UsageError
+from .core.draft_v3.nodes import is_entry
+from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
 from .layers.per_array.layer import PerArray
 from .layers.per_array.opened import Block, OpenArray, OpenGroup
@@ -70,7 +73,8 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     Raises
     ------
     UnsupportedError
-        For an array that names an unknown transformer; the error names the array.
+        For an array that names an unknown transformer; the error names the array. For an archive of the
+        2022 draft of Zarr v3, which `zarrlift.open` reads.
     MetadataError
         For an invalid configuration of a transformer; the error names the array.
 
@@ -84,10 +88,23 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     block = _block(store, place.store, memory_bytes, buffer, concurrency)
     if mode is None:
         mode = "r" if place.store.read_only else "r+"
-    node: Any = zarr.open(store=place.store, path=place.path, mode=mode, **options)
+    try:
+        node: Any = zarr.open(store=place.store, path=place.path, mode=mode, **options)
+    except Exception as error:
+        if _is_draft(place.store):
+            raise UnsupportedError(
+                "an archive of the 2022 draft of Zarr v3", node=path, advice="Use zarrlift.open."
+            ) from error
+        raise
     if isinstance(node, zarr.Array):
         return OpenArray.of(node, block)
     return OpenGroup.of(node, block)
+
+
+def _is_draft(store: PerArray) -> bool:
+    content = sync(store.get(DOCUMENT, default_buffer_prototype()))
+    document = None if content is None else parse(content.to_bytes())
+    return document is not None and is_entry(document)
 
 
 def open_array(

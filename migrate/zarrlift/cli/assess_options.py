@@ -44,16 +44,10 @@ class Assessing(Group):
         str | None,
         option(
             "--rate",
-            help="Many archives: bytes per second, for the time, such as 200MB/s; or measure: migrate a "
-            "sample to a temporary directory.",
+            help="Many archives: bytes per second, for the time, such as 200MB/s.",
             metavar="RATE",
         ),
     ] = None
-    prices: Annotated[
-        str | None,
-        option("--prices", help="Many archives: a table of prices (TOML), for the cost.", metavar="FILE"),
-    ] = None
-
     recipe: Annotated[
         str | None,
         option("--recipe", help="Many archives: the recipe of the migration.", metavar="FILE.toml"),
@@ -61,7 +55,7 @@ class Assessing(Group):
 
     def wanted(self, source: str, reading: Reading) -> bool:
         """Whether these options, or what is in a place, ask for a census."""
-        asked = self.no_listing or any(given is not None for given in (self.rate, self.prices, self.recipe))
+        asked = self.no_listing or any(given is not None for given in (self.rate, self.recipe))
         if asked and reading.from_ is not None:
             raise usage("--from is for one archive, the options of a census are for many")
         if asked or reading.from_ is not None:
@@ -84,14 +78,11 @@ class Assessing(Group):
         """Arguments of `census`."""
         from zarrstack.core.sizes import parse_rate
 
-        rate: float | str | None = self.rate
-        if self.rate is not None and self.rate != "measure":
-            rate = parse_rate(self.rate)
-            if not rate:
-                raise usage(f"--rate is not a rate: {self.rate}", expected="such as 200MB/s, or measure")
+        rate = None if self.rate is None else parse_rate(self.rate)
+        if self.rate is not None and not rate:
+            raise usage(f"--rate is not a rate: {self.rate}", expected="such as 200MB/s")
         return {
             "listing": not self.no_listing,
             "rate": rate,
-            "prices": self.prices,
             "recipe": load_recipe(self.recipe),
         }

@@ -221,10 +221,6 @@ def digest(
         str | None,
         option("--output", "-o", help="Write the digests to a file, for verify --digest.", metavar="FILE"),
     ] = None,
-    dandi: Annotated[
-        bool,
-        option("--dandi", help="Instead, compute DANDI's checksum of all stored bytes (extra dandi)."),
-    ] = False,
     reading: o.Reading,
     output: o.WatchedOutput,
 ) -> int:
@@ -232,13 +228,6 @@ def digest(
 
     def work() -> Answer:
         import zarrlift
-
-        if dandi:
-            if output_file is not None:
-                raise usage("--dandi prints one checksum, and writes no file: leave out --output")
-            options = reading.arguments()["storage_options"]
-            checksum = zarrlift.dandi_checksum(source, storage_options=options)
-            return Answer(code=DONE, text=lambda _: iter([checksum]), data=lambda: {"dandi": checksum})
 
         from ..jobs.digests import write_digests
         from ..report import digest as report_digest

@@ -265,15 +265,13 @@ class Executing(Group):
 class Running(Executing):
     """How a job is run."""
 
-    processes: Annotated[bool, option("--processes", help="The same as --executor processes.")] = False
     fsync: Annotated[
         bool, option("--fsync", help="Protect the result against power failures too; slower.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `migrate` and `resume`."""
-        executor = self.executor or ("processes" if self.processes else None)
-        return {**super().arguments(), "executor": executor, "fsync": self.fsync}
+        return {**super().arguments(), "fsync": self.fsync}
 
 
 class Json(Group):
@@ -318,13 +316,10 @@ class WatchedOutput(QuietOutput):
     verbose: Annotated[
         bool, option("--verbose", "-v", help="Report each array on standard error as it is processed.")
     ] = False
-    log_file: Annotated[
-        str | None, option("--log-file", help="Append progress and every failure to a file.", metavar="PATH")
-    ] = None
 
     def watched(self, shown: list[Any] | None = None) -> "AbstractContextManager[Any]":
         """The progress of the command, shown as requested; `shown` as for `run_display.watched`."""
-        return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file, shown=shown)
+        return watched(quiet=self.quiet, verbose=self.verbose, shown=shown)
 
 
 class ObservedOutput(WatchedOutput):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from ..jobs.progress import Progress
 
 _FORMAT: Final = "%(asctime)s zarrlift: %(message)s"
-_FILE_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
 
 
 @contextmanager
-def watched(
-    *, quiet: bool, verbose: bool, log_file: str | None, shown: list[JSONObject] | None = None
-) -> Iterator[Any]:
-    """The progress of a command, with the log on standard error and in a file; UsageError.
+def watched(*, quiet: bool, verbose: bool, shown: list[JSONObject] | None = None) -> Iterator[Any]:
+    """The progress of a command, with the log on standard error.
 
     Standard error gets failures and, if it is not a terminal, one line per minute; with `verbose` everything,
     and nothing if `quiet`. A terminal has the bar and the report instead. The failures that standard error
@@ -35,14 +32,12 @@ def watched(
     handlers: list[logging.Handler] = []
     if not quiet and (verbose or not isinstance(progress, ProgressBar)):
         handlers.append(_Shown(progress, [] if shown is None else shown, everything=verbose))
-    if log_file is not None:
-        handlers.append(_file(log_file))
     levels = log.level, progress_log.level
     for handler in handlers:
         log.addHandler(handler)
     if handlers:
         # A record of each of thousands of arrays takes time even where no handler wants it.
-        log.setLevel(logging.INFO if verbose or log_file is not None else logging.WARNING)
+        log.setLevel(logging.INFO if verbose else logging.WARNING)
         progress_log.setLevel(logging.INFO)
     try:
         yield progress
@@ -58,8 +53,6 @@ def watched(
         progress_log.setLevel(levels[1])
         for handler in handlers:
             log.removeHandler(handler)
-            with suppress(OSError):  # a full disk; reported when the record was written
-                handler.close()
 
 
 @contextmanager
@@ -117,27 +110,3 @@ class _Harmless(logging.Formatter):
         if (named := archive.get()) is not None:
             record.message = f"{redact(named)}: {record.message}"
         return super().formatMessage(record)
-
-
-class _File(logging.FileHandler):
-    """Writes to a file that may become unwritable, which must not fail the migration."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Report the error once and stop writing."""
-        from ..jobs.log_messages import print_warning
-
-        self.setLevel(logging.CRITICAL + 1)
-        print_warning(f"zarrlift: cannot write the log file {self.baseFilename}")
-
-
-def _file(name: str) -> logging.Handler:
-    from zarrstack.core.errors import UsageError
-
-    try:
-        handler = _File(name, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(
-            "the log file cannot be written", key=name, found=error.strerror, advice="Name another one."
-        ) from error
-    handler.setFormatter(_Harmless(_FILE_FORMAT, _DATES))
-    return handler

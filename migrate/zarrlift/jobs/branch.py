@@ -129,7 +129,7 @@ def refuse_update(destination: Storage) -> None:
         raise UsageError(
             "the result of a job in an Icechunk repository cannot be updated",
             found=destination.url,
-            advice="Undo the job and migrate again. An update that was begun is ended by resume.",
+            advice="Undo the job and migrate again.",
         )
 
 
@@ -139,36 +139,8 @@ def refuse_parts(destination: Storage) -> None:
         raise UsageError(
             "a job in parts cannot write to an Icechunk repository",
             found=destination.url,
-            advice="Use migrate without parts. A job that was begun so is ended by resume.",
+            advice="Use migrate without parts.",
         )
-
-
-def restart_branch(job: Job, destination: Storage) -> str:
-    """Begin the branch of a job again with what readers see; returns the note for `note_branch`; JobError."""
-    storage = cast("IcechunkStorage", destination)
-    with _as_destination():
-        known = storage.restart(job.id, job.fact(_FACT))
-    if known is None:
-        raise JobError(
-            "the branch was changed by others after this job, so an update of it cannot be ended",
-            key=str(job.path),
-            found=storage.url,
-            advice="Keep what is there and delete the job file, or revert the branch with Icechunk.",
-        )
-    return known
-
-
-def clear_node(destination: Storage, path: str) -> None:
-    """Remove a node and everything below it from the branch of a job."""
-    with _as_destination():
-        cast("IcechunkStorage", destination).clear(path)
-
-
-def note_branch(job: Job, destination: Storage, known: str) -> None:
-    """Commit what was changed on a branch that was begun again, and note it in the job."""
-    with _as_destination():
-        cast("IcechunkStorage", destination).checkpoint()
-    job.note(**{_FACT: known})
 
 
 def undo_branch(job: Job, destination: Storage) -> tuple[Problem, ...]:
@@ -194,8 +166,6 @@ def finish_branch(job: Job, destination: Storage) -> tuple[str, int]:
     storage = cast("IcechunkStorage", destination)
     if job.state != "incomplete":
         return "nothing to do", 0
-    if job.fact("update") is not None:
-        raise JobError("an update of this job is not complete", key=str(job.path), advice="Resume it first.")
     rows = job.nodes()
     waiting = [row.path for row in rows if row.state == "pending"]
     failed = [row.path for row in rows if row.state == "failed"]

@@ -135,7 +135,7 @@ class JobReport:
     retries: int
     """Requests to stores that were repeated."""
     checked: VerifyLevel | None
-    """How much was compared before arrays were published; None if a version did not record it."""
+    """How much was compared before arrays were published; None if no run came so far."""
     verified: Literal["sample", "full"] | None
     """What `verify` has compared since the last change, if it found no difference."""
     arrays: tuple[ArrayReport, ...] = field(repr=False)
@@ -147,12 +147,12 @@ class JobReport:
     conventions: tuple[tuple[str, str], ...] = ()
     """(name, what was recognized)"""
     throughput: tuple[Reached, ...] = field(default=(), repr=False)
-    """The time line; empty for a job that moved nothing, or that has no time line."""
+    """The time line; empty for a job that moved nothing."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What was requested of the job, without secrets."""
     recipe: JSONObject = field(default_factory=dict, repr=False)
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the last run; empty for a job of a version that did not record them."""
+    """Of the last run; empty if there was none."""
     host: str | None = None
     excluded: int = 0
     """Nodes that the recipe excluded."""

@@ -120,7 +120,7 @@ class Status(NotebookResult):
     undoing: bool = False
     """Whether an `undo` has started and not ended."""
     host: str | None = None
-    """Host of the last run; None for a job of a version that did not record it."""
+    """Host of the last run; None if there was none."""
     process: int | None = None
     """Process id of the last run."""
     began: float | None = None

@@ -41,7 +41,6 @@ from .present_documents import PresentDocuments
 from .provenance import CRATE, Provenance
 from .resume.relocate import refuse_nothing_found, settle_result
 from .stored_inventories import remove_inventory
-from .update.abandoned_tree import take_in_abandoned_tree
 from .update.differences import with_earlier_shape
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
@@ -94,8 +93,6 @@ def undo(
             return _undo_on_branch(opened, plan, place, started, take_over=take_over)
         storage = with_layers(place, opened.fact("dest_through"))
         with claimed(place, opened.path, take_over=take_over) as claim:
-            if opened.fact("update") is not None:
-                take_in_abandoned_tree(opened, place)
             kept_aside = not_yet_aside(opened, place)
             if not kept_aside and left_aside(opened, place) is None:
                 refuse_nothing_found(opened, plan, storage)

@@ -13,7 +13,7 @@ from .table import Column
 
 if TYPE_CHECKING:
     from ..jobs.census.census import Census, Example, ProblemGroup, SizeClass, Tally
-    from ..jobs.census.costs import Cost, Money
+    from ..jobs.census.costs import Cost
     from .page import Page
 
 _ROWS: Final = 10
@@ -184,21 +184,6 @@ def cost_rows(cost: Cost) -> Iterator[tuple[str, str]]:
     yield "bytes", f"{bytes_text(cost.bytes_read)} to read, {written} to write"
     if cost.rate is not None and cost.seconds is not None:
         yield "time", f"{duration_text(cost.seconds)} at {bytes_text(round(cost.rate))}/s"
-    if cost.money is not None:
-        yield "money", _money(cost.money)
-
-
-def _money(money: Money) -> str:
-    unit = f" {safe(money.currency)}" if money.currency else ""
-    parts = {"requests": money.requests, "transfer": money.transfer, "the machine": money.machine}
-    shares = ", ".join(f"{_amount(amount)} for {what}" for what, amount in parts.items() if amount)
-    text = f"{_amount(money.once)}{unit} once" + (f" ({shares})" if shares else "")
-    return text + (f", {_amount(money.storage)}{unit} for each month" if money.storage else "")
-
-
-def _amount(value: float) -> str:
-    """Two decimals; of less than 0.1, two digits."""
-    return f"{value:,.2f}" if value >= 0.095 or not value else f"{value:.2g}"
 
 
 def summary(census: Census) -> str:

@@ -38,11 +38,11 @@ def test_a_failure_is_told_at_once_where_standard_error_is_no_terminal(broken, c
     assert line.startswith("failed: /g/recode, key 'g/recode/3': ")
 
 
-def test_a_record_that_no_handler_wants_is_not_made(tmp_path: Path) -> None:
-    with watched(quiet=False, verbose=False, log_file=None):
+def test_a_record_that_no_handler_wants_is_not_made() -> None:
+    with watched(quiet=False, verbose=False):
         assert not log_messages.log.isEnabledFor(logging.INFO)  # one for each of thousands of arrays
         assert log_messages.progress_log.isEnabledFor(logging.INFO)
-    with watched(quiet=False, verbose=False, log_file=str(tmp_path / "log.txt")):
+    with watched(quiet=False, verbose=True):
         assert log_messages.log.isEnabledFor(logging.INFO)
 
 
@@ -63,30 +63,6 @@ def test_verbose_tells_of_every_array(broken, capsys) -> None:
     assert re.fullmatch(r"\d+ arrays to migrate, .* to read", first)
     assert any(line.startswith("done: /") for line in others)
     assert last.startswith("incomplete: ")
-
-
-def test_a_log_file_gets_it_all_however_quiet_the_command_is(broken, capsys, tmp_path: Path) -> None:
-    file = tmp_path / "log.txt"
-    file.write_text("what was there\n")
-    assert main([*broken, "--quiet", "--log-file", str(file)]) == 1
-    first, *lines = file.read_text().splitlines()
-    assert first == "what was there"
-    assert all(re.match(rf"{STAMP} (INFO|ERROR) ", line) for line in lines)
-    assert sum("ERROR failed: /g/recode" in line for line in lines) == 1
-    assert any("INFO done: /" in line for line in lines)
-    assert live(capsys.readouterr().err) == []
-
-
-def test_a_log_file_that_cannot_be_written_is_told_before_anything_is_done(broken, capsys) -> None:
-    assert main([*broken, "--log-file", "/no/such/folder/log.txt"]) == 2
-    assert "the log file cannot be written" in capsys.readouterr().err
-    assert not Path(broken[2]).exists()
-
-
-def test_an_error_that_ends_the_command_is_in_the_log_file(tmp_path: Path) -> None:
-    file = tmp_path / "log.txt"
-    assert main(["migrate", str(tmp_path / "nowhere"), str(tmp_path / "out"), "--log-file", str(file)]) == 2
-    assert "INFO ended by an error: " in file.read_text()
 
 
 def test_a_library_configures_no_logging(broken, caplog, capsys) -> None:

@@ -115,7 +115,6 @@ def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -
     assert {
         "cache",
         "checksum",
-        "draft",
         "log",
         "overlay",
         "readonly",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,8 +16,6 @@ from tests.support.dying_jobs import Killed, dying
 from tests.support.job_archives import tree
 
 import zarrlift
-from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.storage.local.writer import LocalWriter
 
 RECIPES: dict[str, dict[str, Any]] = {
     "as it is": {"codecs": "keep"},
@@ -143,89 +139,3 @@ def test_new_chunks_have_new_automatic_shards(tmp_path: Path) -> None:
         assert work.ok
     assert zarrlift.migrate(source, tmp_path / "fresh", recipe=wanted).ok
     assert tree(result) == tree(tmp_path / "fresh")
-
-
-# What `update --atomic` of an earlier version left
-
-
-def abandoned(tmp_path: Path, state: str) -> tuple[Path, Path, np.ndarray]:
-    """An update in a new tree beside the result that was killed, as an earlier version left it.
-
-    `state`: "copying" before it was complete; "complete"; "between" the renames; "after" them.
-    """
-    source, result = tmp_path / "source", tmp_path / "result"
-    array = write(source)
-    assert zarrlift.migrate(source, result).ok
-    with Job.open(Path(f"{result}.zarrlift.db"), write=False) as job:
-        tree_path, before = (Path(f"{result}.zarrlift-{name}-{job.id}") for name in ("new", "before"))
-    old = Path(shutil.copytree(result, tmp_path / "old", copy_function=os.link))
-    array[:9] = 5
-    array.attrs["state"] = state
-    zarr.consolidate_metadata(source, zarr_format=2)
-    if state == "copying":
-        write_key = LocalWriter.write
-        left = [3]
-
-        def dies(*given: Any, **named: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed
-            return write_key(*given, **named)
-
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(LocalWriter, "write", dies)
-            with pytest.raises(Killed):
-                zarrlift.update(result)
-    else:
-        assert zarrlift.update(result).ok
-    if state == "between":
-        result.rename(tree_path)
-        old.rename(before)
-    elif state == "after":
-        old.rename(before)
-    else:
-        result.rename(tree_path)
-        old.rename(result)
-    with Job.open(Path(f"{result}.zarrlift.db")) as job:
-        job.note(update=json.dumps({"delete": False, "force": False, "atomic": True, "keeps_root": False}))
-        job.commit()
-    return source, result, array[...]
-
-
-STATES = ["copying", "complete", "between", "after"]
-
-
-@pytest.mark.parametrize("go_on", [zarrlift.update, zarrlift.resume])
-@pytest.mark.parametrize("state", STATES)
-def test_an_update_that_was_made_beside_the_result_goes_on_plainly(
-    state: str, go_on: Callable[[Path], Any], tmp_path: Path
-) -> None:
-    source, result, new = abandoned(tmp_path, state)
-    go_on(result)
-    assert zarrlift.update(result).ok
-    np.testing.assert_array_equal(zarr.open_array(result, path="a", mode="r")[...], new)
-    assert zarrlift.migrate(source, tmp_path / "fresh").ok
-    assert tree(result) == tree(tmp_path / "fresh")
-    assert not list(tmp_path.glob("result.zarrlift-*"))
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_it_can_be_undone(state: str, tmp_path: Path) -> None:
-    _, result, _ = abandoned(tmp_path, state)
-    outcome = zarrlift.undo(result)
-    assert (outcome.state, outcome.problems) == ("undone", ())
-    shutil.rmtree(tmp_path / "old", ignore_errors=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.zarrlift.db", "source"]
-
-
-def test_it_goes_on_through_a_symbolic_link(tmp_path: Path) -> None:
-    _, result, new = abandoned(tmp_path, "complete")
-    real = tmp_path / "real"
-    result.rename(real)
-    result.symlink_to(real)
-    (result / "mine").write_text("others wrote this meanwhile")
-    assert zarrlift.update(result).state in ("done", "nothing to do")
-    assert result.is_symlink()
-    assert (real / "mine").read_text() == "others wrote this meanwhile"
-    np.testing.assert_array_equal(zarr.open_array(real, path="a", mode="r")[...], new)
-    assert not list(tmp_path.glob("result.zarrlift-*"))

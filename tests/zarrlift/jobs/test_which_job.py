@@ -120,21 +120,6 @@ def test_two_urls_with_one_last_name_have_two_job_files(
         assert zarrlift.undo(url).job == str(file)
 
 
-def test_a_job_file_of_an_earlier_version_is_found_under_its_name(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It had the last name of the URL and nothing else."""
-    monkeypatch.chdir(tmp_path)
-    first, second = (f"memory://{tmp_path.name}/{run}/data.zarr" for run in ("r3", "r4"))
-    old = tmp_path / "data.zarr.zarrlift.db"
-    assert zarrlift.migrate(source, first, job=old).ok
-    assert zarrlift.migrate(source, first).job == str(old)
-    assert zarrlift.status(first).job == str(old)
-    assert zarrlift.migrate(source, second).job != str(old)
-    with pytest.raises(JobError, match=r"no job was found.*r5-[0-9a-f]{8}\.zarrlift\.db"):
-        zarrlift.status("memory://other/r5")
-
-
 def test_inside_a_folder_that_has_a_job_that_job_is_named(source: Path, tmp_path: Path) -> None:
     zarrlift.migrate(source, tmp_path / "out.zarr")
     with pytest.raises(JobError, match="no job was found") as told:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.example_layers import Mask
+from tests.support.unpacking import unpacked
 from zarr.storage import LocalStore, MemoryStore
 
 import zarrstack
@@ -301,7 +302,7 @@ def put_field(store, entries, path="g/a"):
         ([{"name": "nowhere", "must_understand": True}], UnsupportedError, "'nowhere'"),
         ([{"name": "log", "configuration": {"events": "x"}}], UnsupportedError, "'log' may not be named"),
         ([{"name": "sharding"}], MetadataError, "chunks_per_shard"),
-        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep' of one array"),
+        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep'"),
         ([{"name": "sharding", "configuration": {"chunks": 3}}], MetadataError, "'chunks'"),
         ([{"name": "sharding", "configuration": 3}], MetadataError, "not a JSON object"),
         ([{"title": "sharding"}], MetadataError, "not a storage transformer"),
@@ -310,7 +311,7 @@ def put_field(store, entries, path="g/a"):
     ],
     ids=[
         "unknown", "name alone", "must be understood", "reaches out", "lacks an option",
-        "a manifest of the whole store", "slip", "number",
+        "an option that is no more", "slip", "number",
         "no name", "7", "dict",
     ],
 )  # fmt: skip
@@ -390,3 +391,19 @@ def test_a_group_and_an_array_are_opened_by_type(store):
         zarrstack.open_array(store, path="g")
     with pytest.raises(UsageError, match="is an array"):
         zarrstack.open_group(store, path="g/a")
+
+
+@pytest.mark.parametrize("name", ["zarr-2.18/tree.zarr", "may-2022/tree.zarr"])
+@pytest.mark.parametrize("path", ["", "elsewhere"])
+def test_an_archive_of_the_draft_is_refused_by_name(name, path):
+    with pytest.raises(UnsupportedError, match="2022 draft of Zarr v3") as caught:
+        zarrstack.open(unpacked(f"zarr_v3_draft/{name}"), path=path, mode="r")
+    assert caught.value.problem.advice == "Use zarrlift.open."
+
+
+def test_an_error_of_another_archive_is_that_of_zarr_python(store):
+    create(store)
+    with pytest.raises(FileNotFoundError):
+        zarrstack.open(store, path="elsewhere")
+    with pytest.raises(FileNotFoundError):
+        zarrstack.open(MemoryStore(), mode="r")

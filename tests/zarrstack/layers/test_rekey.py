@@ -18,7 +18,7 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError
-from zarrstack.layers.rekey import Chunks, Draft, Functions, Keys, Prefix, Rekey
+from zarrstack.layers.rekey import Chunks, Functions, Keys, Prefix, Rekey
 from zarrstack.layers.rekey.arrays import arrays_in
 from zarrstack.testing import LayerTests
 
@@ -48,20 +48,15 @@ TOTAL = {
     "another separator": [Chunks(above="default", below=DOTS, arrays=ARRAYS)],
     "the array at the root": [Chunks(below="v2", arrays={"": 2})],
     "the array at the root, in folders": [Chunks(above="default", below=SLASHES, arrays={"": 3})],
-    "draft chunks": [Chunks(below="draft", arrays=ARRAYS)],
-    "draft": [Draft(arrays=ARRAYS)],
-    "draft with dots, of v2 keys": [Draft(above="v2", separator=".", arrays=ARRAYS)],
-    "draft of an array at the root": [Draft(arrays={"": 2})],
-    "draft above": [Draft(reverse=True, arrays=ARRAYS)],
     "single keys": [Keys(keys={"a/c/0/0": "x", "x": "y/z", "c/c/1": "c/c/2", "zarr.json": "zarr.json"})],
     "three rules": [
         Keys(keys={"a/c/0/0": "x"}),
         Chunks(below="v2", arrays=ARRAYS),
         Prefix(below="p"),
     ],
-    "draft in a folder, with dots": [
+    "two rules for chunks, in a folder": [
         Chunks(above=DOTS, below="default", arrays=ARRAYS),
-        Draft(arrays=ARRAYS),
+        Chunks(below=SLASHES, arrays={"a": 2, "x/0": 3, "0": 0}),
         Prefix(below="meta"),
     ],
 }
@@ -141,13 +136,6 @@ class TestV2Below(LayerTests):
         return [Rekey(rules=[Chunks(arrays=ARRAYS), Prefix(below="old")])]
 
 
-class TestDraftBelow(LayerTests):
-    examples = fewer(10)
-
-    def layers(self):
-        return [Rekey(rules=[Draft(arrays={"a": 2, "foo": 1, "data/root": 1})])]
-
-
 class TestOverFiles(InAFolder, LayerTests):
     examples = 5
 
@@ -195,25 +183,6 @@ def test_all_else_stays_where_it_is(key) -> None:
     assert V2.down(key) == V2.up(key) == key
 
 
-DRAFT = {
-    "c/0/1": "data/root/c0/1",
-    "zarr.json": "meta/root.array.json",
-    "g/zarr.json": "meta/root/g.group.json",
-    "g/a/zarr.json": "meta/root/g/a.array.json",
-    "g/a/c/7": "data/root/g/a/c7",
-    "n/c": "data/root/n/c0",
-    # The entry document of a draft archive has the name of a root document of Zarr v3.
-    "meta/root.array.json": "zarr.json",
-}
-
-
-@pytest.mark.parametrize(("above", "below"), DRAFT.items(), ids=DRAFT)
-def test_the_draft_keeps_chunks_and_documents_in_trees_of_their_own(above, below) -> None:
-    rule = Draft(arrays={"": 2, "g/a": 1, "n": 0})
-    assert rule.down(above) == below
-    assert rule.up(below) == above
-
-
 def test_a_v2_archive_is_an_archive_with_default_keys_above() -> None:
     below: dict = {}
     arrays = {"g/c": 2, "0": 1, "g/n": 0}
@@ -258,11 +227,9 @@ def test_metadata_of_every_format_say_which_arrays_there_are() -> None:
         "three/zarr.json": {"node_type": "array", "shape": [1, 2]},
         "two/.zarray": {"shape": [3]},
         "two/.zgroup": {},
-        "meta/root/draft/a.array.json": {"shape": [1, 1, 1]},
-        "meta/root/draft.group.json": {},
     }
     below = {key: cpu.Buffer.from_bytes(json.dumps(data).encode()) for key, data in documents.items()}
-    assert asyncio.run(arrays_in(MemoryStore(below))) == {"three": 2, "two": 1, "draft/a": 3}
+    assert asyncio.run(arrays_in(MemoryStore(below))) == {"three": 2, "two": 1}
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b'{"node_type": "array"}', b"\xff\xfe"])
@@ -275,9 +242,10 @@ def test_metadata_that_cannot_be_read_is_told_with_its_key(text) -> None:
 
 def test_a_rule_learns_the_arrays_as_the_rules_below_it_show_them() -> None:
     document = cpu.Buffer.from_bytes(b'{"shape": [2, 2]}')
-    below = MemoryStore({"old/meta/root/g/a.array.json": document})
-    layer = Rekey(below, rules=[Chunks(above="v2", below="default"), Draft(), Prefix(below="old")])
-    assert layer.down("g/a/0.1") == "old/data/root/g/a/c0/1"
+    below = MemoryStore({"old/g/a/.zarray": document})
+    layer = Rekey(below, rules=[Chunks(above="v2", below="default"), Chunks(), Prefix(below="old")])
+    assert layer.down("g/a/0.1") == "old/g/a/0.1"
+    assert layer.down("g/a/c/0/1") == "old/g/a/c/0/1"
     assert layer.down("g/b/0.1") == "old/g/b/0.1"
 
 
@@ -299,7 +267,7 @@ def test_functions_have_no_json() -> None:
 def test_rules_and_tables_may_lie_in_files(tmp_path) -> None:
     table, rules = tmp_path / "keys.json", tmp_path / "rules.json"
     table.write_text('{"a": "x"}')
-    rules.write_text(json.dumps([{"name": "keys", "configuration": {"file": str(table)}}, "draft"]))
+    rules.write_text(json.dumps([{"name": "keys", "configuration": {"file": str(table)}}, "chunks"]))
     layer = Rekey.from_text(str(rules)).bind(MemoryStore())
     assert layer.down("a") == "x"
     # What was read goes along, not the names of the files.

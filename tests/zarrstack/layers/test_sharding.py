@@ -59,13 +59,6 @@ LAYERS = {
         "chunks_per_shard": [2, 1],
         "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "/"}},
     },
-    "draft": {"chunks_per_shard": [2, 2], "path": "a/c0", "chunk_key_encoding": "draft"},
-    "draft at the root": {"chunks_per_shard": [3], "chunk_key_encoding": "draft"},
-    "draft of May 2022": {
-        "chunks_per_shard": [2],
-        "path": "a",
-        "chunk_key_encoding": {"name": "draft", "configuration": {"root": "data", "separator": "."}},
-    },
 }
 
 indexes = st.integers(0, 5)
@@ -486,7 +479,7 @@ BAD_METADATA = {
     "an unknown key encoding": {"chunks_per_shard": [2], "chunk_key_encoding": "n5"},
     "an unknown separator": {
         "chunks_per_shard": [2],
-        "chunk_key_encoding": {"name": "draft", "configuration": {"separator": "-"}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "-"}},
     },
     "an unknown place of the index": {"chunks_per_shard": [2], "index_location": "middle"},
     "compressed indexes": {

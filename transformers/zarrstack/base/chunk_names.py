@@ -1,74 +1,18 @@
 """The full keys of one array's chunks, as used by `Sharding` and `Rekey`.
 
 A key is a chunk key only below the path of a known array, with exactly as many indexes as the array has axes,
-each without leading zeros. Groups and arrays may therefore be called `c`, `0`, `c0` or `data`: nothing is
-inferred from the form of a key.
-
-Facts: for `default` and `v2` see `core.grid.chunk_keys_v3`. `draft` is the chunk key of the 2022 draft of
-Zarr v3, `data/root/<path>/c0/1`, with `c0` for an array without axes, as zarr-python 2.18.7 writes it; the
-draft's text of May 2022 has no `root/` ("Storage keys", zarr-v3-core-draft-2022-05).
+each without leading zeros. Groups and arrays may therefore be called `c`, `0` or `c0`: nothing is inferred
+from the form of a key.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
 
-from ..core.errors import MetadataError, UsageError
-from ..core.grid.chunk_keys_v3 import KeyEncoding, Separator
-from ..core.json_text import JSON, JSONObject, excerpt
-
-EncodingName: TypeAlias = Literal["default", "v2", "draft"]
-DRAFT_ROOT: Final = "data/root"
-"""Folder of the chunks of a draft archive, as written by zarr-python 2.18."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkEncoding:
-    """The chunk key encoding of an archive.
-
-    Chunk keys of `default` and `v2` are below the array, those of `draft` in a separate tree.
-    """
-
-    name: EncodingName
-    separator: Separator
-    root: str = ""
-    """For `draft`, the folder of all chunks, `data/root` or `data`; otherwise ""."""
-
-    @classmethod
-    def from_json(cls, data: JSON) -> ChunkEncoding:
-        """Parse a `chunk_key_encoding`; `draft` has the additional member `root` (`data/root`).
-
-        A bare name stands for its defaults. MetadataError for unknown members, which could change keys.
-        """
-        if isinstance(data, ChunkEncoding):
-            return data
-        name = data.get("name") if isinstance(data, dict) else data
-        if name != "draft":
-            plain = KeyEncoding.from_json(data)
-            return cls(plain.name, plain.separator)
-        configuration = (data.get("configuration") or {}) if isinstance(data, dict) else {}
-        if not isinstance(configuration, dict) or configuration.keys() - {"separator", "root"}:
-            raise MetadataError(
-                "malformed chunk key encoding",
-                found=excerpt(data),
-                expected='{"name": "draft", "configuration": {"separator": ..., "root": ...}}',
-            )
-        separator = configuration.get("separator", "/")
-        root = configuration.get("root", DRAFT_ROOT)
-        if separator not in (".", "/") or not isinstance(root, str):
-            raise MetadataError("malformed chunk key encoding", found=excerpt(data), expected="'.' or '/'")
-        return cls("draft", separator, check_path(root))
-
-    def to_json(self) -> JSONObject:
-        """Serialise; the inverse of `from_json`."""
-        configuration: JSONObject = {"separator": self.separator}
-        if self.name == "draft":
-            configuration["root"] = self.root
-        return {"name": self.name, "configuration": configuration}
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.separator!r}"
+from ..core.errors import UsageError
+from ..core.grid.chunk_keys_v3 import KeyEncoding
+from ..core.json_text import JSON, excerpt
+from ..core.paths import prefix_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +21,9 @@ class ChunkNames:
 
     path: str
     ndim: int
-    encoding: ChunkEncoding
+    encoding: KeyEncoding
     folder: str = field(init=False)
-    """Common folder of all keys, up to the last slash before the first index: `a/`, `a/c/`,
-    `data/root/a/`."""
+    """Common folder of all keys, up to the last slash before the first index: `a/`, `a/c/`."""
     head: str = field(init=False)
     """Text between the folder and the first index: `c.`, `c` or ""."""
 
@@ -88,12 +31,8 @@ class ChunkNames:
         check_path(self.path)
         if type(self.ndim) is not int or self.ndim < 0:
             raise UsageError("bad number of axes", node=self.path, found=excerpt(self.ndim))
-        parts = [self.encoding.root, self.path] if self.encoding.name == "draft" else [self.path]
-        folder = "".join(part + "/" for part in parts if part)
-        head = ""
-        if self.encoding.name == "draft":
-            head = "c"
-        elif self.encoding.name == "default":
+        folder, head = prefix_of(self.path), ""
+        if self.encoding.name == "default":
             head = "c" + self.encoding.separator if self.ndim else "c"
         if head.endswith("/"):
             folder, head = folder + head, ""
@@ -120,7 +59,7 @@ class ChunkNames:
 
     def _rest(self, coordinates: tuple[int, ...]) -> str:
         if self.ndim == 0:
-            # A 0-d default key is just `c`; v2 and draft append the index 0.
+            # A 0-d default key is just `c`; v2 appends the index 0.
             return "" if self.encoding.name == "default" else "0"
         return self.encoding.separator.join(map(str, coordinates))
 

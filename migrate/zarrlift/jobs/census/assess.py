@@ -24,9 +24,7 @@ from ...storage.open_storage import is_url, open_storage
 from ...storage.redact import redact, secrets_of
 from ...transfer.unexpected_errors import unexpected_error
 from .census import Census
-from .costs import Prices
 from .counting import Counting
-from .sample import Sample
 
 _AT_ONCE: Final = 16
 """Number of archives in a store that are read at a time; latency, not the processor, limits each."""
@@ -38,8 +36,7 @@ def census(
     *,
     recipe: Recipe | None = None,
     listing: bool = True,
-    rate: float | str | None = None,
-    prices: Prices | str | os.PathLike[str] | None = None,
+    rate: float | None = None,
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
@@ -52,9 +49,7 @@ def census(
     - `place`: a folder, a prefix of a store, or a glob; see `zarrlift.formats.search`.
     - `recipe`: the changes that the migration would make.
     - `listing`: list the chunks of every array; without, there are no amounts and no cost.
-    - `rate`: bytes read per second, for the time; "measure" migrates a sample of the archives to a temporary
-      directory and takes its rate.
-    - `prices`: the path of a table of prices, or a table; see `zarrlift.jobs.census.costs`.
+    - `rate`: bytes read per second, for the time.
     - `storage_options`: those of fsspec, for a URL.
     - `progress`: called with the number of archives after each.
 
@@ -72,14 +67,10 @@ def census(
     >>> census.archives, dict(census.formats)
     (2, {'n5': 1, 'zarr2': 1})
     """
-    if isinstance(rate, str) and rate != "measure" or isinstance(rate, float | int) and not rate > 0:
-        raise UsageError("not a rate", found=repr(rate), expected="bytes per second, or 'measure'")
-    if not listing and (rate is not None or prices is not None):
-        raise UsageError(
-            "time and money require a listing of the chunks", advice="Omit rate and prices, or list."
-        )
-    if prices is not None and not isinstance(prices, Prices):
-        prices = Prices.load(prices)
+    if rate is not None and not rate > 0:
+        raise UsageError("not a rate", found=repr(rate), expected="bytes per second")
+    if not listing and rate is not None:
+        raise UsageError("the time requires a listing of the chunks", advice="Omit the rate, or list.")
     reading = ReadOptions.asked(
         follow_links=follow_links,
         axes=axes,
@@ -87,7 +78,6 @@ def census(
         max_document_size=max_document_size,
     )
     counting = Counting(listed=listing)
-    sample = Sample()
     found = search(place, storage_options=storage_options, follow_links=follow_links)
     for archive, result in _each(
         _archives(found, counting),
@@ -98,7 +88,6 @@ def census(
             counting.add_broken(archive, result)
         else:
             counting.add(archive, *result)
-            sample.offer(archive, result[1])
         if progress is not None:
             progress(counting.archives)
     shown = redact(os.fspath(place), secrets_of(storage_options))
@@ -106,10 +95,7 @@ def census(
         if divided(os.fspath(place))[1] is None:
             detect(open_storage(place, storage_options=storage_options))  # raises, and names what is there
         raise UsageError("no archives found", found=shown)
-    if rate == "measure":
-        rate = sample.rate(reading, storage_options)
-    assert not isinstance(rate, str)
-    return counting.census(shown, counting.cost.at(rate, prices) if listing else None)
+    return counting.census(shown, counting.cost.at(rate) if listing else None)
 
 
 def _archives(found: Iterable[FoundArchive | Problem], counting: Counting) -> Iterator[FoundArchive]:

@@ -29,32 +29,27 @@ from .rows import PlannedWork
 if TYPE_CHECKING:
     from .stored_file import JobPath
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
-_SYNCED: Final = """
-CREATE TABLE IF NOT EXISTS synced (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
-CREATE_COMMON: Final = "CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID"
-WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
-DIGESTS: Final = """
-CREATE TABLE IF NOT EXISTS task_digest (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, sums BLOB NOT NULL,
-    PRIMARY KEY (node, number)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS digest (node INTEGER PRIMARY KEY, document TEXT NOT NULL)"""
+_WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
 _SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
-    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, {", ".join(WORK_COLUMNS)},
+    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, {", ".join(_WORK_COLUMNS)},
     UNIQUE (path, kind));
-{CREATE_COMMON};
+CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE task (
     node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
     bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
     PRIMARY KEY (node, number)) WITHOUT ROWID;
-{_SYNCED};
-{DIGESTS};
+CREATE TABLE synced (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID;
+CREATE TABLE task_digest (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, sums BLOB NOT NULL,
+    PRIMARY KEY (node, number)) WITHOUT ROWID;
+CREATE TABLE digest (node INTEGER PRIMARY KEY, document TEXT NOT NULL);
 {LISTING};
 {DOCUMENTS};
 {OTHERS};
@@ -170,14 +165,8 @@ def damage_told(path: JobPath) -> Iterator[None]:
         raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN) from error
 
 
-def prepare_to_write(db: sqlite3.Connection, path: JobPath) -> None:
-    """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
-    db.execute(_SYNCED)
-    db.execute(LISTING)
-    db.execute(DOCUMENTS)
-    db.execute(OTHERS)
-    for statement in DIGESTS.split(";"):
-        db.execute(statement)
+def remove_journal(db: sqlite3.Connection, path: JobPath) -> None:
+    """Remove the journal of a killed commit."""
     if os.path.lexists(f"{os.fspath(path)}-journal"):
         # SQLite removes an unneeded journal after it changes a page.
         db.execute("BEGIN IMMEDIATE")

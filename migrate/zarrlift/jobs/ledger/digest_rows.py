@@ -46,8 +46,6 @@ class DigestRows(Table):
 
     def documents(self) -> Iterator[tuple[str, JSON]]:
         """(path, digest in JSON) of the published arrays that have one."""
-        if not self._exists("digest"):
-            return
         query = (
             "SELECT path, document FROM digest JOIN node ON node.id = digest.node"
             " WHERE state = 'done' ORDER BY path"

@@ -38,8 +38,7 @@ def job_path(
     `explicit` may be a URL, which is opened with `options`.
 
     For in-place work the destination is the source. Remote places often share their last name, so the name of
-    a file in the working directory contains a digest of the URL. A file of an earlier version, whose name has
-    no digest, is used if it belongs to this destination.
+    a file in the working directory contains a digest of the URL.
     """
     local = None if explicit is None else _given(explicit)
     if explicit is not None and local is None:
@@ -51,17 +50,13 @@ def job_path(
         return local
     if destination is not None:
         return sibling(destination, SUFFIX)
-    plain = Path.cwd() / (_last_name(url) + SUFFIX)
-    return plain if plain.is_file() and _plan_of(plain)[0] == url else Path.cwd() / _name_of_file(url)
+    return Path.cwd() / _name_of_file(url)
 
 
 def _name_of_file(url: str) -> str:
     digest = hashlib.blake2b(url.encode(), digest_size=4).hexdigest()
-    return with_suffix(f"{_last_name(url)}-{digest}", SUFFIX)
-
-
-def _last_name(url: str) -> str:
-    return url.rstrip("/").rpartition("/")[2] or "archive"
+    last_name = url.rstrip("/").rpartition("/")[2] or "archive"
+    return with_suffix(f"{last_name}-{digest}", SUFFIX)
 
 
 def _given(explicit: str | os.PathLike[str]) -> Path | None:

@@ -119,7 +119,7 @@ def level_before(job: Job) -> VerifyLevel:
 
 
 def last_run(job: Job) -> LastRun | None:
-    """The last run of a job; None for a job of a version that did not record runs."""
+    """The last run of a job; None if there was none."""
     owner, began = job.fact("run_owner"), job.fact("run_began")
     if owner is None or began is None:
         return None

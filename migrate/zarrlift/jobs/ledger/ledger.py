@@ -33,7 +33,7 @@ from .database import (
     insert_nodes,
     lock_file,
     not_opened,
-    prepare_to_write,
+    remove_journal,
     require_file,
     require_job,
     unwritable,
@@ -45,7 +45,6 @@ from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
 from .result_rows import DocumentRows, LegacyRows, OtherRows
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
-from .upgrade import upgraded
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
@@ -108,10 +107,9 @@ class Job:
         db = None
         try:
             db = connect(path, fsync=fsync, write=write)
-            db = upgraded(db, path, write=write)
             opened = cls(path, db, lock)
             if write:
-                prepare_to_write(db, path)
+                remove_journal(db, path)
             return opened
         except (JobError, sqlite3.Error) as error:
             if db is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .table import Table
 
-LISTING: Final = "CREATE TABLE IF NOT EXISTS listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL)"
+LISTING: Final = "CREATE TABLE listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL)"
 
 
 class ListingRows(Table):
@@ -27,8 +27,6 @@ class ListingRows(Table):
 
     def pieces(self) -> Iterator[bytes]:
         """The pieces of the listing; none if there is no listing. ValueError or zlib.error if damaged."""
-        if not self._exists("listing"):
-            return
         for (part,) in self._rows("SELECT part FROM listing ORDER BY part", ()):
             ((content,),) = self._rows("SELECT content FROM listing WHERE part = ?", (part,))
             yield np.cumsum(np.frombuffer(zlib.decompress(content), "<u8"), dtype="<u8").tobytes()

@@ -14,10 +14,10 @@ from .plan_rows import as_stored, as_text
 from .table import Table
 
 DOCUMENTS: Final = """
-CREATE TABLE IF NOT EXISTS document (
+CREATE TABLE document (
     path TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, digest)) WITHOUT ROWID"""
 OTHERS: Final = """
-CREATE TABLE IF NOT EXISTS other (
+CREATE TABLE other (
     path TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (path, key)) WITHOUT ROWID"""
 
 
@@ -35,7 +35,7 @@ class DocumentRows(Table):
     def has(self, path: str, digest: str) -> bool:
         """Whether a document with this digest is one of the node."""
         query = "SELECT 1 FROM document WHERE path = ? AND digest = ?"
-        return self._exists("document") and bool(self._rows(query, (as_stored(path), digest)))
+        return bool(self._rows(query, (as_stored(path), digest)))
 
 
 class OtherRows(Table):
@@ -49,8 +49,6 @@ class OtherRows(Table):
 
     def all(self) -> frozenset[str]:
         """The keys of all arrays."""
-        if not self._exists("other"):
-            return frozenset()
         return frozenset(as_text(key) for (key,) in self._rows("SELECT key FROM other", ()))
 
 

@@ -17,7 +17,3 @@ class Table:
         """`write` executes a statement in the job's transaction, `rows` a query."""
         self._write = write
         self._rows = rows
-
-    def _exists(self, name: str) -> bool:
-        """Whether the file has a table: a job of an earlier version may not."""
-        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)))

@@ -58,7 +58,7 @@ class Throughput:
 
 
 def throughput(job: Job) -> tuple[Reached, ...]:
-    """The time line of a job; empty for a job of a version that did not record it."""
+    """The time line of a job; empty if nothing was moved."""
     try:
         return tuple(
             Reached(float(point[0]), int(point[1]), int(point[2]))

@@ -35,7 +35,7 @@ def resume_job(
     take_over: bool = False,
 ) -> Outcome:
     """Check what an earlier run left, or parts of the job, and run the job to its end."""
-    from ..parts.ledgers import merge_ended, refuse_running, sweep_parts
+    from ..parts.ledgers import merge_ended, sweep_parts
     from .relocate import follow
     from .unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 
@@ -44,10 +44,6 @@ def resume_job(
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as job,
     ):
-        if job.fact("update") is not None and ends.destination.on_branch:
-            from .restart_update import restart_update
-
-            restart_update(job, ends)
         if job.fact("update") is not None:
             from ..update.update_job import update_job
 
@@ -58,10 +54,7 @@ def resume_job(
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
         if job.fact("parts") is not None:
-            if ends.destination.on_branch:  # where what parts have written is on no branch of the job
-                refuse_running(job.path, job.id, take_over=take_over)
-            else:
-                merge_ended(job, ends.place, take_over=take_over)
+            merge_ended(job, ends.place, take_over=take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete":
             find_torn_documents(job, ends.destination)

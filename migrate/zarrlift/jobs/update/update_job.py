@@ -32,7 +32,6 @@ from ..resume.relocate import follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
-from .abandoned_tree import take_in_abandoned_tree
 from .differences import with_earlier_shape
 from .retire import below_first, clear
 from .steps import Steps, steps_of
@@ -106,8 +105,6 @@ def update_job(
     follow(job, ends)
     ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
     earlier = json.loads(job.fact("update") or "{}")
-    if earlier:
-        take_in_abandoned_tree(job, ends.place)
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)
         job.commit()

@@ -25,7 +25,7 @@ from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
 from .place import MAIN, IcechunkPlace, icechunk_errors, require_icechunk
 from .session import DOCUMENT, SessionStorage
-from .work_branch import delete_work, restart_branch, start_of, undo_branch
+from .work_branch import delete_work, undo_branch
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -137,7 +137,7 @@ class IcechunkStorage(SessionStorage):
                 known = json.dumps({"base": base, "created": created, "new_branch": new})
             state = json.loads(known)
             if self.work_branch not in branches:
-                self._repository.create_branch(self.work_branch, start_of(state))
+                self._repository.create_branch(self.work_branch, state["base"])
         self._work()
         self.put_many([(key, data) for key, data in documents.items() if self.get(key) != data])
         self._written = dict(documents)
@@ -162,7 +162,7 @@ class IcechunkStorage(SessionStorage):
     def publish(self, known: str) -> None:
         """Move the branch that readers see to the job's; JobError if it has moved since the job began."""
         self.checkpoint()
-        base, target = start_of(json.loads(known)), self._target
+        base, target = json.loads(known)["base"], self._target
         with icechunk_errors(self.url, "cannot move the branch", target):
             branches = self._branches()
             if self.work_branch not in branches:
@@ -197,18 +197,6 @@ class IcechunkStorage(SessionStorage):
             delete_work(self._repository, self.work_branch)
             self._session = None
             self._layers.current = self._readonly(replace_branch=True)
-
-    def restart(self, job_id: str, known: str | None) -> str | None:
-        """Begin the branch of a job again, with what readers see; returns what `begin` needs.
-
-        None if others have changed what readers see.
-        """
-        self._job = job_id
-        with icechunk_errors(self.url, "cannot write", self.work_branch):
-            known = restart_branch(self._repository, self.work_branch, self._target, job_id, known)
-        if known is not None:
-            self._work()
-        return known
 
     def undo(self, job_id: str, known: str | None) -> bool:
         """Take back what a job did, but for the repository; False if others have changed the branch since."""

@@ -1,44 +1,21 @@
-"""The branch on which a job works: begun again, deleted and undone, in an open repository.
+"""The branch on which a job works: deleted and undone, in an open repository.
 
-Errors are those of Icechunk. `known` is what `IcechunkStorage.begin` returned: `base` is the snapshot to
-which an undo goes back, and `start` the one with which a branch begins that was begun again.
+Errors are those of Icechunk. `known` is what `IcechunkStorage.begin` returned: `base` is the snapshot with
+which the branch begins, and to which an undo goes back.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from .place import MAIN
 
 
-def start_of(state: Mapping[str, Any]) -> str:
-    """The snapshot with which the branch of a job begins."""
-    return str(state.get("start", state["base"]))
-
-
 def delete_work(repository: Any, work: str) -> None:
-    """Delete the branch of a job, and those of its parts, which earlier versions began."""
-    for name in repository.list_branches():
-        if name == work or name.startswith(f"{work}-"):
-            repository.delete_branch(name)
-
-
-def restart_branch(repository: Any, work: str, target: str, job_id: str, known: str | None) -> str | None:
-    """Begin the branch of a job again with what readers see at `target`.
-
-    Returns the new `known`; None if others have changed the target since.
-    """
-    state = json.loads(known or "{}")
-    if repository is None or "base" not in state:
-        return None
-    tip = repository.lookup_branch(target) if target in repository.list_branches() else state["base"]
-    if tip != state["base"] and _job_of(repository, tip) != job_id:
-        return None
-    delete_work(repository, work)
-    repository.create_branch(work, tip)
-    return json.dumps({**state, "start": tip})
+    """Delete the branch of a job, if there is one."""
+    if work in repository.list_branches():
+        repository.delete_branch(work)
 
 
 def undo_branch(repository: Any, work: str, target: str, job_id: str, known: str | None) -> bool:

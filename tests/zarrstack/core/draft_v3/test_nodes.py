@@ -20,7 +20,6 @@ from zarrstack.core.draft_v3.nodes import (
     read_extensions,
     read_group,
     write_entry,
-    write_group,
 )
 from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 from zarrstack.core.grid.chunk_keys_draft import DraftKeys
@@ -114,7 +113,6 @@ def test_entry_points_that_cannot_be_followed_are_refused(case):
 
 def test_a_group_has_attributes_and_nothing_else():
     assert read_group({"attributes": {"vessel": "Thetis"}}) == {"vessel": "Thetis"}
-    assert write_group({"vessel": "Thetis"}) == {"attributes": {"vessel": "Thetis"}}
     with pytest.raises(MetadataError, match="unknown members"):
         read_group({"attributes": {}, "zarr_format": 3})
     # zarrita and GDAL 3.5 write an earlier state of the text

@@ -1,8 +1,7 @@
-"""`Checksum` keeps the contract of layers, wherever it keeps its records."""
+"""`Checksum` keeps the contract of layers."""
 
 from __future__ import annotations
 
-import pytest
 from tests.support.chances import fewer
 from tests.support.folders import InAFolder
 
@@ -10,22 +9,14 @@ from zarrstack.layers.checksum.layer import Checksum
 from zarrstack.testing import LayerTests
 
 
-class TestBesideInMemory(LayerTests):
+class TestInMemory(LayerTests):
     examples = fewer(20)
 
     def layers(self):
         return [Checksum()]
 
 
-@pytest.mark.slow
-class TestManifestInMemory(LayerTests):
-    examples = fewer(12)
-
-    def layers(self):
-        return [Checksum(keep="manifest")]
-
-
-class TestBesideInAFolder(InAFolder, LayerTests):
+class TestOverFiles(InAFolder, LayerTests):
     examples = fewer(5)
     steps = 8
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,10 +16,8 @@ from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import ChunkError, UsageError
 from zarrstack.layers.checksum.layer import Checksum
-from zarrstack.layers.log.layer import Log
 
 PROTOTYPE = default_buffer_prototype()
-KEEPS = pytest.mark.parametrize("keep", ["beside", "manifest"])
 
 
 def buffer(data):
@@ -32,10 +29,10 @@ def read(store, key, part=None):
     return None if value is None else value.to_bytes()
 
 
-def written(keep, *, memory=None, values=(("a/c/0", b"old value"), ("a/c/1", b""))):
+def written(*, memory=None, values=(("a/c/0", b"old value"), ("a/c/1", b""))):
     """A dictionary with some values and their checksums."""
     memory = {} if memory is None else memory
-    store = stack(MemoryStore(memory), Checksum(keep=keep))
+    store = stack(MemoryStore(memory), Checksum())
 
     async def run():
         for key, value in values:
@@ -45,8 +42,8 @@ def written(keep, *, memory=None, values=(("a/c/0", b"old value"), ("a/c/1", b""
     return memory
 
 
-def reopened(memory, keep, **options):
-    return stack(MemoryStore(memory), Checksum(keep=keep, **options))
+def reopened(memory, **options):
+    return stack(MemoryStore(memory), Checksum(**options))
 
 
 DAMAGES = {
@@ -59,24 +56,22 @@ DAMAGES = {
 }
 
 
-@KEEPS
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("part", [None, RangeByteRequest(1, 2)], ids=["whole", "range"])
-def test_damage_is_an_error_that_names_the_key(keep, damage, part):
-    memory = written(keep)
+def test_damage_is_an_error_that_names_the_key(damage, part):
+    memory = written()
     damage(memory)
     with pytest.raises(ChunkError) as caught:
-        read(reopened(memory, keep), "a/c/0", part)
+        read(reopened(memory), "a/c/0", part)
     problem = caught.value.problem
     assert problem.key == "a/c/0"
     assert "layer 'checksum'" in problem.message
     assert problem.expected == "crc32c 486f40cc 9"
-    assert read(reopened(memory, keep), "a/c/1") == b""
+    assert read(reopened(memory), "a/c/1") == b""
 
 
-@KEEPS
-def test_what_is_sound_is_read_and_what_is_missing_is_missing(keep):
-    store = reopened(written(keep), keep)
+def test_what_is_sound_is_read_and_what_is_missing_is_missing():
+    store = reopened(written())
     assert read(store, "a/c/0") == b"old value"
     assert read(store, "a/c/0", RangeByteRequest(4, 9)) == b"value"
     assert read(store, "a/c/2") is None
@@ -85,7 +80,6 @@ def test_what_is_sound_is_read_and_what_is_missing_is_missing(keep):
 # -- killed at any moment ---------------------------------------------------------------------------
 
 
-@KEEPS
 @pytest.mark.parametrize("lives", range(6))
 @pytest.mark.parametrize(
     ("change", "after"),
@@ -95,31 +89,30 @@ def test_what_is_sound_is_read_and_what_is_missing_is_missing(keep):
     ],
     ids=["overwriting", "deleting"],
 )
-def test_a_killed_writer_leaves_the_old_value_or_the_new(keep, lives, change, after):
-    memory = written(keep)
-    store = stack(Dying(memory, lives=lives), Checksum(keep=keep))
+def test_a_killed_writer_leaves_the_old_value_or_the_new(lives, change, after):
+    memory = written()
+    store = stack(Dying(memory, lives=lives), Checksum())
     try:
         asyncio.run(change(store))
         finished = True
     except Killed:
         finished = False
-    again = reopened(memory, keep)
+    again = reopened(memory)
     assert read(again, "a/c/0") in ({after} if finished else {b"old value", after})
     asyncio.run(again.set("a/c/0", buffer(b"third")))
-    assert read(reopened(memory, keep), "a/c/0") == b"third"
+    assert read(reopened(memory), "a/c/0") == b"third"
 
 
-@KEEPS
 @pytest.mark.parametrize("lives", range(4))
-def test_a_killed_first_writer_leaves_nothing_or_the_value(keep, lives):
+def test_a_killed_first_writer_leaves_nothing_or_the_value(lives):
     memory = {}
-    store = stack(Dying(memory, lives=lives), Checksum(keep=keep))
+    store = stack(Dying(memory, lives=lives), Checksum())
     try:
         asyncio.run(store.set("a", buffer(b"new")))
         assert lives == 3
     except Killed:
         pass
-    again = reopened(memory, keep)
+    again = reopened(memory)
     assert read(again, "a") in ({b"new"} if lives >= 2 else {None})
     asyncio.run(again.delete("a"))
     assert read(again, "a") is None
@@ -145,19 +138,15 @@ class Interrupted(StorageTransformer):
         return value
 
 
-@KEEPS
-def test_a_reader_beside_a_writer_sees_no_damage(keep):
-    memory = written(keep)
-    store = stack(
-        MemoryStore(memory), Checksum(keep=keep), Interrupted(other=reopened(memory, keep), times=3)
-    )
+def test_a_reader_beside_a_writer_sees_no_damage():
+    memory = written()
+    store = stack(MemoryStore(memory), Checksum(), Interrupted(other=reopened(memory), times=3))
     assert read(store, "a/c/0") == b"new 0"
 
 
-@KEEPS
-def test_writers_of_one_key_take_turns_in_all_threads(keep):
+def test_writers_of_one_key_take_turns_in_all_threads():
     memory = {}
-    store = reopened(memory, keep)
+    store = reopened(memory)
 
     def work(number):
         async def run():
@@ -168,7 +157,7 @@ def test_writers_of_one_key_take_turns_in_all_threads(keep):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     for n in range(3):
-        assert read(reopened(memory, keep), f"k{n}") is not None
+        assert read(reopened(memory), f"k{n}") is not None
 
 
 class Threaded(MemoryStore):
@@ -193,13 +182,11 @@ class Threaded(MemoryStore):
         self.done.set()
 
 
-@KEEPS
-@pytest.mark.parametrize("held", ["a/c/0", "record"])
-def test_a_write_that_nobody_waits_for_any_more_does_not_overtake_the_next_one(keep, held):
-    memory = written(keep)
-    record = "a/c/0.crc32c" if keep == "beside" else "manifest.crc32c"
-    slow = Threaded(memory, held=record if held == "record" else held)
-    store = stack(slow, Checksum(keep=keep))
+@pytest.mark.parametrize("held", ["a/c/0", "a/c/0.crc32c"])
+def test_a_write_that_nobody_waits_for_any_more_does_not_overtake_the_next_one(held):
+    memory = written()
+    slow = Threaded(memory, held=held)
+    store = stack(slow, Checksum())
 
     async def run():
         first = asyncio.ensure_future(store.set("a/c/0", buffer(b"first")))
@@ -215,83 +202,16 @@ def test_a_write_that_nobody_waits_for_any_more_does_not_overtake_the_next_one(k
             await first
 
     asyncio.run(run())
-    assert read(reopened(memory, keep), "a/c/0") == b"second"
-
-
-def test_layers_that_keep_one_manifest_lose_nothing_of_each_other():
-    memory = {}
-    first, second = reopened(memory, "manifest"), reopened(memory, "manifest")
-    assert read(first, "a") is None  # each has read the manifest
-    assert read(second, "a") is None
-
-    async def run():
-        await asyncio.gather(
-            *(store.set(f"{name}/{n}", buffer(b"1")) for n in range(5) for name, store in stores.items())
-        )
-        await second.delete("first/0")
-        await first.set("second/1", buffer(b"2"))
-
-    stores = {"first": first, "second": second}
-    asyncio.run(run())
-    for store in (first, second, reopened(memory, "manifest")):
-        assert asyncio.run(store.check()) == []
-        assert read(store, "first/0") is None
-        assert read(store, "second/1") == b"2"
-    asyncio.run(second.clear())
-    assert memory == {}
-
-
-def test_a_change_of_the_manifest_that_failed_is_made_with_the_next_one():
-    class Full(MemoryStore):
-        full = False
-
-        async def set(self, key, value, byte_range=None):
-            if self.full and key == "manifest.crc32c":
-                raise OSError(28, "No space left on device")
-            await super().set(key, value)
-
-    memory = written("manifest")
-    below = Full(memory)
-    store = stack(below, Checksum(keep="manifest"))
-    below.full = True
-    with pytest.raises(OSError, match="No space left"):
-        asyncio.run(store.set("a/c/0", buffer(b"new")))
-    assert read(store, "a/c/0") == b"old value"
-    below.full = False
-    asyncio.run(store.set("a/c/1", buffer(b"other")))
-    again = reopened(memory, "manifest")
-    assert (read(again, "a/c/0"), read(again, "a/c/1")) == (b"old value", b"other")
-
-
-class Yielding(StorageTransformer):
-    """Lets others of the event loop go on at each write, as any store over a network does."""
-
-    name = "yielding"
-
-    async def set(self, key, value):
-        await asyncio.sleep(0)
-        await super().set(key, value)
-
-
-def test_changes_at_the_same_time_share_a_manifest():
-    log = Log()
-    store = stack(MemoryStore(), Checksum(keep="manifest"), log, Yielding())
-
-    async def run():
-        await asyncio.gather(*(store.set(f"c/{n}", buffer(b"1")) for n in range(100)))
-
-    asyncio.run(run())
-    assert log.summary().operations["set"].count < 100 + 20
+    assert read(reopened(memory), "a/c/0") == b"second"
 
 
 # -- objects without a checksum -------------------------------------------------------------------------
 
 
-@KEEPS
-def test_an_object_without_a_checksum_is_refused_until_it_is_sealed(keep):
-    memory = written(keep)
+def test_an_object_without_a_checksum_is_refused_until_it_is_sealed():
+    memory = written()
     memory["b"] = buffer(b"foreign")
-    store = reopened(memory, keep)
+    store = reopened(memory)
     with pytest.raises(ChunkError, match="has no checksum") as caught:
         read(store, "b")
     assert "seal" in caught.value.problem.advice
@@ -300,13 +220,12 @@ def test_an_object_without_a_checksum_is_refused_until_it_is_sealed(keep):
     assert read(store, "b") == b"foreign"
     assert asyncio.run(store.check()) == []
     memory["b"] = buffer(b"changed")
-    assert [problem.key for problem in asyncio.run(reopened(memory, keep).check())] == ["b"]
+    assert [problem.key for problem in asyncio.run(reopened(memory).check())] == ["b"]
 
 
-@KEEPS
-def test_it_may_pass_when_that_is_wished(keep):
+def test_it_may_pass_when_that_is_wished():
     memory = {"b": buffer(b"foreign")}
-    store = reopened(memory, keep, unknown="pass")
+    store = reopened(memory, unknown="pass")
     assert read(store, "b") == b"foreign"
     asyncio.run(store.set("b", buffer(b"ours")))
     memory["b"] = buffer(b"other")
@@ -318,24 +237,14 @@ def test_it_may_pass_when_that_is_wished(keep):
 
 
 def test_a_record_beside_is_a_line_of_text():
-    assert written("beside")["a/c/0.crc32c"].to_bytes() == b"crc32c 486f40cc 9\n"
+    assert written()["a/c/0.crc32c"].to_bytes() == b"crc32c 486f40cc 9\n"
 
 
-def test_the_manifest_is_json():
-    document = json.loads(written("manifest")["manifest.crc32c"].to_bytes())
-    assert document == {
-        "format": "zarrstack-checksums",
-        "version": 1,
-        "objects": {"a/c/0": ["crc32c 486f40cc 9"], "a/c/1": ["crc32c 00000000 0"]},
-    }
-
-
-@KEEPS
-def test_records_show_nowhere(keep):
-    store = reopened(written(keep), keep)
+def test_records_show_nowhere():
+    store = reopened(written())
 
     async def run():
-        for key in ("a/c/0.crc32c", "manifest.crc32c"):
+        for key in ("a/c/0.crc32c", "other.crc32c"):
             assert not await store.exists(key)
             assert await store.get(key, PROTOTYPE) is None
             with pytest.raises(FileNotFoundError):
@@ -352,10 +261,9 @@ def test_records_show_nowhere(keep):
     asyncio.run(run())
 
 
-@KEEPS
-def test_nothing_is_left_behind(keep):
-    memory = written(keep)
-    store = reopened(memory, keep)
+def test_nothing_is_left_behind():
+    memory = written()
+    store = reopened(memory)
     asyncio.run(store.delete("a/c/0"))
     asyncio.run(store.delete_dir("a"))
     assert memory == {}
@@ -364,37 +272,27 @@ def test_nothing_is_left_behind(keep):
 BROKEN = [b"", b"nonsense", b"crc32c 12 9\n", b"crc32c 486f40cc 09\n", b"\xff\xfe", b"[]", b'{"format": "x"}']
 
 
-@KEEPS
 @pytest.mark.parametrize("record", BROKEN, ids=str)
-def test_a_broken_record_is_an_error_that_names_it(keep, record):
-    memory = written(keep)
-    name = "a/c/0.crc32c" if keep == "beside" else "manifest.crc32c"
+def test_a_broken_record_is_an_error_that_names_it(record):
+    memory = written()
+    name = "a/c/0.crc32c"
     memory[name] = buffer(record)
     with pytest.raises(ChunkError) as caught:
-        read(reopened(memory, keep), "a/c/0")
+        read(reopened(memory), "a/c/0")
     assert caught.value.problem.key == name
-
-
-def test_a_manifest_of_another_version_is_refused():
-    memory = {"manifest.crc32c": buffer(b'{"format": "zarrstack-checksums", "version": 2, "objects": {}}')}
-    with pytest.raises(ChunkError, match="version"):
-        read(reopened(memory, "manifest"), "a")
 
 
 def test_two_of_them_do_not_stand_over_each_other():
     with pytest.raises(UsageError, match="one layer of checksums is enough"):
-        stack(MemoryStore(), Checksum(), Checksum(keep="manifest"))
+        stack(MemoryStore(), Checksum(), Checksum(unknown="pass"))
 
 
-@pytest.mark.parametrize("options", [{"keep": "elsewhere"}, {"unknown": True}], ids=str)
+@pytest.mark.parametrize("options", [{"unknown": "elsewhere"}, {"unknown": True}], ids=str)
 def test_a_wrong_option_is_refused_by_name(options):
     with pytest.raises(UsageError, match=next(iter(options))):
         Checksum(**options)
 
 
-def test_text_says_where():
-    assert Checksum.from_text("manifest") == Checksum(keep="manifest")
-    assert Checksum(keep="manifest").to_json() == {
-        "name": "checksum",
-        "configuration": {"keep": "manifest"},
-    }
+def test_text_says_what_is_done_with_unknown_objects():
+    assert Checksum.from_text("pass") == Checksum(unknown="pass")
+    assert Checksum(unknown="pass").to_json() == {"name": "checksum", "configuration": {"unknown": "pass"}}

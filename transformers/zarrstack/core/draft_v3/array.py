@@ -1,4 +1,4 @@
-"""Array documents of the 2022 draft <-> arrays in v3 terms, for both dialects. Pure.
+"""Array documents of the 2022 draft -> arrays in v3 terms, for both dialects. Pure.
 
 Source: section "Array metadata" of the text (nodes.py names it); zarr-python 2.18.7 as observed. The dialects
 differ in `codecs` against `compressor`, in names of data types, in filters, which zarr-python stores in
@@ -23,8 +23,8 @@ from ..grid.chunk_keys_v3 import Separator
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import Shape, read_lengths, whole_chunks
 from ..zarr_v2.chain import packing
-from .codecs import read_codec, read_layout, read_shards, write_codec, write_layout, write_shards
-from .data_types import DraftType, Endian, read_fill, read_type, write_fill, write_type
+from .codecs import read_codec, read_layout, read_shards
+from .data_types import DraftType, read_fill, read_type
 from .nodes import Dialect, read_attributes, read_extensions, require_known
 
 MEMBERS: Final = (
@@ -81,71 +81,6 @@ def describe_array(
     return array, tuple(reader.problems)
 
 
-def write_array(array: DraftArray, dialect: Dialect) -> JSONObject:
-    """The document of an array in a dialect, from which `describe_array` restores the array.
-
-    UnsupportedError if the draft, or the dialect, cannot express it.
-    """
-    text = dialect.name == "text"
-    codecs, middle = array.chain.codecs, array.chain.middle
-    front, stored, rest = codecs[:middle], codecs[middle], codecs[middle + 1 :]
-    endian = _endian(stored)
-    data_type = write_type(array.data_type, endian, text=text)
-    if stored.name == "numpy_bytes":
-        if not isinstance(data_type, dict):
-            raise UnsupportedError("not a struct", found=str(array.chain))
-        data_type = {**data_type, "type": stored.configuration["dtype"]}
-    document: JSONObject = {
-        "shape": list(array.shape),
-        "data_type": data_type,
-        "chunk_grid": {
-            "type": "regular",
-            "chunk_shape": list(array.chunk_shape),
-            "separator": array.separator,
-        },
-        "chunk_memory_layout": write_layout(front, len(array.shape)),
-        "fill_value": None
-        if array.fill_is_null and not text
-        else _write_fill(array, stored, endian, text=text),
-        "extensions": list(array.extensions),
-        "attributes": dict(array.attributes),
-    }
-    if text:
-        written = [write_codec(spec, member="type") for spec in rest]
-        if endian == "big" and isinstance(data_type, str):
-            uri = "https://purl.org/zarr/spec/codecs/endian/1.0"
-            written.insert(0, {"type": uri, "configuration": {"endian": "big"}})
-        if written:
-            document["codecs"] = written
-    elif len(rest) > 1:
-        raise UnsupportedError("zarr-python's draft dialect has only one compressor", found=str(array.chain))
-    elif rest:
-        document["compressor"] = write_codec(rest[0], member="codec")
-    if array.chunks_per_shard is not None:
-        document["storage_transformers"] = write_shards(array.chunks_per_shard)
-    return document
-
-
-def _write_fill(array: DraftArray, stored: CodecSpec, endian: Endian, *, text: bool) -> JSON:
-    if stored.name != "numpy_bytes":
-        return write_fill(array.fill_value, array.data_type, endian, text=text)
-    from ..data_types.v2 import parse_v2_dtype
-    from ..data_types.v3 import fill_from_json, fill_to_json
-
-    scalar = np.asarray(fill_from_json(array.fill_value, array.data_type))
-    items = scalar.astype(parse_v2_dtype(stored.configuration["dtype"]))
-    return fill_to_json(items.tobytes(), DataType("bytes"))
-
-
-def _endian(stored: CodecSpec) -> Endian:
-    if stored.name == "numpy_bytes":
-        return "little"
-    endian = stored.configuration.get("endian", "little")
-    if stored.name != "bytes" or endian not in ("little", "big"):
-        raise UnsupportedError("the 2022 draft has no name for this codec", found=excerpt(stored.to_json()))
-    return endian  # type: ignore[no-any-return]
-
-
 class _Reader:
     """Parser of one document; collects problems, to report all of them at once."""
 
@@ -178,7 +113,7 @@ class _Reader:
         if self._refused() or shape is None or grid is None or kind is None:
             return None
         chunk_shape, separator = grid
-        filters = [] if self.dialect.name == "text" else hidden_filters(attributes)
+        filters = [] if self.dialect.name == "text" else _hidden_filters(attributes)
         packed = self._try(lambda: self._chain(shape, kind, filters))
         if packed is None:
             return None
@@ -289,7 +224,7 @@ class _Reader:
         return {"id": name, **compressor.get("configuration", {})}
 
 
-def hidden_filters(attributes: Mapping[str, JSON]) -> list[JSONObject]:
+def _hidden_filters(attributes: Mapping[str, JSON]) -> list[JSONObject]:
     """The numcodecs filters that zarr-python 2 stores in the attributes; [] if there are none.
 
     Anything but a list of codecs is the user's attribute of that name.

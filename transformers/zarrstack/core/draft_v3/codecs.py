@@ -1,4 +1,4 @@
-"""Codecs, memory layout and storage transformers of the 2022 draft <-> a chain and shards of v3.
+"""Codecs, memory layout and storage transformers of the 2022 draft -> a chain and shards of v3.
 
 Sources: sections "codecs", "chunk_memory_layout" and "storage_transformers" of the text (nodes.py names it)
 and its documents `codecs/{blosc,endian,gzip}/v1.0`; zarr-python 2.18.7's `compressor`, whose configuration is
@@ -9,22 +9,19 @@ https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/extensions/stora
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
 from ..errors import MetadataError, UnsupportedError
-from ..json_text import JSON, JSONObject, excerpt
+from ..json_text import JSON, excerpt
 from ..shapes import Shape, read_lengths
 
-Endian: TypeAlias = Literal["little", "big"]
-
-SHARDING: Final = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
-"""As written by zarr-python 2.18.7; the text's document has `extensions/`, and a hyphen in places."""
 _SHARDING: Final = re.compile(
     r"https://purl\.org/zarr/spec/(extensions/)?storage[-_]transformers/sharding/([0-9]+)\.[0-9]+"
 )
+"""zarr-python 2.18.7 writes `spec/storage_transformers/`; the text has `extensions/`, a hyphen in places."""
 _CODEC: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([a-z0-9_-]+)(?:/([0-9]+)(?:\.[0-9]+)*)?")
 _NUMCODECS: Final = frozenset({"zlib", "bz2", "lz4", "lzma"})
 """zarr-python's names that v3 does not have."""
@@ -72,20 +69,6 @@ def _blosc(configuration: Mapping[str, JSON], itemsize: int) -> CodecSpec:
     return CodecSpec("blosc", {**defaults, **configuration, "shuffle": blosc_shuffle(shuffle, itemsize)})
 
 
-def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
-    """The inverse of `read_codec`. UnsupportedError for codecs without a name in the draft."""
-    configuration = dict(spec.configuration)
-    name = spec.name.removeprefix("numcodecs.")
-    if name == "blosc":
-        shuffle = configuration.get("shuffle", "shuffle")
-        configuration["shuffle"] = BLOSC_SHUFFLES.index(shuffle) if shuffle in BLOSC_SHUFFLES else shuffle
-        configuration.pop("typesize", None)
-    elif name not in ("gzip", "zstd") and not (spec.name != name and name in _NUMCODECS):
-        raise UnsupportedError("the 2022 draft has no name for this codec", found=excerpt(spec.to_json()))
-    space = "codecs" if member == "type" else "codec"
-    return {member: f"https://purl.org/zarr/spec/{space}/{name}/1.0", "configuration": configuration}
-
-
 def read_layout(data: JSON, ndim: int) -> list[CodecSpec]:
     """The transposes of a `chunk_memory_layout`: none for C, a reversal of all axes for F."""
     if isinstance(data, dict) and "extension" in data:
@@ -95,18 +78,6 @@ def read_layout(data: JSON, ndim: int) -> list[CodecSpec]:
     if data == "C" or ndim < 2:
         return []
     return [CodecSpec("transpose", {"order": list(reversed(range(ndim)))})]
-
-
-def write_layout(transposes: Sequence[CodecSpec], ndim: int) -> str:
-    """The inverse of `read_layout`; UnsupportedError for any other permutation."""
-    if not transposes:
-        return "C"
-    if len(transposes) == 1 and transposes[0].configuration.get("order") == list(reversed(range(ndim))):
-        return "F"
-    raise UnsupportedError(
-        "the 2022 draft has only the orders C and F",
-        found=" > ".join(excerpt(spec.to_json()) for spec in transposes),
-    )
 
 
 def read_shards(data: JSON, ndim: int) -> Shape | None:
@@ -148,12 +119,3 @@ def read_shards(data: JSON, ndim: int) -> Shape | None:
             "chunks_per_shard has more axes than shape", found=excerpt(value), expected=f"{ndim} at most"
         )
     return (*counts, *[1] * (ndim - len(counts)))[:ndim]
-
-
-def write_shards(chunks_per_shard: Shape | None) -> list[JSONObject]:
-    """The inverse of `read_shards`."""
-    if chunks_per_shard is None:
-        return []
-    # For no axes, zarr-python still writes one chunk per shard.
-    counts = list(chunks_per_shard) or [1]
-    return [{"extension": SHARDING, "type": "indexed", "configuration": {"chunks_per_shard": counts}}]

@@ -1,4 +1,4 @@
-"""Data types and fill values of the 2022 draft <-> v3's, for both dialects.
+"""Data types and fill values of the 2022 draft -> v3's, for both dialects.
 
 Sources: sections "Core data types", "data_type" and "fill_value" of the text (nodes.py names it), its
 extensions `data-types/{complex,datetime,string,struct}`, and zarr-python 2.18.7 as observed. The text gives
@@ -12,18 +12,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
-from ..data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
+from ..data_types.v3 import DataType, fill_to_json, zero_fill
 from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from ..json_text import JSON, canonical, excerpt
 
-Endian: TypeAlias = Literal["little", "big"]
 Dtype: TypeAlias = np.dtype[Any]
 
 _SPECIFIED: Final[Mapping[str, str]] = {
@@ -97,49 +96,6 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
             kind="fallback", severity="warning", message=message, found=found, expected=expected
         )
         return fallback, [problem]
-
-
-def write_type(data_type: DataType, endian: Endian, *, text: bool) -> JSON:
-    """The `data_type` of a document, in the text's form or zarr-python's.
-
-    UnsupportedError for types without a name in the draft.
-    """
-    order: Literal["<", ">"] = "<" if endian == "little" else ">"
-    if data_type.name in CORE and (text or not data_type.name.startswith("complex")):
-        if text:
-            return data_type.name
-        dtype = data_type.numpy.newbyteorder(order)
-        return "bool" if dtype.kind == "b" else dtype.str.removeprefix("|")
-    if data_type.name == "raw_bytes" and text:
-        return f"r{8 * data_type.numpy.itemsize}"
-    dtype = data_type.numpy.newbyteorder(order)
-    table = _SPECIFIED if text else _ZARR_PYTHON
-    uri = next((uri for kinds, uri in table.items() if dtype.kind in kinds), None)
-    if uri is None or dtype.kind == "O":
-        # zarr-python's objects need an object codec among the filters, which are read but not written.
-        raise UnsupportedError("the 2022 draft has no name for this data type", found=str(data_type))
-    identifier: JSON = descr(dtype) if dtype.kind == "V" else dtype.str
-    result = {"extension": uri, "type": identifier}
-    if not text:
-        result["fallback"] = None
-    elif dtype.kind in "Mm":
-        result["fallback"] = "int64"
-    else:
-        # Section "data_type": raw bytes, if there is no more specific fallback.
-        result["fallback"] = f"r{8 * dtype.itemsize}"
-    return result
-
-
-def descr(dtype: Dtype) -> JSON:
-    """A struct's fields, or plain bytes as one unnamed field, in the form of zarr-python 2."""
-    if dtype.names is None or dtype.fields is None:
-        return [["", dtype.str]]
-    return [
-        [name, descr(field) if (field := dtype.fields[name][0]).names else field.str] for name in dtype.names
-    ]
-
-
-# ----- reading
 
 
 def _known(data: JSON) -> DraftType:
@@ -240,38 +196,6 @@ def read_fill(data: JSON, kind: DraftType, data_type: DataType) -> tuple[JSON, b
         if isinstance(error, ZarrstackError):
             raise
         raise MetadataError("bad fill value", found=excerpt(data), expected=str(data_type)) from error
-
-
-def write_fill(fill: JSON, data_type: DataType, endian: Endian, *, text: bool) -> JSON:
-    """Convert a fill value from v3's JSON form to the draft's.
-
-    UnsupportedError for a NaN whose bits zarr-python's dialect cannot express.
-    """
-    value = fill_from_json(fill, data_type)
-    if data_type.name in ("string", "object"):
-        return value
-    scalar = np.asarray(value)
-    match scalar.dtype.kind:
-        case "f":
-            return _write_float(fill, text=text)
-        case "c":
-            return [_write_float(part, text=text) for part in fill]
-        case "V" if data_type.name == "raw_bytes" and text:
-            return "0x" + scalar.tobytes().hex()
-        case "S":
-            return fill_to_json(scalar.item(), DataType("bytes"))
-        case "V":
-            stored = scalar.astype(data_type.numpy.newbyteorder("<" if endian == "little" else ">"))
-            return fill_to_json(stored.tobytes(), DataType("bytes"))
-        case "M" | "m":
-            return int(scalar.view("i8"))
-    return scalar.item()
-
-
-def _write_float(fill: JSON, *, text: bool) -> JSON:
-    if isinstance(fill, str) and fill.startswith("0x") and not text:
-        raise UnsupportedError("zarr-python's draft dialect has only one NaN", found=fill, expected="NaN")
-    return "+Infinity" if text and fill == "Infinity" else fill
 
 
 def _scalar(data: JSON, kind: DraftType) -> Any:

@@ -5,7 +5,7 @@
 metadata", "Group metadata" and "Storage keys". *zarr-python* is the format that zarr-python 2.13 to 2.18
 wrote under `ZARR_V3_EXPERIMENTAL_API=1` (observed with 2.18.7), and before it zarrita of 2020 and GDAL 3.4:
 an earlier state of the text, with `root` in every key. Documents of both are read by the same code, because
-members with different meanings have different names; the dialect matters only for writing.
+members with different meanings have different names; the dialect matters for keys and for filters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The form of keys, and of written documents."""
+    """The form of keys."""
 
     TEXT: ClassVar[Dialect]
     ZARR_PYTHON: ClassVar[Dialect]
@@ -245,11 +245,6 @@ def read_group(document: Mapping[str, JSON]) -> JSONObject:
     require_known(document, ("attributes", "extensions"), "a group")
     read_extensions(document.get("extensions", []))
     return read_attributes(document)
-
-
-def write_group(attributes: Mapping[str, JSON]) -> JSONObject:
-    """The document of a group, the same in both dialects."""
-    return {"attributes": dict(attributes)}
 
 
 def read_attributes(document: Mapping[str, JSON]) -> JSONObject:

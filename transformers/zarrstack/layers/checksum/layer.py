@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -13,30 +13,29 @@ from ...base.byte_ranges import cut
 from ...base.option_checks import given, invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.errors import ChunkError, Problem, UsageError
-from ...core.json_text import JSONObject
 from ..sharding.locks import SharedLock, lock_of, place_of
 from ..sharding.writer import run_to_completion
 from .records import (
     ABSENT,
     SUFFIX,
-    ChecksumRecords,
-    ManifestRecords,
     RecordedState,
-    SidecarRecords,
     States,
+    add_state,
+    drop_states,
+    put_states,
+    states_of,
     sum_of,
 )
 
-Keep: TypeAlias = Literal["beside", "manifest"]
 Unknown: TypeAlias = Literal["refuse", "pass"]
 
 
 class Checksum(StorageTransformer):
     """Records a crc32c for every object and verifies it on every read.
 
-    An object that does not match raises a ChunkError. `keep` is where checksums are stored: "beside" the
-    object, under its key with the suffix `.crc32c`, or in one "manifest" at the root, for archives that are
-    written once. Listings omit both. A lost object is detected as well: it is an error, not a missing chunk.
+    An object that does not match raises a ChunkError. Checksums are stored beside the objects, under their
+    keys with the suffix `.crc32c`; listings omit them. A lost object is detected as well: it is an error, not
+    a missing chunk.
 
     `unknown` applies to objects without a checksum: "refuse" them, or let them "pass" unchecked. `seal` adds
     checksums for such objects.
@@ -56,20 +55,15 @@ class Checksum(StorageTransformer):
 
     name = "checksum"
     transparent = True
-    short: ClassVar[str] = "keep"
+    short: ClassVar[str] = "unknown"
     in_metadata: ClassVar[bool] = True
 
-    def __init__(
-        self, store: Store | None = None, *, keep: Keep = "beside", unknown: Unknown = "refuse"
-    ) -> None:
+    def __init__(self, store: Store | None = None, *, unknown: Unknown = "refuse") -> None:
         super().__init__(store)
-        if keep not in {"beside", "manifest"}:
-            raise invalid_option(self, "keep", keep, "beside or manifest")
         if unknown not in {"refuse", "pass"}:
             raise invalid_option(self, "unknown", unknown, "refuse or pass")
-        self._options = given(self, keep=keep, unknown=unknown)
+        self._options = given(self, unknown=unknown)
         self._refuse_unknown = unknown == "refuse"
-        self._ledger: ChecksumRecords = SidecarRecords() if keep == "beside" else ManifestRecords()
         self._place: Any = None
 
     def check_below(self, layer: StorageTransformer) -> str | None:
@@ -83,21 +77,6 @@ class Checksum(StorageTransformer):
         if layer.buffers:
             return "it would store checksums of values that still wait in memory; put it below"
         return None
-
-    @classmethod
-    def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
-        """Return the layer for one array; checksums are stored beside the array's objects.
-
-        UsageError for a manifest, which would be at the root of the store, outside the array.
-        """
-        if configuration.get("keep", "beside") != "beside":
-            raise UsageError(
-                f"layer {cls.name!r}: option 'keep' of one array is 'beside'",
-                node=path,
-                found=repr(configuration["keep"]),
-                expected="'beside', or the layer in a stack over the whole store",
-            )
-        return super().for_array(configuration, path, document)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -113,7 +92,7 @@ class Checksum(StorageTransformer):
         before = None
         while True:
             value = await self._store.get(key, prototype)
-            states = await self._ledger.get(self._store, key, again=before is not None)
+            states = await states_of(self._store, key)
             found = ABSENT if value is None else sum_of(value.as_buffer_like())
             if self._is_sound(found, states):
                 return None if value is None else cut(value, byte_range)
@@ -174,9 +153,9 @@ class Checksum(StorageTransformer):
             await self._store.set(key, value)  # raises the store's error
             return
         new = sum_of(value.as_buffer_like())
-        await self._ledger.add(self._store, key, new)
+        await add_state(self._store, key, new)
         await self._store.set(key, value)
-        await self._ledger.put(self._store, key, (new,))
+        await put_states(self._store, key, (new,))
 
     async def delete(self, key: str) -> None:
         """Remove a key and its checksum; a missing key is not an error."""
@@ -187,12 +166,12 @@ class Checksum(StorageTransformer):
             await run_to_completion(self._remove(key))
 
     async def _remove(self, key: str) -> None:
-        known = await self._ledger.get(self._store, key, again=True) is not None
+        known = await states_of(self._store, key) is not None
         if known:
-            await self._ledger.add(self._store, key, ABSENT)
+            await add_state(self._store, key, ABSENT)
         await self._store.delete(key)
         if known:
-            await self._ledger.drop(self._store, key)
+            await drop_states(self._store, key)
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path, with their checksums.
@@ -201,17 +180,12 @@ class Checksum(StorageTransformer):
         """
         self._check_writable()
         folder = prefix.rstrip("/")
-        if not folder:
-            await self.clear()
-            return
-        await self._store.delete_dir(folder)
-        await self._ledger.drop_folder(self._store, folder + "/")
+        await (self._store.delete_dir(folder) if folder else self._store.clear())
 
     async def clear(self) -> None:
         """Remove everything, including checksums."""
         self._check_writable()
         await self._store.clear()
-        await self._ledger.drop_folder(self._store, "")
 
     def _lock(self, key: str) -> SharedLock:
         if self._place is None:
@@ -226,12 +200,12 @@ class Checksum(StorageTransformer):
         sealed = 0
         for key in [key async for key in self.list_prefix(prefix)]:
             async with self._lock(key).writing():
-                if await self._ledger.get(self._store, key, again=True) is not None:
+                if await states_of(self._store, key) is not None:
                     continue
                 value = await self._store.get(key, default_buffer_prototype())
                 if value is not None:
                     states = (sum_of(value.as_buffer_like()),)
-                    await run_to_completion(self._ledger.put(self._store, key, states))
+                    await run_to_completion(put_states(self._store, key, states))
                     sealed += 1
         return sealed
 

@@ -8,7 +8,6 @@ from ...base.lazy import loader
 
 if TYPE_CHECKING:
     from .chunk_rules import Chunks as Chunks
-    from .chunk_rules import Draft as Draft
     from .layer import Rekey as Rekey
     from .rules import Functions as Functions
     from .rules import Keys as Keys
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Chunks": "chunk_rules",
-    "Draft": "chunk_rules",
     "Functions": "rules",
     "Keys": "rules",
     "Prefix": "rules",

@@ -13,7 +13,6 @@ from zarr.core.buffer import default_buffer_prototype
 
 from ...core.errors import MetadataError
 from ...core.json_text import excerpt
-from .chunk_rules import META_ROOT
 
 AT_ONCE: Final = 32
 """Documents read concurrently."""
@@ -22,7 +21,7 @@ AT_ONCE: Final = 32
 async def documents_of_arrays(
     store: Store, shown: Callable[[str], str | None] = lambda key: key
 ) -> dict[str, int]:
-    """Return the documents of all arrays in a store (Zarr v2, v3 and the draft) with their numbers of axes.
+    """Return the documents of all arrays in a store (Zarr v2 and v3) with their numbers of axes.
 
     `shown` maps a stored key to its key above, or to None; the result has the keys above. MetadataError for
     an unreadable document, because its array's chunks could not be mapped.
@@ -58,10 +57,6 @@ def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
 def array_of(key: str) -> str | None:
     """Path of the node if this key is a document that may be an array's; None for other keys."""
     folder, _, name = key.rpartition("/")
-    if key == META_ROOT + ".array.json":
-        return ""
-    if key.startswith(META_ROOT + "/") and name.endswith(".array.json"):
-        return key.removeprefix(META_ROOT + "/").removesuffix(".array.json")
     return folder if name in {"zarr.json", ".zarray"} else None
 
 

@@ -13,10 +13,10 @@ from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject, excerpt
 from .arrays import array_of, documents_of_arrays
-from .chunk_rules import Chunks, Draft
+from .chunk_rules import Chunks
 from .rules import Functions, Keys, Prefix, Rule, read_json
 
-RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Draft, Keys)}
+RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Keys)}
 """Rules by name, for JSON; `Functions` has no JSON form."""
 
 
@@ -255,4 +255,4 @@ def parse_rule(data: Rule | JSON) -> Rule:
     return rule
 
 
-__all__ = ["Chunks", "Draft", "Functions", "Keys", "Prefix", "Rekey", "Rule"]
+__all__ = ["Chunks", "Functions", "Keys", "Prefix", "Rekey", "Rule"]

@@ -15,10 +15,11 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from ...base.array_documents import is_document
 from ...base.byte_ranges import cut
-from ...base.chunk_names import ChunkEncoding, ChunkNames
+from ...base.chunk_names import ChunkNames
 from ...base.option_checks import size
 from ...base.transformer import Values
 from ...core.errors import UsageError
+from ...core.grid.chunk_keys_v3 import KeyEncoding
 from ...core.grid.shard_index import IndexFormat
 from ...core.json_text import JSON, JSONObject
 from ..cache.buffers import immutable
@@ -79,7 +80,7 @@ class Sharding(BufferedArray):
         if index_codecs is not None:
             form["index_codecs"] = index_codecs
         self._form = ShardForm.of(chunks_per_shard, ndim, IndexFormat.from_json(form))
-        encoding = ChunkEncoding.from_json(chunk_key_encoding)
+        encoding = KeyEncoding.from_json(chunk_key_encoding)
         self._names = ChunkNames(path, len(self._form.chunks), encoding)
         self._options = self._normal_options()
         self._writers = ShardWriters()
@@ -93,7 +94,7 @@ class Sharding(BufferedArray):
         options: dict[str, Any] = {"chunks_per_shard": list(self._form.chunks)}
         if self._names.path:
             options["path"] = self._names.path
-        if self._names.encoding != ChunkEncoding("default", "/"):
+        if self._names.encoding != KeyEncoding("default", "/"):
             options["chunk_key_encoding"] = self._names.encoding.to_json()
         usual = IndexFormat.DRAFT.to_json()
         return options | {
@@ -125,7 +126,7 @@ class Sharding(BufferedArray):
         """Accept any new shape, but no other number of axes or chunk key encoding."""
         if len(new["shape"]) != len(self._form.chunks):
             return f"chunks_per_shard is for {len(self._form.chunks)} axes"
-        if ChunkEncoding.from_json(new["chunk_key_encoding"]) != self._names.encoding:
+        if KeyEncoding.from_json(new["chunk_key_encoding"]) != self._names.encoding:
             return f"its shards are named by the chunk key encoding {self._names.encoding}"
         return None
 

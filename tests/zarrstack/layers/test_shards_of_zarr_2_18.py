@@ -1,4 +1,4 @@
-"""Shards of the 2022 draft: those of zarr 2.18.7 read here, and those of here read by zarr 2.18.7.
+"""`Sharding` over the shards of zarr 2.18.7, and zarr 2.18.7 over those of `Sharding`.
 
 The fixture is read everywhere; the tests that write for zarr 2.18 need its environment
 (tests/environments/zarr-2.18).
@@ -24,29 +24,41 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
 from zarrstack.base.stack import stack
+from zarrstack.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.shard_index import IndexFormat
-from zarrstack.layers.rekey import Draft, Rekey
+from zarrstack.layers.rekey import Functions, Rekey
 from zarrstack.layers.sharding.layer import Sharding
 
 ARCHIVE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
 EXPECTED = json.loads((FIXTURES / "zarr_v3_draft/zarr-2.18/sharded.expected.json").read_text())
 
 
-def sharding(made: dict, path: str) -> Sharding:
-    """The layer that says what the draft's metadata say."""
-    encoding = {"name": "draft", "configuration": {"separator": made["separator"]}}
-    return Sharding(
-        chunks_per_shard=made["chunks_per_shard"],
-        ndim=len(made["shape"]),
-        path=path,
-        chunk_key_encoding=encoding,
+V3 = KeyEncoding("default", "/")
+
+
+def renamed(made: dict, path: str) -> Functions:
+    """Chunk keys of Zarr v3 above, those of the draft below; zarr 2.18.7 has `c0` for no axes."""
+    draft, ndim = DraftKeys(made["separator"], "c0"), len(made["shape"])
+
+    def between(key: str, above: str, names: object, below: str, others: object) -> str | None:
+        chunk = names.coordinates(key.removeprefix(above), ndim) if key.startswith(above) else None
+        return None if chunk is None else below + others.key(chunk)
+
+    ours, theirs = f"{path}/", f"data/root/{path}/"
+    return Functions(
+        lambda key: between(key, ours, V3, theirs, draft), lambda key: between(key, theirs, draft, ours, V3)
     )
 
 
+def chunks(root: Path, made: dict, path: str) -> zarr.abc.store.Store:
+    """The chunks of a draft array, under their keys of Zarr v3."""
+    sharding = Sharding(chunks_per_shard=made["chunks_per_shard"], ndim=len(made["shape"]), path=path)
+    return stack(LocalStore(root), sharding, Rekey(rules=[renamed(made, path)]))
+
+
 def array(root: Path, made: dict, path: str) -> zarr.Array:
-    """An array of a draft archive, under zarr-python 3: Zarr v3 keys above, shards below."""
-    rekey = Rekey(rules=[Draft(separator=made["separator"], arrays={path: len(made["shape"])})])
-    store = stack(LocalStore(root), rekey, sharding(made, path))
+    """An array of a draft archive, under zarr-python 3: chunks above, shards below."""
     codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
     if made["compressed"]:
         codecs.append({"name": "gzip", "configuration": {"level": 1}})
@@ -61,17 +73,17 @@ def array(root: Path, made: dict, path: str) -> zarr.Array:
         "codecs": codecs,
     }
     metadata = ArrayV3Metadata.from_dict(document)
-    return zarr.Array(AsyncArray(metadata, StorePath(store, path)))
+    return zarr.Array(AsyncArray(metadata, StorePath(chunks(root, made, path), path)))
 
 
 def keys(root: Path, made: dict, path: str) -> list[str]:
     """The chunk keys of an array, in the draft's names."""
-    layer = stack(LocalStore(root), sharding(made, path))
+    layer, rule = chunks(root, made, path), renamed(made, path)
 
-    async def listed() -> list[str]:
-        return sorted([key async for key in layer.list_prefix(f"data/root/{path}/")])
+    async def listed() -> list[str | None]:
+        return [rule.down(key) async for key in layer.list_prefix(f"{path}/")]
 
-    return asyncio.run(listed())
+    return sorted(filter(None, asyncio.run(listed())))
 
 
 @pytest.mark.parametrize("path", EXPECTED)
