@@ -31,7 +31,12 @@ def test_the_page_is_the_one_that_its_script_writes() -> None:
 
 
 def test_the_page_has_every_environment_variable_that_the_source_reads() -> None:
-    read = {*part_index.VARIABLES, *obstore_s3._ELSEWHERE, *obstore_urls._AZURE_VARIABLES.values()}
+    read = {
+        *part_index.VARIABLES,
+        *part_index.LSF,
+        *obstore_s3._ELSEWHERE,
+        *obstore_urls._AZURE_VARIABLES.values(),
+    }
     read |= {"AWS_PROFILE", *aws_profile._FILES}
     read |= {name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names}
     constants: dict[str, str] = {}

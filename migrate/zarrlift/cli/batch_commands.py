@@ -12,7 +12,7 @@ from . import options as o
 from .batch_answers import answered, reported
 from .batch_options import Add, BatchJob, BatchTarget, Lists, Parts, ReportFile, To, Yes
 from .confirmation import confirm_finish
-from .job_options import First, Part, Watch
+from .job_options import Part, Watch
 from .option_groups import Command, expanded
 from .recipe_options import RecipeOptions
 from .reference_options import OF_PLACES
@@ -54,7 +54,6 @@ def plan(
     *,
     job: BatchJob = None,
     parts: Parts = None,
-    first: First = 0,
     writing: o.Writing,
     overwrite: o.Overwrite = False,
     reading: o.Reading,
@@ -73,7 +72,7 @@ def plan(
     def work(progress: Any) -> BatchOutcome:
         asked = _asked(writing, overwrite, reading, recipe, verify=verify, digest=digest, link=link)
         how = {**running.arguments(), "progress": progress}
-        made = _start(lists, to=to, job=job, run=False, parts=parts, first=first, **asked, **how)
+        made = _start(lists, to=to, job=job, run=False, parts=parts, **asked, **how)
         return made.outcome
 
     return answered("plan", output, work)

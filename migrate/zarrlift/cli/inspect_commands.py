@@ -9,7 +9,7 @@ import typer
 
 from . import options as o
 from .assess_options import Assessing, DigestFile, HtmlFile, NoList, SearchedSource
-from .job_options import First, JobFile, Parts, PlannedJob, Virtual, Watch
+from .job_options import JobFile, Parts, PlannedJob, Virtual, Watch
 from .option_groups import option
 from .option_values import usage
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
@@ -92,7 +92,6 @@ def plan(
     recipe: RecipeOptions,
     job: PlannedJob = None,
     parts: Parts = None,
-    first: First = 0,
     digest: o.Digest = False,
     link: o.LinkOption = "auto",
     output: o.Output,
@@ -115,15 +114,15 @@ def plan(
             **reading.arguments(),
         }
         if job is None and parts is None:
-            if first or digest or link != "auto":
-                raise usage("--first, --digest and --link are for a job", expected="--job and --parts too")
+            if digest or link != "auto":
+                raise usage("--digest and --link are for a job", expected="--job and --parts too")
             made = zarrlift.plan(source, destination, virtual=virtual, **arguments)
         elif job is None or parts is None:
             raise usage("--job and --parts are given together", expected="both, or neither")
         elif virtual:
             raise usage("references are written in one run, not in parts", expected="--virtual without --job")
         else:
-            arguments |= {"job": job, "parts": parts, "first": first, "digest": digest, "link": link}
+            arguments |= {"job": job, "parts": parts, "digest": digest, "link": link}
             made = zarrlift.plan_parts(source, destination, **arguments)
         refused = any(problem.severity == "refusal" for problem in made.all_problems())
         return Answer(

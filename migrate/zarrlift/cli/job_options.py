@@ -24,10 +24,6 @@ Parts: TypeAlias = Annotated[
         min=1,
     ),
 ]
-First: TypeAlias = Annotated[
-    int,
-    option("--first", help="With --parts: the index of the first part, 0 or 1.", metavar="N", min=0, max=1),
-]
 Part: TypeAlias = Annotated[
     str | None,
     option(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jobs.command_line import command
+from ..jobs.parts.part_index import has_lsf
 from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
 from . import problems as report_problems
 
@@ -230,8 +231,14 @@ def _parts_left(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     if outcome.second_pass:
         yield "The first pass of arrays in two passes is complete. Run the parts again for the second.", ()
     yield f"Tasks are missing: {missing}.", ()
-    indexes = index_ranges(part for part, _ in outcome.parts_left)
-    yield f"Run these parts again, then gather: --array={indexes}", ()
+    yield f"Run these parts again, then gather: {_array_words([part for part, _ in outcome.parts_left])}", ()
+
+
+def _array_words(parts: Collection[int]) -> str:
+    """The option with which a scheduler runs parts again; indexes of LSF begin with 1."""
+    if has_lsf():
+        return f'-J "migrate[{index_ranges(part + 1 for part in parts)}]"'
+    return f"--array={index_ranges(parts)}"
 
 
 def verification_brief(report: VerificationReport) -> Iterator[str]:

@@ -176,3 +176,17 @@ def test_a_closed_stream_still_has_a_page():
     stream = io.StringIO()
     stream.close()
     assert not Page.of(stream).colour
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("", "--array=0-2,63"), ("LSB_JOBID", '-J "migrate[1-3,64]"'), ("LSF_ENVDIR", '-J "migrate[1-3,64]"'),
+])  # fmt: skip
+def test_missing_parts_are_named_for_the_scheduler_that_is_here(
+    name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("LSB_JOBID", "LSF_ENVDIR"):
+        monkeypatch.delenv(other, raising=False)
+    if name:
+        monkeypatch.setenv(name, "7")
+    lines = list(report_outcome.lines(examples.GATHERED, Page()))
+    assert f"Run these parts again, then gather: {words}" in lines

@@ -16,7 +16,7 @@ from tests.support.unpacking import unpacked
 
 import zarrlift
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.errors import MetadataError, StorageError, UsageError
+from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
 
 FIXTURE = "references/virtualizarr-2.5.1/references"
 SINGLE = ("time", "packed", "plain", "big", "crs", "letters")
@@ -170,15 +170,26 @@ def test_bytes_in_the_document_are_text_or_base64(tmp_path):
     assert group["a"][:].tolist() == [1, 2, 200, 201, 0, 0]
 
 
-def test_templates_and_generators_are_substituted_as_text(tmp_path):
-    """The example of kerchunk's specification, with arithmetic in its generator."""
-    data = bytes(range(100))
-    for name in ("x_0.bin", "x_1.bin", "text.bin"):
-        (tmp_path / name).write_bytes(data)
+def test_templates_are_substituted_as_text(tmp_path):
+    for name in ("x_0.bin", "text.bin"):
+        (tmp_path / name).write_bytes(bytes(range(100)))
     source = document(
         tmp_path,
-        archive(_0=["{{f(c='text')}}.bin", 10, 2]),
+        archive(_0=["{{f(c='text')}}.bin", 10, 2], _1=["{{u}}_0.bin", 20, 2]),
         templates={"u": "x", "f": "{{c}}"},
+    )
+    group = zarrlift.open(source, storage_options=allowed(tmp_path))
+    assert group["a"][:].tolist() == [10, 11, 20, 21, 0, 0]
+
+
+def test_generated_references_are_refused_until_they_are_expanded(tmp_path):
+    """The example of kerchunk's specification, and what the advice makes of it."""
+    for name in ("x_0.bin", "x_1.bin"):
+        (tmp_path / name).write_bytes(bytes(range(100)))
+    source = document(
+        tmp_path,
+        archive(),
+        templates={"u": f"{tmp_path}/x", "f": "{{c}}"},
         gen=[
             {
                 "key": "a/{{i + 1}}",
@@ -189,8 +200,12 @@ def test_templates_and_generators_are_substituted_as_text(tmp_path):
             }
         ],
     )
+    with pytest.raises(UnsupportedError, match=r"references are generated.*found gen.*fsspec .*or kerchunk"):
+        zarrlift.plan(source, storage_options=allowed(tmp_path))
+    expanded = fsspec.filesystem("reference", fo=str(source), simple_templates=False).references
+    source.write_text(json.dumps({"version": 1, "refs": expanded}))
     group = zarrlift.open(source, storage_options=allowed(tmp_path))
-    assert group["a"][:].tolist() == [10, 11, 20, 21, 40, 41]
+    assert group["a"][:].tolist() == [0, 0, 20, 21, 40, 41]
 
 
 @pytest.mark.parametrize(
@@ -241,11 +256,6 @@ def test_all_bad_references_are_named_by_key(tmp_path):
     assert opened.get("c/1") is None
 
 
-MANY = b"""{"version": 1, "refs": {}, "gen": [
-    {"key": "{{i}}", "url": "u", "dimensions": {"i": {"stop": 1000000}, "j": {"stop": 1000000}}}
-]}"""
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -261,12 +271,12 @@ MANY = b"""{"version": 1, "refs": {}, "gen": [
         (b'{"version": 1, "refs": {"a": ' + b"[" * 100_000, "not a document of references"),
         (b'{"version": 1, "refs": {}, "templates": {"u": 1}}', "a template is not a text"),
         (b"\x28\xb5\x2f\xfd nothing", "invalid Zstandard"),
-        (MANY, "too many references"),
+        (b'{"version": 1, "refs": {}, "gen": [{}]}', "references are generated"),
     ],
 )
 def test_a_bad_document_is_refused(tmp_path, content, message):
     (tmp_path / "refs.json").write_bytes(content)
-    with pytest.raises((UsageError, MetadataError), match=message):
+    with pytest.raises((UsageError, MetadataError, UnsupportedError), match=message):
         open_storage(tmp_path / "refs.json")
 
 

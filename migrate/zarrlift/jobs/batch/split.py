@@ -15,27 +15,27 @@ _PER_ARCHIVE = 1 << 20
 """Bytes that are moved in the time that an archive takes in addition to its bytes."""
 
 
-def split(rows: Sequence[BatchRow], parts: int, first: int) -> list[BatchRow]:
+def split(rows: Sequence[BatchRow], parts: int) -> list[BatchRow]:
     """The rows with their parts: the largest first, each to the part that has the least.
 
     An archive is not divided: one that is larger than its share makes its part longer than the others.
     """
-    if parts < 1 or first not in (0, 1):
-        raise UsageError("a batch has at least one part, counted from 0 or 1", found=f"{parts} from {first}")
+    if parts < 1:
+        raise UsageError("a batch has at least one part", found=str(parts))
     loads = [(0, part) for part in range(parts)]
     chosen: dict[int, int] = {}
     for row in sorted(rows, key=lambda row: (-row.bytes_in, row.number)):
         load, part = loads[0]
         heapq.heapreplace(loads, (load + row.bytes_in + _PER_ARCHIVE, part))
-        chosen[row.number] = first + part
+        chosen[row.number] = part
     return [replace(row, part=chosen[row.number]) for row in rows]
 
 
 def require_part(file: BatchFile, index: int) -> None:
     """Raise UsageError unless the batch has that part."""
-    parts, first = file.fact("parts"), int(file.fact("first") or 0)
+    parts = file.fact("parts")
     if parts is None:
         raise UsageError("this batch has no parts", found=str(file.path), advice="Plan it with --parts.")
-    if not first <= index < first + int(parts):
-        expected = f"{first} to {first + int(parts) - 1}"
+    if not 0 <= index < int(parts):
+        expected = f"0 to {int(parts) - 1}"
         raise UsageError("this batch has no such part", found=str(index), expected=expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Unpack
 
 from zarrstack.core.errors import JobError, UsageError
 
@@ -31,7 +31,6 @@ def batch(
     run: bool = True,
     update: bool = False,
     parts: int | None = None,
-    first: Literal[0, 1] = 0,
     recipe: Recipe | None = None,
     in_place: bool = False,
     format: Format | None = None,
@@ -60,7 +59,7 @@ def batch(
     - `job`: the job file of the batch, a path; by default next to the results.
     - `run=False`: only plan every archive, and create the job file.
     - `update`: add archives that are new in `places`; otherwise they are only named in the outcome.
-    - `parts`: how many processes run the batch, each by `Batch.run_part`, counted from `first`; implies
+    - `parts`: how many processes run the batch, each by `Batch.run_part`, counted from 0; implies
       `run=False`.
     - The other arguments are those of `migrate`; a manifest may replace them per row.
 
@@ -117,7 +116,7 @@ def batch(
     path = Path(os.path.abspath(job)) if job is not None else default_path(texts, to)
     added: tuple[str, ...] = ()
     if not os.path.lexists(path):
-        _create(path, rows, with_options, parts=parts, first=first, plans=not run or len(rows) > 1)
+        _create(path, rows, with_options, parts=parts, plans=not run or len(rows) > 1)
     elif parts is not None:
         raise JobError("the job file already exists", key=str(path), advice="Gather it, or undo it first.")
     else:
@@ -131,15 +130,15 @@ def batch(
     return opened
 
 
-def _create(path: Path, rows: Rows, running: Running, *, parts: int | None, first: int, plans: bool) -> None:
+def _create(path: Path, rows: Rows, running: Running, *, parts: int | None, plans: bool) -> None:
     requests = {row.number: RowRequest.from_json(asked) for row, asked in rows}
     known = [row for row, _ in rows]
     if plans:
         known = assessed(known, requests, running)
     facts = {}
     if parts is not None:
-        known = split(known, parts, first)
-        facts = {"parts": str(parts), "first": str(first)}
+        known = split(known, parts)
+        facts = {"parts": str(parts)}
     asked = {row.number: request for row, request in rows}
     BatchFile.create(
         path, [(row, asked[row.number]) for row in known], facts, fsync=running.options.fsync

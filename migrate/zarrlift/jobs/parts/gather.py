@@ -97,7 +97,7 @@ def gather(
             sweep_parts(current, ends.place)
             return run.end(claim.end(nothing_to_do(current)))
         options = replace(options, digest=current.fact("digest") is not None)
-        first, division, made = divided(current)
+        division, made = divided(current)
         crashed = ends.local_destination is not None and may_be_lost(current)
         with noted_run(current), closing(planned_inventories(path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
@@ -115,7 +115,7 @@ def gather(
             outcome = replace(
                 outcome,
                 problems=(*outcome.problems, *problems),
-                parts_left=tuple((first + part, count) for part, count in missing.items()),
+                parts_left=tuple(missing.items()),
                 second_pass=share.second_pass(),
             )
         return run.end(claim.end(outcome))

@@ -47,7 +47,6 @@ class _Part:
 
     job_id: str
     index: int
-    place: int
     """Counted from 0."""
     plan: Plan
     """The arrays of which the part has tasks, unless they are published."""
@@ -78,7 +77,7 @@ def migrate_part(
 ) -> Outcome:
     """Do the tasks of one part of a job made by `plan_parts`.
 
-    `part` counts from the job's first index; "auto" takes it from the environment of a job array. The job
+    `part` counts from 0; "auto" takes it from the environment of a job array. The job
     file is only read; what is done is recorded in a ledger next to it, and published by `gather`. A part that
     was killed is run again; one that is complete does nothing. The other arguments are those of `migrate`.
 
@@ -133,7 +132,7 @@ def migrate_part(
     ):
         ledger.parts.adopt(known.rows[array.path] for array in known.plan.arrays)
         ledger.commit()
-        share = PartShare(known.division, known.place, _recorded_elsewhere(path, ledger, known, ends.place))
+        share = PartShare(known.division, known.index, _recorded_elsewhere(path, ledger, known, ends.place))
         checks = LocalChecks(ends.source, ends.destination)
         with noted_run(ledger), closing(planned_inventories(path, known.job_id)) as inventories, checks:
             try:
@@ -169,14 +168,11 @@ def migrate_part(
 
 def _part(job: Job, index: int) -> _Part:
     """What one part has to know; UsageError if there is no such part."""
-    first, division, plan = divided(job)
+    division, plan = divided(job)
     parts = int(job.fact("parts") or 0)
     refuse_undone(job)
-    place = index - first
-    if not 0 <= place < parts:
-        raise UsageError(
-            "the job has no such part", found=str(index), expected=f"{first} to {first + parts - 1}"
-        )
+    if not 0 <= index < parts:
+        raise UsageError("the job has no such part", found=str(index), expected=f"0 to {parts - 1}")
     rows = {row.path: (row, job.parts.round(row.id)) for row in job.nodes("array") if row.state != "done"}
     arrays = [
         _share_of(array, numbers)
@@ -184,15 +180,14 @@ def _part(job: Job, index: int) -> _Part:
         if array.path in rows
         and (
             numbers := [
-                *division.numbers(array, place, first_pass=True),
-                *division.numbers(array, place, first_pass=False),
+                *division.numbers(array, index, first_pass=True),
+                *division.numbers(array, index, first_pass=False),
             ]
         )
     ]
     return _Part(
         job_id=job.id,
         index=index,
-        place=place,
         plan=replace(plan, arrays=tuple(arrays), groups=(), refusals=(), problems=()),
         division=division,
         rows=rows,
@@ -202,11 +197,11 @@ def _part(job: Job, index: int) -> _Part:
     )
 
 
-def divided(job: Job) -> tuple[int, Division, Plan]:
-    """The first index of a job in parts, its division and its plan; UsageError for another job."""
+def divided(job: Job) -> tuple[Division, Plan]:
+    """The division of a job in parts and its plan; UsageError for another job."""
     parts = require_parts(job)
     plan = job.plan()
-    return int(job.fact("first") or 0), Division(plan.arrays, parts), plan
+    return Division(plan.arrays, parts), plan
 
 
 def require_parts(job: Job) -> int:

@@ -15,6 +15,8 @@ VARIABLES: Final = {
     "AWS_BATCH_JOB_ARRAY_INDEX": "AWS Batch",
 }
 """Environment variables with the index of a process in its job array, and who sets them."""
+LSF: Final = ("LSB_JOBID", "LSF_ENVDIR")
+"""In a job of LSF, and where its commands are set up (IBM Spectrum LSF, "Environment variables")."""
 
 
 def part_index(asked: int | str, environment: Mapping[str, str] | None = None) -> int:
@@ -33,7 +35,13 @@ def part_index(asked: int | str, environment: Mapping[str, str] | None = None) -
             advice="Run this in a job array, or name the part: --part N.",
         )
     ((name, value),) = found.items()
-    return _number(value, name)
+    return _number(value, name) - (name == "LSB_JOBINDEX")  # indexes of LSF begin with 1
+
+
+def has_lsf(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether this process runs in a job of LSF, or where LSF is set up."""
+    given = os.environ if environment is None else environment
+    return any(given.get(name) for name in LSF)
 
 
 def _number(value: int | str, name: str) -> int:

@@ -10,8 +10,8 @@ from .ledgers import ledgers_of, merge, readers
 
 def status_of_parts(job: Job) -> Status:
     """The status of an open job with what its parts have recorded; changes nothing."""
-    first, count = int(job.fact("first") or 0), int(job.fact("parts") or 0)
-    parts = {index: PartStatus(part=index, activity=None) for index in range(first, first + count)}
+    count = int(job.fact("parts") or 0)
+    parts = {index: PartStatus(part=index, activity=None) for index in range(count)}
     began: dict[int, float] = {}
     ledgers = ledgers_of(job.path)
     with readers(ledgers, job.id, None, []) as found:

@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from zarrstack.core.errors import JobError, UsageError
 
@@ -38,7 +38,6 @@ def plan_parts(
     *,
     job: str | os.PathLike[str],
     parts: int,
-    first: Literal[0, 1] = 0,
     recipe: Recipe | None = None,
     in_place: bool = False,
     format: Format | None = None,
@@ -59,7 +58,7 @@ def plan_parts(
 ) -> Plan:
     """Create a job that `parts` processes do, each by `migrate_part`, and claim the destination for it.
 
-    `job` is the path of the job file, which all processes read. Parts count from `first`. The other arguments
+    `job` is the path of the job file, which all processes read. Parts count from 0. The other arguments
     are those of `migrate`. The `memory` of the recipe is that of one part, by default 1 GB. Nothing is
     migrated. Returns the plan.
 
@@ -76,8 +75,8 @@ def plan_parts(
     >>> len(plan.arrays)
     4
     """
-    if parts < 1 or first not in (0, 1):
-        raise UsageError("a job has at least one part, counted from 0 or 1", found=f"{parts} from {first}")
+    if parts < 1:
+        raise UsageError("a job has at least one part", found=str(parts))
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     recipe = recipe or Recipe()
@@ -119,7 +118,7 @@ def plan_parts(
             refuse_existing(ends.destination)
         refuse_closed(ends.place)
         ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
-        facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts), "first": str(first)}
+        facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts)}
         if digest:
             facts["digest"] = "yes"
         facts |= ends.layers | ends.options

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from json.decoder import JSONDecoder
 from typing import Any, Final
 
-from zarrstack.core.errors import MetadataError, UsageError, short
+from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError, short
 
 from .index import BadReference, Found, MemoryIndex, Reference
-from .templates import Templates, generated
+from .templates import Templates
 
 MAX_DOCUMENT: Final = 1 << 30
 """Maximum size of a document in bytes, after decompression: about ten million references."""
@@ -40,10 +40,11 @@ _LARGEST: Final = (1 << 63) - 1
 
 
 def read_document(content: bytes) -> MemoryIndex:
-    """The references in a document; UsageError if it has none, MetadataError if it is invalid.
+    """The references in a document.
 
-    An entry that is not a valid reference is kept as `BadReference`, so that all are reported at the array
-    that they belong to.
+    UsageError if it has none, MetadataError if it is invalid, UnsupportedError for generated ones. An entry
+    that is not a valid reference is kept as `BadReference`, so that all are reported at the array that they
+    belong to.
     """
     if content.startswith(ZSTD):
         content = _decompressed(content)
@@ -57,7 +58,7 @@ def read_document(content: bytes) -> MemoryIndex:
     try:
         return _Reader(text).read()
     except (ValueError, RecursionError) as error:
-        if isinstance(error, MetadataError | UsageError):
+        if isinstance(error, MetadataError | UnsupportedError | UsageError):
             raise
         raise UsageError("not a document of references", found=f"invalid JSON ({error})") from None
 
@@ -189,7 +190,14 @@ def entry(value: Any) -> Found:
 
 
 def _substituted(refs: MemoryIndex, head: Mapping[str, Any]) -> MemoryIndex:
-    """The references of version 1 with their templates applied, and those of its generators."""
+    """The references of version 1 with their templates applied; UnsupportedError for generated ones."""
+    if head.get("gen"):
+        raise UnsupportedError(
+            "references are generated, which is not supported",
+            found="gen",
+            expected="each reference under refs",
+            advice="Expand them with fsspec (simple_templates=False) or kerchunk, and name the new document.",
+        )
     texts = head.get("templates") or {}
     if not isinstance(texts, dict):
         raise MetadataError("templates are not an object", found=type(texts).__name__)
@@ -202,6 +210,4 @@ def _substituted(refs: MemoryIndex, head: Mapping[str, Any]) -> MemoryIndex:
             except MetadataError as error:
                 new[url] = BadReference(f"{error.problem.message}: {error.problem.found}")
     refs.rename_urls(new)
-    for key, value in generated(head.get("gen") or [], templates):
-        refs.add(key, entry(value))
     return refs

@@ -87,10 +87,10 @@ def test_parts_at_once_make_what_one_process_makes(
 
 
 def test_gathered_at_any_time(planned: Planned, calm: dict[str, bytes], tmp_path: Path) -> None:
-    job = planned(3, first=1)
+    job = planned(3)
     seen = set()
     for _ in range(2):
-        for part in (2, 1, 3):
+        for part in (1, 0, 2):
             assert zarrlift.migrate_part(job, part).ok
             assert zarrlift.migrate_part(job, part).chunks == 0
             before = job.read_bytes()
@@ -105,9 +105,9 @@ def test_gathered_at_any_time(planned: Planned, calm: dict[str, bytes], tmp_path
             for path, content in tree(tmp_path / "out.zarr").items():
                 if path.endswith("zarr.json"):
                     assert calm[path] == content
-        assert [part.part for part in status.parts] == [1, 2, 3]
+        assert [part.part for part in status.parts] == [0, 1, 2]
     assert outcome.state == "done"
-    assert seen == {1, 2, 3}
+    assert seen == {0, 1, 2}
     assert tree(tmp_path / "out.zarr") == calm
 
 
@@ -311,8 +311,8 @@ def test_a_damaged_ledger_is_named_and_its_part_repeated(
 
 
 def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None:
-    job = planned(2, first=1)
-    for index in (0, 3):
+    job = planned(2)
+    for index in (-1, 2):
         with pytest.raises(UsageError, match="no such part"):
             zarrlift.migrate_part(job, index)
     with pytest.raises(JobError, match="a job in parts writes to this destination"):
@@ -352,7 +352,7 @@ def test_undo_refuses_while_a_part_is_running(planned: Planned, tmp_path: Path) 
 def test_auto_takes_the_index_of_a_job_array(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    job = planned(2, first=1)
+    job = planned(2)
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "1")
@@ -361,8 +361,9 @@ def test_auto_takes_the_index_of_a_job_array(
         zarrlift.migrate_part(job, "auto")
     for name in VARIABLES:
         with monkeypatch.context() as patch:
-            patch.setenv(name, "2")
-            assert zarrlift.migrate_part(job, "auto").part == 2
+            patch.setenv(name, "1")
+            # Indexes of LSF begin with 1.
+            assert zarrlift.migrate_part(job, "auto").part == (0 if name == "LSB_JOBINDEX" else 1)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
     with pytest.raises(UsageError, match="more than one"):
