@@ -59,31 +59,32 @@ class Files(WrapperStore[Store]):
 
     def __init__(self, folder: str) -> None:
         super().__init__(MemoryStore())
-        self._folder = Path(folder)
+        self._folder = folder
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        path = self._path(key)
-        if not path.exists():
-            return None
         # The index is at the end.
-        return prototype.buffer.from_bytes(read(path, None if byte_range is None else byte_range.suffix))
+        data = read(self._path(key), None if byte_range is None else byte_range.suffix)
+        return None if data is None else prototype.buffer.from_bytes(data)
 
     async def set(self, key: str, value: Any) -> None:
         write(self._path(key), value.as_buffer_like())
 
-    def _path(self, key: str) -> Path:
-        return self._folder / key.replace("/", ".")
+    def _path(self, key: str) -> str:
+        return f"{self._folder}/{key.replace('/', '.')}"
 
 
-def read(path: Path, suffix: int | None) -> bytes:
-    """A file, or its last bytes."""
-    with open(path, "rb", buffering=0) as file:
-        if suffix is not None:
-            file.seek(-suffix, os.SEEK_END)
-        return file.read()
+def read(path: str, suffix: int | None) -> bytes | None:
+    """A file, or its last bytes; None if it does not exist."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            if suffix is not None:
+                file.seek(-suffix, os.SEEK_END)
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
-def write(path: Path, data: Any) -> None:
+def write(path: str, data: Any) -> None:
     """Replace a file."""
     with open(path, "wb", buffering=0) as file:
         file.write(data)

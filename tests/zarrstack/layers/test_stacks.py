@@ -33,7 +33,7 @@ LAYERS = {
     "rekey": lambda tests: Rekey(rules=[PREFIX]),
     "retry": lambda tests: Retry(),
     "sharding": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a"),
-    "sharding buffered": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=2500),
+    "sharding buffered": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=15_000),
     "throttle": lambda tests: Throttle(in_flight=2),
 }
 """How to make each registered layer that accepts writes, at least once."""

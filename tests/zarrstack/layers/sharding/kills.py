@@ -29,7 +29,7 @@ from zarrstack.base.transformer import StorageTransformer
 
 CHUNKS = 48
 PER_SHARD = 8
-BUDGETS = (None, "20kB", "1MB")
+BUDGETS = (None, "60kB", "1MB")
 """Without a buffer, with one that is often full, and with room for all shards."""
 
 

@@ -23,7 +23,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 import zarrstack
 from zarrstack import Cache, Checksum, Log, Overlay, PerArray, Rekey, Sharding, stack
 from zarrstack.core.errors import UsageError
-from zarrstack.layers.sharding.buffer import CHUNK_COST
+from zarrstack.layers.sharding.buffer import CHUNK_COST, SHARD_COST
 
 PROTOTYPE = default_buffer_prototype()
 BUDGET = 10**6
@@ -137,7 +137,7 @@ def test_a_shard_all_of_whose_chunks_are_removed_is_removed_without_reading(belo
 
 def test_a_full_budget_stores_the_shard_that_was_touched_least_recently(below):
     size = 1000
-    store = buffered(below, memory_bytes=10 * (size + CHUNK_COST))
+    store = buffered(below, memory_bytes=10 * (size + CHUNK_COST + SHARD_COST))
     for shard in (0, 1, 2):
         put(store, f"a/c/{4 * shard}", bytes(size))
     put(store, "a/c/1", bytes(size))  # shard 0 again

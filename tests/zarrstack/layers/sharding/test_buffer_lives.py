@@ -43,7 +43,7 @@ class Lives(RuleBasedStateMachine):
         self.folder, self.on_disk = folder, on_disk
         self.objects = {}
 
-    @initialize(budget=st.sampled_from([1500, 5000, 10**6]))
+    @initialize(budget=st.sampled_from([3000, 20_000, 10**6]))
     def open(self, budget):
         self.stacks = [
             stack(self.bottom(), Sharding(**SHARDS, memory_bytes=budget)),

@@ -11,31 +11,26 @@ task of its own. What was read for it is read at that moment, so a change never 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from zarr.core.sync import sync
-
-from ...core.errors import UsageError
 from ...system.fork_safety import reset_after_fork
-from .locks import SharedLock, may_block
+from .locks import SharedLock
 from .shard import ChunkChange, Place
 from .statistics import ShardingStatistics
 from .stored_shard import StoredShard
 from .writer import run_to_completion
 
-logger = logging.getLogger("zarrstack.sharding")
-
 DEFAULT_BYTES: Final = 256 * 10**6
 """Budget inside `with zarrstack.open(...)`."""
-CHUNK_COST: Final = 400
-"""Bytes counted for a waiting change besides its value."""
+CHUNK_COST: Final = 250
+"""Bytes counted for a waiting change besides its value; 220 to 240 by tracemalloc (CPython 3.11 and 3.13)."""
+SHARD_COST: Final = 2200
+"""Bytes counted for an open shard; 2,050 to 2,280 by tracemalloc."""
 MAX_AT_ONCE: Final = 10
 """Shards stored concurrently by a flush, as many as zarr's default concurrency."""
 
@@ -144,7 +139,7 @@ class ShardBuffer:
             waiting = self.add(change, at)
             if waiting is not None:
                 break
-            await self._make_room(at, _bytes(change.value) + CHUNK_COST)
+            await self._make_room(at, _bytes(change.value) + CHUNK_COST + SHARD_COST)
         home = waiting.buffer
         if waiting.is_whole:
             await home.store(waiting, only_whole=True)
@@ -165,7 +160,9 @@ class ShardBuffer:
             if change.if_absent and old is not None:
                 return waiting
             more = _bytes(change.value) - _bytes(old)
-            if waiting is None or change.chunk not in waiting.changes:
+            if waiting is None:
+                more += CHUNK_COST + SHARD_COST
+            elif change.chunk not in waiting.changes:
                 more += CHUNK_COST
             if more > 0 and home.used + more > home.limit and home.recent and not change.if_absent:
                 return None
@@ -276,9 +273,16 @@ def settle(waiting: Waiting, stored: Mapping[Place, Any]) -> None:
                 home.used -= _bytes(value) + CHUNK_COST
         if not waiting.changes:
             home.recent.pop(waiting, None)
+            home.used -= SHARD_COST
             del _table[at.array][at.shard]
             if not _table[at.array]:
                 del _table[at.array]
+
+
+def open_arrays() -> list[Hashable]:
+    """The arrays with open shards, of all stacks in this process."""
+    with _guard:
+        return list(_table)
 
 
 async def flush(array: Hashable, *, seen: bool = True) -> None:
@@ -295,54 +299,3 @@ async def flush(array: Hashable, *, seen: bool = True) -> None:
         left = left[len(some) :]
     if errors:
         raise errors[0]
-
-
-def flush_sync(array: Hashable) -> None:
-    """Synchronous `flush`; UsageError in an event loop that cannot wait for it."""
-    if not open_shards(array):
-        return
-    if not may_block():
-        raise UsageError(
-            "layer 'sharding': chunks wait to be written, and this event loop cannot wait for that",
-            advice="Await `store.flush()` first.",
-        )
-    sync(flush(array))
-
-
-_later: set[asyncio.Task[None]] = set()
-
-
-def later(work: Coroutine[Any, Any, None]) -> None:
-    """Close a store in the running event loop, which cannot wait for it."""
-    task = asyncio.ensure_future(work)
-    _later.add(task)
-    task.add_done_callback(_ended)
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    _later.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.warning("layer 'sharding': a shard could not be written at close(): %r", error)
-
-
-def _at_exit() -> None:
-    """Store what waits when the interpreter exits, and warn of what cannot be stored."""
-    failed: set[Hashable] = set()
-    while arrays := [array for array in tuple(_table) if array not in failed]:
-        for array in arrays:
-            try:
-                sync(flush(array))
-            except Exception as error:  # noqa: BLE001 - reported
-                failed.add(array)
-                for waiting in open_shards(array):
-                    warnings.warn(
-                        f"zarrstack: {len(waiting.changes)} chunks of the shard {waiting.shard.key!r} were "
-                        f"never written to {waiting.shard.store}: {error!r}",
-                        RuntimeWarning,
-                        stacklevel=1,
-                    )
-
-
-# Before concurrent.futures ends its threads, which LocalStore needs; `atexit` runs after that. There is no
-# public name for it (Python 3.11 to 3.14).
-threading._register_atexit(_at_exit)  # type: ignore[attr-defined]  # noqa: SLF001

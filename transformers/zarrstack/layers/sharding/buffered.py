@@ -12,7 +12,8 @@ from ...base.chunk_names import ChunkNames
 from ...base.descend import UNBOUND, descend
 from ...base.locations import Location, location_of, same_location
 from ...base.transformer import StorageTransformer
-from .buffer import ShardBuffer, ShardPlace, Waiting, flush, flush_sync, later, open_shard, open_shards
+from .buffer import ShardBuffer, ShardPlace, Waiting, flush, open_shard, open_shards
+from .closing import flush_sync, later
 from .locks import SharedLock, lock_of, may_block
 from .shard import ChunkChange, Place, ShardForm
 from .statistics import ShardingStatistics

@@ -14,7 +14,7 @@ class ShardingStatistics:
     open_shards: int
     """Shards with changes that are not stored yet."""
     open_bytes: int
-    """What these changes take, counting 400 bytes for each besides its value."""
+    """What these changes take, counting 250 bytes for each besides its value, and 2,200 for each shard."""
     whole: int
     """Shards stored with all their chunks: written once, and not read."""
     partial: int
