@@ -1,7 +1,7 @@
 """Temporary files of a run are in memory where there is room: 200,000 files are made and removed.
 
-A plug-in of pytest. It needs a file system in memory as Linux has it; set TMPDIR to use another folder. What failed tests
-wrote stays there until the next run.
+A plug-in of pytest. It needs a file system in memory as Linux has it; set TMPDIR to use another folder.
+What failed tests wrote stays there until the next run.
 """
 
 from __future__ import annotations

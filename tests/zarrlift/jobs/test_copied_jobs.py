@@ -113,7 +113,7 @@ def test_a_copied_job_in_place_changes_neither(call: Callable[[Path], object], f
 
 
 def killed_in_a_commit(job: Path) -> None:
-    """Leave what a process leaves that is killed while it writes to a job file: a page, and a journal to undo it."""
+    """Leave what a process leaves that is killed while it writes to a job file: pages, and their journal."""
     with closing(sqlite3.connect(job, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous=OFF")
         db.execute("PRAGMA cache_size=1")

@@ -226,7 +226,10 @@ def rewritten(path: Path) -> None:
 def test_a_change_between_plan_and_read_fails_the_array(tmp_path, monkeypatch, name, what):
     root = shutil.copytree(data(), tmp_path / "data")
     document = root / name if name.endswith("json") else root / name / ".zmetadata"
-    changes = {"target": lambda: rewritten(root / "second.nc"), "references": lambda: os.utime(document, (1, 1))}
+    changes = {
+        "target": lambda: rewritten(root / "second.nc"),
+        "references": lambda: os.utime(document, (1, 1)),
+    }
     run, change = Worker.run, once(changes[what])
 
     def late(self: Worker, *arguments: Any) -> Any:

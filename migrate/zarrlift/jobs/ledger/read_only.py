@@ -25,7 +25,7 @@ _JOURNAL: Final = "-journal"
 
 @contextlib.contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a file, or to a repaired copy where SQLite would repair it; sqlite3.Error or JobError."""
+    """A connection to a file, or to a copy where SQLite would repair the file; sqlite3.Error or JobError."""
     try:
         db = _connected(path)
     except sqlite3.OperationalError as error:

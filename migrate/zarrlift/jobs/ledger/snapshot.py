@@ -13,7 +13,7 @@ from .read_only import read_only
 
 
 def snapshot(path: Path) -> Job:
-    """A copy of a job in memory, in one consistent state, so that its writer waits for no reader; JobError."""
+    """A copy of a job in memory, in one consistent state; its writer waits for no reader. JobError."""
     require_file(path)
     try:
         with read_only(path) as db:
