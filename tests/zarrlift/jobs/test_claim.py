@@ -399,3 +399,21 @@ def test_a_claim_that_another_took_over_is_left_to_it(tmp_path: Path) -> None:
             path = claim.path
         assert path.read_bytes() == theirs
         path.unlink()
+
+
+def test_a_claim_in_whose_place_another_is_found_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that ignores the condition has taken both."""
+    read = claiming._Place.read
+
+    def theirs(self: claiming._Place) -> bytes | None:
+        holder = ClaimHolder.from_bytes(read(self) or b"")
+        return holder and replace(holder, token="1").to_bytes()
+
+    monkeypatch.setattr(claiming._Place, "read", theirs)
+    with (
+        pytest.raises(JobError, match="claims this destination at the same time"),
+        claimed(open_storage(MemoryStore(), mode="w"), tmp_path / "job.db"),
+    ):
+        raise AssertionError
