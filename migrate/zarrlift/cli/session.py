@@ -73,6 +73,8 @@ class Session:
     quiet: bool = False
     everything: bool = False
     color: Color = "auto"
+    previews: bool = False
+    """Whether the command only shows what it would do (`--dry-run`)."""
     interrupted: bool = False
     how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
     """Advice in one line after an interruption, given the job's path and options if known."""
@@ -115,7 +117,7 @@ class Session:
 
     @property
     def _prints(self) -> bool:
-        return self.json or self.command in PRINTING
+        return self.json or self.previews or self.command in PRINTING
 
     def _briefly(self, answer: Answer) -> None:
         for line in answer.brief():

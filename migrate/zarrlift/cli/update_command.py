@@ -69,5 +69,7 @@ def update(
         )
 
     if dry_run:
-        return output.session("update").run(show)
+        session = output.session("update")
+        session.previews = True
+        return session.run(show)
     return moving("update", output, work, target=target, job=job)

@@ -17,9 +17,9 @@ from ..archive.chunk_inventory import Indexes
 from ..planning.plans import ArrayPlan
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
+from ..transfer.tasks import rewritten
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
-from .update.differences import rewritten
 
 
 class LaterObjects:

@@ -217,6 +217,16 @@ def sources_moved(plan: ArrayPlan, present: Indexes) -> Indexes:
     return np.intersect1d(present, units, assume_unique=True)
 
 
+def rewritten(plan: ArrayPlan) -> Indexes:
+    """The objects of a result that an update writes again or deletes: whole blocks, if it makes blocks."""
+    assert plan.changes is not None
+    if plan.move.block_shape is None:
+        return plan.changes.objects
+    blocks, units = Grid(plan.source.shape, plan.move.block_shape), changed_units(plan)
+    assert units is not None
+    return np.union1d(plan.changes.objects, touched(units, blocks, plan.destination.objects))
+
+
 def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:
     """The versions with which chunks are compared when they are read."""
     if not source.tells_versions or inventory.sizes is None or inventory.versions is None:

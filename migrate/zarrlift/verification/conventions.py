@@ -151,7 +151,7 @@ def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
         if name not in node.attributes:
             yield f"attribute ome/{name}", canonical(value), "nothing"
             continue
-        source = _of_05(node.attributes[name])
+        source = _of_05(_with_text_paths(name, node.attributes[name]))
         added = _added(name, value, source)
         if added is not None:
             yield f"attribute ome/{name}", canonical(added), canonical(source)
@@ -171,6 +171,23 @@ def _of_05(value: JSON) -> JSON:
     empty = {name for name in ("coordinateTransformations", "colors", "properties") if value.get(name) == []}
     gone = empty | ({"version"} if value.get("version") in ("0.1", "0.2", "0.3", "0.4") else set())
     return {name: item for name, item in value.items() if name not in gone}
+
+
+def _with_text_paths(name: str, value: JSON) -> JSON:
+    """An attribute with the text that every version requires where ez_zarr wrote numbers as paths."""
+    member = {"multiscales": "datasets", "well": "images"}.get(name, "")
+    if isinstance(value, list):
+        return [_with_text_paths(name, item) for item in value]
+    entries = value.get(member) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(entries, list):
+        return value
+    made = [
+        {**entry, "path": str(entry["path"])}
+        if isinstance(entry, dict) and type(entry.get("path")) is int
+        else entry
+        for entry in entries
+    ]
+    return {**value, member: made}
 
 
 def _image_of_05(image: JSON) -> JSON:

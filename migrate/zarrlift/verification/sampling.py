@@ -10,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.grid.grid import Grid
+from zarrstack.core.grid.overlap import touched
 
 from ..archive.nodes import Layout
+from ..transfer.tasks import rewritten
 
 if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
     from ..planning.plans import ArrayPlan
 
 MAX_INNER_CHUNKS: Final = 64
@@ -51,6 +54,7 @@ class Sampler:
         defines a fill value, as which it must then read.
         """
         rng = random.Random(f"{self._job_id}/{plan.path}")
+        present, missing = _of_update(plan, present) if plan.changes is not None else (present, None)
         weight = read_bytes(plan)
         key = _kind(plan)
         with self._lock:
@@ -59,8 +63,10 @@ class Sampler:
             room = min(MAX_INNER_CHUNKS - self._inner_chunks, (MAX_BYTES - self._bytes) // max(weight, 1))
             if seen == 0:
                 chosen = first_look(plan.source.objects, present, rng, random_inner_chunks=_RANDOM_PER_KIND)
-                if not plan.fill_is_null:
+                if not plan.fill_is_null and missing is None:
                     chosen += a_missing_chunk(plan.source.objects, present, rng)
+                elif not plan.fill_is_null and missing is not None and len(missing):
+                    chosen.append(int(missing[rng.randrange(len(missing))]))
                 chosen = chosen[: max(room, 1)]
             elif seen <= _FOLLOWERS and room > 0 and len(present):
                 chosen = [int(present[rng.randrange(len(present))])]
@@ -69,6 +75,21 @@ class Sampler:
             self._inner_chunks += len(chosen)
             self._bytes += len(chosen) * weight
         return tuple(sorted(chosen))
+
+
+def _of_update(plan: ArrayPlan, moved: Indexes) -> tuple[Indexes, Indexes]:
+    """The source chunks that an update moved, and those missing whose objects it wrote again or deleted.
+
+    Chunks that overlap other objects of the result are left out, because users may have changed those, which
+    an update keeps; all moved ones remain if there would be none.
+    """
+    written, source, result = rewritten(plan), plan.source.objects, plan.destination.objects
+    concerned = touched(written, result, source)
+    others = np.setdiff1d(touched(concerned, source, result), written, assume_unique=True)
+    inside = np.setdiff1d(concerned, touched(others, result, source), assume_unique=True)
+    compared = np.intersect1d(moved, inside, assume_unique=True)
+    missing = np.setdiff1d(inside, moved, assume_unique=True)
+    return (compared if len(compared) else moved), missing
 
 
 def _kind(plan: ArrayPlan) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,6 +222,25 @@ def test_numbers_as_paths_are_read_as_text() -> None:
         [note] = found.problems_of(path)
         assert (note.severity, note.found) == ("note", place)
         assert f"/{place}" in found.change(path).replaced
+
+
+def test_numbers_as_paths_are_no_difference(tmp_path: Path) -> None:
+    source, result = tmp_path / "source.zarr", tmp_path / "new.zarr"
+    shutil.copytree(fixture("zarr_v2/applications/plate").path, source)
+    (source / ".zmetadata").unlink(missing_ok=True)
+    _edit_number(source / "A/1/.zattrs", lambda found: found["well"]["images"][0])
+    _edit_number(source / "A/1/0/.zattrs", lambda found: found["multiscales"][0]["datasets"][0])
+    assert zarrlift.migrate(source, result).ok
+    assert zarrlift.verify(source, result).ok
+    _edit(result / "A/1/0/zarr.json", lambda ome: ome["multiscales"][0]["datasets"][0].update(path="1"))
+    assert not zarrlift.verify(source, result).ok
+
+
+def _edit_number(document: Path, entry: Callable[[Any], Any]) -> None:
+    """Make the path of an entry a number, as ez_zarr does."""
+    content = json.loads(document.read_text())
+    entry(content)["path"] = int(entry(content)["path"])
+    document.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("path", [True, 0.0, None, ["0"]])

@@ -17,11 +17,12 @@ from ...archive.chunk_inventory import Indexes, take_inventory
 from ...archive.nodes import Layout
 from ...planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
 from ...storage.base import Storage
+from ...transfer.tasks import rewritten
 from ..later_objects import LaterObjects
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..own_documents import is_current, is_own
-from .differences import rewritten, with_earlier_shape
+from .differences import with_earlier_shape
 
 _NAMED: Final = 3
 """Keys named for each node."""

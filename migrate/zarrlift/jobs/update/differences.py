@@ -90,16 +90,6 @@ def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:
     return shape if any(before > after for before, after in pairs) else None
 
 
-def rewritten(plan: ArrayPlan) -> Indexes:
-    """The objects of a result that an update writes again or deletes: whole blocks, if it makes blocks."""
-    assert plan.changes is not None
-    if plan.move.block_shape is None:
-        return plan.changes.objects
-    blocks, units = Grid(plan.source.shape, plan.move.block_shape), changed_units(plan)
-    assert units is not None
-    return np.union1d(plan.changes.objects, touched(units, blocks, plan.destination.objects))
-
-
 def with_earlier_shape(plan: ArrayPlan) -> Layout:
     """The layout of a result, large enough for all objects that an unfinished update has not yet removed."""
     before = None if plan.changes is None else plan.changes.shape_before

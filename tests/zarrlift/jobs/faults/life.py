@@ -89,7 +89,8 @@ class Life:
         notes = site.notes()
         updates = name == "update" or "update" in notes
         line = self._line(site, words, rng)
-        ended, files, wrong = self.play.command(*line, order=order, owns=site.owns)
+        owns = site.owns_adopted if name == "adopt" else site.owns
+        ended, files, wrong = self.play.command(*line, order=order, owns=owns)
         if name == "update" and files and ended.code != 0:
             site.updating = True
         # An update that was killed goes on with `--force`, also in a job file that was put back.
@@ -100,6 +101,8 @@ class Life:
             site.finishing = True
         if name == "adopt" and ended.code == 0:
             site.displaced = False
+        if name == "adopt" and site.is_stray and site.is_at_home():
+            site = self._files.replaced_by(site)
         if name in _WRITING:
             site.expect_present_versions(mixed=site.updating)
         wrong += self._wrong(site, words, ended, updates=updates)

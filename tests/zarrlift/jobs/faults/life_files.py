@@ -50,6 +50,22 @@ class Files:
         self._add(site, site.folder, new, site.archive)
         self._sites[-1].is_stray = True
 
+    def replaced_by(self, stray: Site) -> Site:
+        """The site whose result was named for a copy of its job file, which takes that file's place.
+
+        The copy may be older, as one that is put back.
+        """
+        (site,) = {
+            id(other): other for other in self._sites if other.result == stray.result and not other.is_stray
+        }.values()
+        self._saved.pop(self._sites.index(site), None)
+        for path in map(Path, _with_prefix(site.job)):
+            path.unlink()
+        self._play.told.done.append(f"# {site.job} is deleted")
+        site.job, site.displaced, site.rolled_back = stray.job, False, True
+        self._sites[:] = [site if other is stray else other for other in self._sites]
+        return site
+
     def _add(self, site: Site, folder: Path, job_folder: Path, archive: Archive) -> None:
         other = site.moved_to(folder / site.result.name, job_folder / site.job.name, archive)
         other.is_copy = other.displaced = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import shutil
 import sqlite3
@@ -76,12 +77,19 @@ class Site:
         notes = self.notes()
         return "undoing" if notes.get("undoing") else notes.get("state")
 
+    def is_at_home(self) -> bool:
+        """Whether the job file has recorded that it is where it is."""
+        home = self.notes().get("home")
+        return home is not None and json.loads(home)["path"] == os.path.realpath(self.job)
+
     def owns(self, path: str) -> bool:
         """Whether commands at this site may change a file."""
-        if path.startswith(str(self.job)):
-            return True
+        return path.startswith(str(self.job)) or (not self.is_stray and self.owns_adopted(path))
+
+    def owns_adopted(self, path: str) -> bool:
+        """The same for a command that names the places of the job."""
         result = str(self.result)
-        return not self.is_stray and (path.startswith((f"{result}/", f"{result}.")) or path == result)
+        return path.startswith((str(self.job), f"{result}/", f"{result}.")) or path == result
 
     # What should be there
 

@@ -40,6 +40,10 @@ ONCE_WRONG = {
     "only the job file is copied": (
         "in place; 0 migrate ~30813; 0 rewrite ~17266; 0 copy-job ~61022; 1 update --delete ~78419"
     ),
+    "a copy of the job file takes its place": (
+        "copy; 0 migrate ~1; 0 copy-job ~2; 0 grow ~5; 0 update ~4 @change 50; 1 adopt ~6; 1 update ~6;"
+        " 1 undo ~7"
+    ),
     "the folder is copied while the job is interrupted": (
         "in place; 0 migrate ~80917; 0 copy-folder ~57117; 0 update ~79509 @call 438; 1 resume ~4038"
     ),
@@ -162,6 +166,21 @@ def test_an_array_that_a_shorter_version_covers_in_part_is_of_neither(site: Site
     mixed[18:20] = shorter.values[18:20]
     zarr.open_array(site.result / "a", mode="r+")[...] = mixed
     assert judged(site.result / "a", Expected([old, shorter], mixed=True))
+
+
+def test_what_a_user_has_written_stays_where_an_array_grows_around_it(site: Site) -> None:
+    old = site.archive.now["a"]
+    assert old.values.shape == (24, 20)
+    array = zarr.open_array(site.result / "a", mode="r+")
+    array[18:24, :5] = written = np.full((6, 5), 7, old.values.dtype)
+    grown = np.concatenate([old.values, np.zeros((2, 20), old.values.dtype)])
+    array.resize(grown.shape)
+    version = Version(9, old.mark, grown, ())
+    assert judged(site.result / "a", Expected([version]))
+    assert judged(site.result / "a", Expected([version], overlays={(3, 0): written})) is None
+    grown[23, 0] += 1
+    array[22, 7] += 1
+    assert judged(site.result / "a", Expected([version], overlays={(3, 0): written}))
 
 
 def test_attributes_of_another_version_are_found(site: Site) -> None:

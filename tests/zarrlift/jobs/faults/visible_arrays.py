@@ -133,12 +133,13 @@ class _Found:
         region, content = self.region(position), self.content(position)
         if content is None:
             return any(_meet(region, other) for other in version.damaged)
+        seen = version.values[region]
         overlay = expected.overlays.get(position)
-        if overlay is not None and np.array_equal(content, overlay):
+        if overlay is not None and np.array_equal(content, _overlaid(seen, overlay)):
             return True
         if any(_meet(region, other) for other in version.damaged):
             return False
-        return np.array_equal(content, version.values[region])
+        return np.array_equal(content, seen)
 
     def explained(self, expected: Expected) -> str:
         """Which objects are of which version."""
@@ -157,6 +158,15 @@ class _Found:
             lines.append(f"object {position} {word}, of versions {numbers}")
         few = 12
         return "; ".join(lines[: few + 1]) + ("; ..." if len(lines) > few + 1 else "")
+
+
+def _overlaid(values: Values, overlay: Values) -> Values:
+    """Values, with those that a user has written over them before the array had this shape."""
+    shape = tuple(min(pair) for pair in zip(values.shape, overlay.shape, strict=True))
+    inside = tuple(map(slice, shape))
+    result = values.copy()
+    result[inside] = overlay[inside]
+    return result
 
 
 def _read(array: zarr.Array[Any], region: Region) -> Values | None:
