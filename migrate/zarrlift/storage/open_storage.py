@@ -37,10 +37,13 @@ _DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")
 """End of a URL of a document of references."""
 _METADATA: Final = re.compile(f"/({'|'.join(map(re.escape, sorted(METADATA)))})$")
 """End of a URL of an archive's own document."""
-_ONE_SLASH: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?!/)(?P<rest>.+)", re.DOTALL)
-"""A URL with one slash."""
-_MISTYPED: Final = re.compile(rf"{_ONE_SLASH.pattern}|[A-Za-z]:[\\/]", re.DOTALL)
-"""The same, or a path of Windows."""
+_ONE_SLASH: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?=:/)|s3|gs|gcs|az|abfss?|https?):(?:/(?!/)|(?!/))(?P<rest>.+)",
+    re.DOTALL,
+)
+"""A URL with one slash; of a scheme that is no likely name of a file also without any."""
+_MISTYPED: Final = re.compile(rf"{_ONE_SLASH.pattern}|[A-Za-z]:[\\/]|\\\\", re.DOTALL)
+"""The same, or a path of Windows with a drive or a server."""
 _DIRECTORY: Final = re.compile(r"\.(parq|parquet)/?$")
 """End of a URL that may be that of references in Parquet; the content decides."""
 

@@ -314,9 +314,11 @@ def test_storage_options_never_appear_in_a_url_or_an_error():
     ("given", "advice"),
     [
         ("s3:/bucket/x", "Did you mean s3://bucket/x?"),
+        ("s3:bucket/x", "Did you mean s3://bucket/x?"),
         ("https:/host/x.zarr", "Did you mean https://host/x.zarr?"),
         ("C:\\data\\x.zarr", "Give a path of this system."),
         ("D:/data/x.zarr", "Give a path of this system."),
+        ("\\\\server\\share\\x.zarr", "Give a path of this system."),
     ],
 )
 def test_a_destination_that_was_meant_as_a_url_or_is_of_another_system_is_no_folder(
