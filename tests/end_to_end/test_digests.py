@@ -313,16 +313,6 @@ def test_what_is_no_file_of_digests(values: np.ndarray, tmp_path: Path) -> None:
         zarrlift.digest(tmp_path / "none.zarrlift.db")
 
 
-def test_a_job_of_an_earlier_version_has_none(values: np.ndarray, tmp_path: Path) -> None:
-    outcome = zarrlift.migrate(v2(tmp_path / "source", values), tmp_path / "new")
-    with contextlib.closing(sqlite3.connect(outcome.job)) as db:
-        db.execute("DROP TABLE digest")
-        db.execute("DROP TABLE task_digest")
-    with pytest.raises(UsageError, match="this job has no digests"):
-        zarrlift.digest(outcome.job)
-    assert zarrlift.resume(tmp_path / "new").state == "nothing to do"
-
-
 def test_the_output_as_json(values: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = v2(tmp_path / "source", values)
     assert main(["digest", str(source), "--json"]) == 0

@@ -61,6 +61,8 @@ OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requireme
 OTHERS_OPTIONS = {
     "--help",
     "--write",
+    "--again",
+    "--games",
     "--random",
     "--rest",
     "--durations",
@@ -71,6 +73,7 @@ OTHERS_OPTIONS = {
     "--life",
     "--lives",
     "--runs",
+    "--seed",
     "--server",
     "--shrink",
     "--no-version",

@@ -91,7 +91,7 @@ def test_hundreds_of_problems_of_a_list_are_no_endless_line(
     (count,) = re.findall(r"the list has (\d+) problems, and nothing was changed: ", error)
     assert int(count) >= 40
     assert f"; and {int(count) - 10} more" in error
-    assert max(map(len, error.splitlines())) < 4000
+    assert max(len(line.replace(str(tmp_path), "")) for line in error.splitlines()) < 2000
     assert main([*words, "--json"]) == 2
     message = json.loads(capsys.readouterr().out)["error"]["message"]
     assert all(f"a{number:03d}-v3.zarr" in message for number in range(40))

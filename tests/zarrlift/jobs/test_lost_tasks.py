@@ -156,19 +156,6 @@ def test_what_is_on_the_disk_is_not_compared(
     assert compared == []
 
 
-def test_a_job_of_a_version_that_wrote_down_no_boot_is_compared(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    destination = tmp_path / "out.zarr"
-    job = stopped(source, destination, monkeypatch)
-    with Job.open(job) as opened:
-        opened.note(run_owner=None)
-        opened._do("DROP TABLE synced")
-    zeroed(chunks(destination)[0])
-    assert zarrlift.resume(destination, verify="none").ok
-    assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
-
-
 def test_of_a_task_that_is_done_again_nothing_is_known_of_before(source: Path, tmp_path: Path) -> None:
     """Neither that it is on the disk, nor the digest of its values."""
     destination = tmp_path / "out.zarr"

@@ -159,8 +159,9 @@ def test_what_is_recorded_is_done(source: Path, result: Path, steps: Steps) -> N
     work = f"SELECT path, state, ({done}) FROM node WHERE kind = 'array'"
 
     def look(kind: str, key: str, content: bytes) -> None:
-        existing = steps.existing()
-        for path, state, recorded in ask(job_of(result), work):
+        rows = ask(job_of(result), work)
+        existing = steps.existing()  # after the records, since other tasks go on
+        for path, state, recorded in rows:
             document = f"{path}/zarr.json"
             objects = len(inside(document, existing))
             steps.require(
