@@ -304,6 +304,7 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     from zarrstack.base.transformer import StorageTransformer
 
     from .remote.zarr_store import StoreStorage
+    from .transformer_stack import refuse_buffers
 
     if (found := _from_icechunk_object(place, mode)) is not None:
         return found
@@ -314,6 +315,8 @@ def _from_store(place: Any, mode: Mode) -> Storage:
         raise UsageError(
             "the store cannot be written to", found=str(place), expected="a store that is not read-only"
         )
+    if mode == "w" and isinstance(place, Store):
+        refuse_buffers(place)
     if type(place) is LocalStore:
         return LocalStorage(Path(place.root) / path)
     if type(place) is ZipStore and place.read_only:

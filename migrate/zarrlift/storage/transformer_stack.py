@@ -39,13 +39,28 @@ def without_layers(storage: Storage) -> Storage:
     )
 
 
+def refuse_buffers(store: Store) -> None:
+    """Refuse a destination that returns before a value is stored: a job records what it has written."""
+    from zarrstack.base.descend import descend
+    from zarrstack.base.layer import Layer
+
+    for layer in descend(store):
+        if isinstance(layer, Layer) and layer.buffers:
+            raise UsageError(
+                f"the layer {layer.name!r} keeps values in memory, where a job that is killed loses them",
+                found=layer.describe(),
+                expected="a destination that stores each value at once",
+                advice="Leave out memory_bytes; a job writes each shard once anyway.",
+            )
+
+
 def with_layers(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
     """The storage through the layers named in `text`, ordered from the migration down to the store.
 
     The text has the form of `zarrstack.base.registry.parse_stack`. A local directory that is not to be
     `written` is accessed directly if no layer needs the bytes (`readonly` refuses writes). Raises UsageError
-    for unknown layers, options and orders, for layers with secret options, and for one that writes nothing to
-    a place that is to be written.
+    for unknown layers, options and orders, for layers with secret options, and for one that writes nothing,
+    or later, to a place that is to be written.
     """
     if text is None:
         return storage
@@ -91,6 +106,7 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
                     expected="layers that support writes",
                     advice="Remove it, or use it for the source.",
                 )
+        refuse_buffers(result.backing)
     if all(layer.transparent for layer in layers):
         result.beneath = storage
     result.document_bound = storage.document_bound

@@ -83,6 +83,22 @@ def test_a_layer_that_refuses_writes_is_told_before_anything_is_done(
     assert [path.name for path in tmp_path.iterdir() if path != source] == []
 
 
+def test_a_layer_that_keeps_values_in_memory_is_no_destination(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from zarr.storage import LocalStore
+
+    from zarrstack import Log, Sharding, stack
+
+    text = '[{"name": "sharding", "configuration": {"chunks_per_shard": [2], "memory_bytes": 1000}}]'
+    assert main(["migrate", str(source), str(tmp_path / "result"), "--dest-through", text]) == 2
+    assert "keeps values in memory, where a job that is killed loses them" in capsys.readouterr().err
+    store = stack(LocalStore(tmp_path / "result"), Log(), Sharding(chunks_per_shard=[2], memory_bytes="1MB"))
+    for run in (zarrlift.plan, zarrlift.migrate):
+        with pytest.raises(UsageError, match="keeps values in memory"):
+            run(source, store)
+
+
 @pytest.mark.parametrize("kind", ["folder", "memory", "stack"])
 def test_a_store_that_is_read_only_is_no_destination(kind: str, source: Path, tmp_path: Path) -> None:
     from zarr.storage import LocalStore, MemoryStore
