@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 import struct
 import zlib
 from collections.abc import Callable

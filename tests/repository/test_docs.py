@@ -62,6 +62,7 @@ OTHERS_OPTIONS = {
     "--help",
     "--write",
     "--again",
+    "--most",
     "--games",
     "--random",
     "--rest",
