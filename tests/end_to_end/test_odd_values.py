@@ -39,7 +39,7 @@ def times(dtype: str, numbers: list[int]) -> np.ndarray[Any, Any]:
     ],
     ids=str,
 )
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=6)
 def test_times_without_a_unit_keep_their_values(dtype: str, wish: dict[str, str], tmp_path: Path) -> None:
     """numpy's `astype` between their two byte orders swaps no byte (1.26 to 2.5)."""
     document = {**ARRAY, "shape": [6], "chunks": [2], "dtype": dtype}

@@ -4,7 +4,8 @@
 runs the rest too, `--rest` only the rest; `--random` runs what draws examples, slow or not, with others
 each time. A test that is named (`tests/file.py::test_name`) runs in any case.
 
-`slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` leaves in every tenth case.
+`slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` leaves in every tenth case: of
+a test with several parameters, a number that none of their lengths divides, or a value is never tried.
 """
 
 from __future__ import annotations

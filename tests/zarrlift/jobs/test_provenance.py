@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zarrlift.jobs.provenance.time.strftime", lambda *_: f"2026-01-{next(numbers):02}")
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow(one_in=3)
 @pytest.mark.filterwarnings("ignore:Object at ro-crate-metadata.json")  # zarr-python lists the root
 @pytest.mark.parametrize("consolidate", [True, False])
 @pytest.mark.parametrize("digest", [True, False])

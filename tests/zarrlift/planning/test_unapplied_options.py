@@ -47,7 +47,7 @@ NOTHING = [
 ]
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("command", ["plan", "migrate", "plan --job", "batch run"])
 @pytest.mark.parametrize(("words", "text"), NOTHING, ids=lambda case: "".join(case[:1]))
 def test_an_option_that_no_array_takes_is_refused(

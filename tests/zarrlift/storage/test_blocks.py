@@ -34,7 +34,7 @@ def expected(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("source", ["zip", "memory://", "http, no listing", "stack"])
-@pytest.mark.slow(one_in=12)
+@pytest.mark.slow(one_in=11)
 def test_from_any_store(
     source: str, option: str, expected: Any, archive: Path, web: str, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ def assert_right(place: Path) -> None:
     assert np.array_equal(zarr.open_array(place / "x", mode="r")[:], expected)
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "no ranges"])
 def test_chunks_are_found_by_their_keys(ranges: bool, made: Path, served: Web, tmp_path: Path) -> None:
     place = put(served, made)

@@ -181,7 +181,7 @@ def test_zarr_2_18_reads_what_it_could_before_the_migration(kind: str, lifted) -
     assert compared > 150
 
 
-@pytest.mark.slow(one_in=20)
+@pytest.mark.slow(one_in=19)
 @pytest.mark.needs_reader("tensorstore")
 @pytest.mark.parametrize(("kind", "name", "axes"), cases())
 def test_tensorstore_reads_it_too(kind: str, name: str, axes: str, lifted) -> None:

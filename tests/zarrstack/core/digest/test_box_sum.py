@@ -72,7 +72,7 @@ def test_a_box_has_the_sum_of_the_formula(
     assert sum_of_box(turned, [places[axis] for axis in order]) == expected
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=6)
 @pytest.mark.parametrize("number", [("u1", 1), ("u2", 1), ("u2", 2), ("u2", 4), ("u2", 8)])
 @pytest.mark.parametrize(
     ("shape", "starts"),
