@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Final
 
 from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.paths import join
 
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan, taken_over
@@ -20,6 +22,9 @@ from .processes.executors import RunOptions
 from .progress import Progress
 from .run import Run
 from .run_arrays import Share
+
+_BATCH: Final = 500
+"""Number of documents read at a time."""
 
 
 def run_job(
@@ -92,17 +97,37 @@ def still_there(job: Job, ends: Endpoints) -> None:
         key = ""
         lost = written and next(iter(ends.destination.list_dir("")), None) is None
     if lost:
-        raise JobError(
-            "what this job wrote is gone",
-            key=key or None,
-            found=f"nothing at {ends.destination.url}",
-            advice=f"Put it back, or delete the job file {job.path} and migrate again. If it was moved, say"
-            " where it is: --destination (in place --source).",
+        raise _gone(
+            job,
+            key,
+            f"nothing at {ends.destination.url}",
+            "If it was moved, say where it is: --destination (in place --source).",
         )
 
 
+def require_visible(job: Job, ends: Endpoints) -> None:
+    """Raise JobError unless every document that a complete job has published is there.
+
+    Others deleted what is missing, or an update hid it that the job does not know, being an older copy.
+    """
+    keys = [join(row.path, "zarr.json") for row in job.nodes() if row.state == "done"]
+    missing: list[str] = []
+    for start in range(0, len(keys), _BATCH):
+        batch = keys[start : start + _BATCH]
+        contents = ends.destination.get_many(batch)
+        missing += [key for key, content in zip(batch, contents, strict=True) if content is None]
+    if missing:
+        found = f"{len(missing)} of {len(keys)} documents are missing at {ends.destination.url}"
+        raise _gone(job, missing[0], found, "An update writes them again if the source changed since.")
+
+
+def _gone(job: Job, key: str, found: str, advice: str) -> JobError:
+    again = f"Put it back, or delete the job file {job.path} and migrate again. {advice}"
+    return JobError("what this job wrote is gone", key=key or None, found=found, advice=again)
+
+
 def nothing_to_do(job: Job) -> Outcome:
-    """The outcome of a call on a job that is already complete."""
+    """The outcome of a call on a job that is complete, and would write nothing."""
     rows = job.nodes()
     made = job.plan()
     return Outcome(

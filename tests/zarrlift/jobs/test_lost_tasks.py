@@ -9,7 +9,7 @@ from typing import Any
 import obstore
 import pytest
 from obstore.store import MemoryStore as ObstoreMemory
-from tests.support.job_archives import values
+from tests.support.job_archives import tree, values
 from zarr.storage import ObjectStore
 
 import zarrlift
@@ -21,6 +21,7 @@ from zarrlift.jobs.run import Run
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.verification import every_chunk
 from zarrstack.core.digest.value_digest import BlockSums
+from zarrstack.core.errors import JobError
 
 RECIPES = [{}, {"shards": "auto"}, {"chunks": "5,5"}, {"codecs": "gzip:1"}, {"drop_empty": True}]
 
@@ -171,3 +172,22 @@ def test_of_a_task_that_is_done_again_nothing_is_known_of_before(source: Path, t
         job.record_task(node, 0, MoveResult(chunks=1))
         assert job.digests.sums(node, 1) is None
         assert job.unsynced()[node] == {0}
+
+
+@pytest.mark.parametrize("again", ["resume", "migrate"])
+def test_a_complete_job_is_not_called_complete_while_a_document_is_missing(
+    again: str, source: Path, tmp_path: Path
+) -> None:
+    """As where the job file is an older copy, and an update that it does not know hid an array."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    document = destination / "h/rewrite/zarr.json"
+    content = document.read_bytes()
+    document.unlink()
+    before = tree(destination)
+    with pytest.raises(JobError, match="what this job wrote is gone") as told:
+        zarrlift.resume(destination) if again == "resume" else zarrlift.migrate(source, destination)
+    assert (told.value.problem.key, str(told.value.problem.found)[:4]) == ("h/rewrite/zarr.json", "1 of")
+    assert tree(destination) == before
+    document.write_bytes(content)
+    assert zarrlift.resume(destination).state == "nothing to do"

@@ -22,7 +22,7 @@ from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..resume.relocate import ends_of, follow
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
-from ..run_job import nothing_to_do, run_job, still_there
+from ..run_job import nothing_to_do, require_visible, run_job, still_there
 from ..stored_inventories import planned_inventories
 from .ledgers import merge, sweep_parts
 from .migrate_part import divided, require_parts
@@ -94,6 +94,7 @@ def gather(
         follow(current, ends)
         still_there(current, ends)
         if current.state != "incomplete":
+            require_visible(current, ends)
             sweep_parts(current, ends.place)
             return run.end(claim.end(nothing_to_do(current)))
         options = replace(options, digest=current.fact("digest") is not None)

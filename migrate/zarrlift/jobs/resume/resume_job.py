@@ -18,7 +18,7 @@ from ..overwrite import remove_previous_tree, set_aside
 from ..processes.executors import RunOptions
 from ..progress import Progress, listing_shown
 from ..provenance import Provenance
-from ..run_job import nothing_to_do, refuse_unmet, run_job, still_there
+from ..run_job import nothing_to_do, refuse_unmet, require_visible, run_job, still_there
 from ..stored_inventories import earlier_inventories, keep_inventory
 from .replan import merge
 
@@ -60,6 +60,7 @@ def resume_job(
             find_torn_documents(job, ends.destination)
         still_there(job, ends)
         if job.state != "incomplete":
+            require_visible(job, ends)
             remove_previous_tree(job, ends.destination)
             writer_for(ends.destination, job.id, fsync=False).close()
             return nothing_to_do(job)
