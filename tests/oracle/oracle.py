@@ -28,6 +28,8 @@ from typing import Any
 from tests.support.unpacking import FIXTURES, unpacked
 
 HERE = Path(__file__).parent
+LENGTH = 80
+"""Characters of the path of the folder in which commands run: where lines are broken depends on it."""
 COPY = (
     "inspect SRC",
     "inspect SRC --json",
@@ -149,7 +151,8 @@ def record(
     }
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="oracle-") as folder:
-        work = Path(folder).resolve() / "work"
+        parent = Path(folder).resolve()
+        work = parent / "w".ljust(LENGTH - len(str(parent)) - 1, "w")
         work.mkdir()
         file = work.with_name("request.json")
         file.write_text(json.dumps({**request, "work": str(work)}))
