@@ -199,8 +199,12 @@ class Site:
         return name in self.visible and path.is_relative_to(folder)
 
     def _was_link(self, path: Path) -> bool:
-        """Whether the source rewrote a file and then deleted its own name: it may be a user's as well."""
-        return path in self.rewritten and path.stat().st_nlink == 1
+        """Whether the source rewrote a file, and undo cannot know: a user may have written it as well.
+
+        The source has deleted its own name, or is not beside the result, so that the job does not find it.
+        """
+        is_apart = self.archive.root.parent != self.folder
+        return path in self.rewritten and (is_apart or path.stat().st_nlink == 1)
 
     def _beside(self) -> Iterable[Path]:
         for path in [*self.folder.glob(f"{self.result.name}.*"), *self.beside_job()]:
@@ -223,6 +227,7 @@ class Site:
             expected=copy.deepcopy(self.expected),
             others=dict(self.others),
             given_up=set(self.given_up),
+            rewritten=set(self.rewritten),
             visible=set(self.visible),
         )
         other.rename_result(self.result)
@@ -234,6 +239,9 @@ class Site:
             self.result / path.relative_to(before): content for path, content in self.others.items()
         }
         self.given_up = {self.result / path.relative_to(before) for path in self.given_up}
+        self.rewritten = {
+            self.result / path.relative_to(before) for path in self.rewritten if path.is_relative_to(before)
+        }
 
     def give_up(self) -> None:
         """An update with --force was begun: others' documents and objects may be replaced."""
