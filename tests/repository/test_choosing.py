@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.support.choosing import Choice, quick
+from tests.support.choosing import Choice, one_in, quick
 
 GO = Path(__file__).parents[2] / "go.py"
 MARKED = {
@@ -30,7 +30,7 @@ class Item:
         return [pytest.mark.needs_reader("gdal").mark] if mark in MARKED[self.name] else []
 
 
-def choose(every=False, rest=False, seed=None, args=("tests",), brought=()):
+def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), count=1):
     """The names that are taken, the names that are not, and the last lines of the run."""
     lines, left = [], []
 
@@ -39,10 +39,10 @@ def choose(every=False, rest=False, seed=None, args=("tests",), brought=()):
 
     config = SimpleNamespace(
         args=args,
-        getoption={"--all": every, "--rest": rest, "--random": seed}.__getitem__,
+        getoption={"--all": every, "--rest": rest, "--random": seed, "--one-in": count}.__getitem__,
         hook=SimpleNamespace(pytest_deselected=leave),
     )
-    choice, items = Choice(config, brought), [Item(name) for name in MARKED]
+    choice, items = Choice(config, brought), [Item(name, name) for name in MARKED]
     choice.pytest_collection_modifyitems(config, items)
     choice.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
     return [item.name for item in items], [item.name for item in left], "\n".join(lines)
@@ -58,6 +58,13 @@ def test_slow_tests_are_left_out_which_is_said_with_the_command_that_runs_them()
 def test_one_in_so_many_cases_of_a_slow_test_is_quick():
     items = [Item("wide", f"{test}[{case}]", one_in=3) for test in ("a", "b") for case in range(5)]
     assert [item.nodeid for item in quick(items)] == ["a[0]", "a[3]", "b[0]", "b[3]"]
+
+
+def test_of_the_cases_that_are_not_quick_one_in_so_many_may_be_run():
+    items = [Item("wide", f"{test}[{case}]", one_in=3) for test in ("a", "b") for case in range(6)]
+    assert [item.nodeid for item in one_in(2, items) if item.nodeid < "b"] == ["a[0]", "a[1]", "a[3]", "a[4]"]
+    assert one_in(1, items) == items
+    assert choose(every=True, count=9)[0] == list(MARKED)  # a test without cases runs
 
 
 @pytest.mark.parametrize("options", [{"every": True}, {"args": ["tests/test_a.py::test_b"]}], ids=str)

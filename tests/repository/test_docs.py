@@ -62,6 +62,7 @@ OTHERS_OPTIONS = {
     "--help",
     "--write",
     "--again",
+    "--one-in",
     "--most",
     "--games",
     "--random",

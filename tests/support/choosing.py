@@ -1,8 +1,9 @@
 """Which tests a run takes: the quick ones, all, or those that draw random examples.
 
 `python3 go.py test` runs what is not marked `slow`, with examples that are the same every time; `--all`
-runs the rest too, `--rest` only the rest; `--random` runs what draws examples, slow or not, with others
-each time. A test that is named (`tests/file.py::test_name`) runs in any case.
+runs the rest too (with `--one-in 4` a quarter of its cases), `--rest` only the rest; `--random` runs what
+draws examples, slow or not, with others each time. A test that is named (`tests/file.py::test_name`) runs in
+any case.
 
 `slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` leaves in every tenth case: of
 a test with several parameters, a number that none of their lengths divides, or a value is never tried.
@@ -20,10 +21,11 @@ LEFT_OUT = "zarrlift_left_out"
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """`--all`, `--rest` and `--random`."""
+    """`--all`, `--rest`, `--one-in` and `--random`."""
     group = parser.getgroup("zarrlift")
     group.addoption("--all", action="store_true", help="run slow tests too")
     group.addoption("--rest", action="store_true", help="run what a run without these options leaves out")
+    group.addoption("--one-in", metavar="N", type=int, default=1, help="of slow cases, run one in N")
     group.addoption("--random", metavar="SEED", help="run what draws examples, and draw them with this seed")
 
 
@@ -48,6 +50,20 @@ def quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     return taken
 
 
+def one_in(count: int, items: list[pytest.Item]) -> list[pytest.Item]:
+    """What is quick, and of the other cases of each test one in so many."""
+    seen = Counter[str]()
+    taken, always = [], set(quick(items))
+    for item in items:
+        if item not in always:
+            test = item.nodeid.partition("[")[0]
+            seen[test] += 1
+            if (seen[test] - 1) % count:
+                continue
+        taken.append(item)
+    return taken
+
+
 class Choice:
     """Leaves out what this run does not take, and says so at the end.
 
@@ -58,6 +74,7 @@ class Choice:
     def __init__(self, config: pytest.Config, brought: Collection[str]) -> None:
         self.all: bool = config.getoption("--all")
         self.rest: bool = config.getoption("--rest")
+        self.one_in: int = config.getoption("--one-in")
         self.brought = brought
         self.seed: str | None = config.getoption("--random")
         self.left_out = 0
@@ -67,8 +84,10 @@ class Choice:
         """Take what is wanted."""
         if self.seed:
             taken = [item for item in items if item.get_closest_marker("hypothesis")]
-        elif self.all or any("::" in each for each in config.args):
+        elif any("::" in each for each in config.args):
             return
+        elif self.all:
+            taken = one_in(self.one_in, items)
         elif self.rest:
             before = set(quick(items))
             taken = [item for item in items if item not in before or needs_one_of(item, self.brought)]
