@@ -57,6 +57,13 @@ class OpenArray(zarr.Array[Any]):
         object.__setattr__(opened, "_block", block)
         return opened
 
+    @property
+    def store(self) -> PerArray:
+        """The store, whose `flush`, `flush_sync` and `figures` are about the chunks that wait."""
+        store = super().store
+        assert isinstance(store, PerArray)
+        return store
+
     def __enter__(self) -> Self:
         self._block.enter()
         return self
@@ -79,6 +86,13 @@ class OpenGroup(zarr.Group):
         opened = cls(group._async_group)  # noqa: SLF001 - as zarr-python itself wraps it
         object.__setattr__(opened, "_block", block)
         return opened
+
+    @property
+    def store(self) -> PerArray:
+        """The store, whose `flush`, `flush_sync` and `figures` are about the chunks that wait."""
+        store = super().store
+        assert isinstance(store, PerArray)
+        return store
 
     def __enter__(self) -> Self:
         self._block.enter()
