@@ -45,10 +45,21 @@ class Block:
         self.entered.pop().close()
 
 
-class OpenArray(zarr.Array[Any]):
-    """An array; in a `with` statement, its chunks may wait until their shard is whole."""
+class _InBlock:
+    """A node that is a context manager."""
 
     _block: Block
+
+    def __enter__(self) -> Self:
+        self._block.enter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._block.leave()
+
+
+class OpenArray(_InBlock, zarr.Array[Any]):
+    """An array; in a `with` statement, its chunks may wait until their shard is whole."""
 
     @classmethod
     def of(cls, array: zarr.Array[Any], block: Block) -> Self:
@@ -64,21 +75,12 @@ class OpenArray(zarr.Array[Any]):
         assert isinstance(store, PerArray)
         return store
 
-    def __enter__(self) -> Self:
-        self._block.enter()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._block.leave()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (zarr.Array, (self._async_array,))
 
 
-class OpenGroup(zarr.Group):
+class OpenGroup(_InBlock, zarr.Group):
     """A group; in a `with` statement, the chunks of its arrays may wait until their shard is whole."""
-
-    _block: Block
 
     @classmethod
     def of(cls, group: zarr.Group, block: Block) -> Self:
@@ -93,13 +95,6 @@ class OpenGroup(zarr.Group):
         store = super().store
         assert isinstance(store, PerArray)
         return store
-
-    def __enter__(self) -> Self:
-        self._block.enter()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._block.leave()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (zarr.Group, (self._async_group,))
