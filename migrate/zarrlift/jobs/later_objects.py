@@ -17,9 +17,9 @@ from ..archive.chunk_inventory import Indexes
 from ..planning.plans import ArrayPlan
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from ..transfer.tasks import rewritten
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+from .update.differences import interrupted, with_earlier_shape
 
 
 class LaterObjects:
@@ -39,13 +39,13 @@ class LaterObjects:
     def of_array(self, plan: ArrayPlan, row: NodeRow, places: Indexes) -> Iterator[tuple[str, bool]]:
         """(key, whether others have written it) of objects at positions in the destination's grid.
 
-        Objects that an interrupted update was writing again are the job's.
+        Objects that interrupted updates were writing again are the job's.
         """
         own = np.zeros(len(places), dtype=np.bool_)
         if row.published_ns is None:
             own[:] = True
         elif row.state != "done" and plan.changes is not None:
-            own = np.isin(plan.destination.objects.indices_of(places), rewritten(plan))
+            own = np.isin(with_earlier_shape(plan).objects.indices_of(places), interrupted(plan))
         for place, is_own in zip(map(tuple, places.tolist()), own.tolist(), strict=True):
             key = plan.destination.key(plan.path, place)
             if is_own or row.published_ns is None:

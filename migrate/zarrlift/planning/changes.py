@@ -23,28 +23,48 @@ class Changes:
     """Differences of their ascending linear indexes in the destination's grid, compressed."""
     shape_before: tuple[int, ...] | None = None
     """The shape of the earlier result, if some of its objects are outside the present grid."""
+    packed_outside: bytes
+    """As `packed`, in the grid of the larger of both shapes: objects outside the present grid that updates
+    which were interrupted may have written.
+    """
 
     @classmethod
-    def of(cls, objects: Indexes, shape_before: tuple[int, ...] | None) -> Self:
-        """`objects` are ascending."""
-        steps = np.diff(objects, prepend=0).astype("<i8")
-        return cls(packed=zlib.compress(steps.tobytes(), 1), shape_before=shape_before)
+    def of(cls, objects: Indexes, shape_before: tuple[int, ...] | None, outside: Indexes) -> Self:
+        """`objects` and `outside` are ascending."""
+        return cls(packed=_packed(objects), shape_before=shape_before, packed_outside=_packed(outside))
 
     @property
     def objects(self) -> Indexes:
         """The linear indexes, ascending."""
-        steps = np.frombuffer(zlib.decompress(self.packed), "<i8")
-        return np.cumsum(steps, dtype=np.int64)
+        return _unpacked(self.packed)
+
+    @property
+    def outside(self) -> Indexes:
+        """The linear indexes of `packed_outside`, ascending."""
+        return _unpacked(self.packed_outside)
 
     def to_json(self) -> JSONObject:
         """The complete object as JSON."""
-        shape = None if self.shape_before is None else list(self.shape_before)
-        return {"objects": base64.b64encode(self.packed).decode(), "shape_before": shape}
+        return {
+            "objects": base64.b64encode(self.packed).decode(),
+            "shape_before": None if self.shape_before is None else list(self.shape_before),
+            "outside": base64.b64encode(self.packed_outside).decode(),
+        }
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
         """Inverse of `to_json`."""
         shape = data["shape_before"]
         return cls(
-            packed=base64.b64decode(data["objects"]), shape_before=None if shape is None else tuple(shape)
+            packed=base64.b64decode(data["objects"]),
+            shape_before=None if shape is None else tuple(shape),
+            packed_outside=base64.b64decode(data["outside"]),
         )
+
+
+def _packed(objects: Indexes) -> bytes:
+    return zlib.compress(np.diff(objects, prepend=0).astype("<i8").tobytes(), 1)
+
+
+def _unpacked(packed: bytes) -> Indexes:
+    return np.cumsum(np.frombuffer(zlib.decompress(packed), "<i8"), dtype=np.int64)

@@ -101,6 +101,25 @@ def test_documents_of_several_interrupted_updates_are_those_of_the_job(
     assert directories(tmp_path) == ["source"]
 
 
+@pytest.mark.parametrize("wish", [{"codecs": "gzip:1"}, {"chunks": "5,4"}, {"shards": "2x"}])
+def test_objects_of_several_interrupted_updates_are_those_of_the_job(
+    wish: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = tmp_path / "source", tmp_path / "result"
+    array = zarr.create_array(source, shape=(12, 12), chunks=(2, 3), dtype="<i4", zarr_format=2)
+    array[...] = 1
+    migrated(source, result, recipe=zarrlift.Recipe(base=zarrlift.ArrayRecipe(**wish)))
+    for rows, after in ((40, 30), (26, 12), (34, 12), (9, 6)):
+        array.resize((rows, 12))
+        array[...] = rows
+        with monkeypatch.context() as patched:
+            dying(patched, after)
+            with pytest.raises(Killed):
+                zarrlift.update(result, force=True)
+    assert zarrlift.undo(result).problems == ()
+    assert directories(tmp_path) == ["source"]
+
+
 def test_an_array_whose_attributes_others_changed_stays_with_its_chunks(tmp_path: Path) -> None:
     source = write_archive(tmp_path / "source")
     result = migrated(source, tmp_path / "result", recipe=zarrlift.Recipe(consolidate=False))

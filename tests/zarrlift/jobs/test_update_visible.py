@@ -107,6 +107,30 @@ def test_a_killed_update_shows_no_value_of_neither_version(
     assert tree(result) == tree(tmp_path / "fresh")
 
 
+@pytest.mark.slow(one_in=23)
+@pytest.mark.parametrize("after", range(1, 45, 3))
+@pytest.mark.parametrize("wish", RECIPES)
+def test_an_array_that_grows_again_has_none_of_its_earlier_values(
+    wish: str, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = tmp_path / "source", tmp_path / "result"
+    array = write(source)
+    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**RECIPES[wish]))
+    assert zarrlift.migrate(source, result, recipe=wanted).ok
+    for rows in (9, 5, 13):
+        array.resize((rows, 20))
+        zarr.consolidate_metadata(source, zarr_format=2)
+        with monkeypatch.context() as patched:
+            dying(patched, after)
+            with suppress(Killed):
+                zarrlift.update(result)
+    array.resize((22, 20))
+    zarr.consolidate_metadata(source, zarr_format=2)
+    assert zarrlift.update(result).ok
+    assert zarrlift.migrate(source, tmp_path / "fresh", recipe=wanted).ok
+    assert tree(result) == tree(tmp_path / "fresh")
+
+
 def test_automatic_shards_stay_as_they_are(tmp_path: Path) -> None:
     source, result = tmp_path / "source", tmp_path / "result"
     array = zarr.create_array(source, shape=(40, 64), chunks=(1, 64), dtype="<u2", zarr_format=2)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join, prefix_of
 
@@ -69,11 +71,15 @@ class Conflicts:
         yield from self.of_document(row, earlier)
         layout = plan.destination
         yield from self._of_places(row, earlier, layout.objects.coordinates_of(rewritten(plan)))
+        yield from self._of_places(row, earlier, self.beyond(plan))
+
+    def beyond(self, plan: ArrayPlan) -> Indexes:
+        """The (n, ndim) positions of objects outside the grid, which an update has not yet removed."""
         layout = with_earlier_shape(plan)
-        if layout is not plan.destination:
-            places = layout.objects.coordinates_of(self._present(plan.path, layout))
-            outside = plan.destination.objects.indices_of(places) < 0
-            yield from self._of_places(row, earlier, places[outside])
+        if layout is plan.destination:
+            return np.empty((0, len(layout.shape)), np.int64)
+        places = layout.objects.coordinates_of(self._present(plan.path, layout))
+        return places[plan.destination.objects.indices_of(places) < 0]
 
     def of_all(self, earlier: Planned) -> Iterator[Problem]:
         """Documents and objects of a node that is removed or replaced as a whole."""

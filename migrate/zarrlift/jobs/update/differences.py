@@ -14,7 +14,7 @@ from ...archive.chunk_inventory import Indexes, Inventory
 from ...archive.nodes import Layout
 from ...planning.changes import Changes
 from ...planning.plans import ArrayPlan
-from ...transfer.tasks import changed_units, intermediate_objects, sources_moved
+from ...transfer.tasks import changed_units, intermediate_objects, rewritten, sources_moved
 
 
 def same_form(old: ArrayPlan, new: ArrayPlan) -> bool:
@@ -73,14 +73,6 @@ def _changed(before: Inventory, old: Grid, now: Inventory, new: Grid) -> Indexes
     return np.sort(np.concatenate((indexes[~kept], now.indexes[~there], indexes[kept][differ])))
 
 
-def in_new_grid(objects: Indexes, old: Layout, new: Layout) -> Indexes:
-    """Objects of a result by their linear indexes in its new grid, without those outside of it."""
-    if old.objects.counts == new.objects.counts:
-        return objects
-    moved = new.objects.indices_of(old.objects.coordinates_of(objects))
-    return moved[moved >= 0]
-
-
 def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:
     """The shape of the earlier result, if some of its objects are outside the new grid."""
     shape = old.destination.shape
@@ -92,21 +84,53 @@ def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:
 
 def with_earlier_shape(plan: ArrayPlan) -> Layout:
     """The layout of a result, large enough for all objects that an unfinished update has not yet removed."""
-    before = None if plan.changes is None else plan.changes.shape_before
-    if before is None:
-        return plan.destination
-    shape = tuple(max(pair) for pair in zip(before, plan.destination.shape, strict=True))
-    return replace(plan.destination, shape=shape)
+    return _enlarged(plan.destination, None if plan.changes is None else plan.changes.shape_before)
+
+
+def _enlarged(layout: Layout, shape: tuple[int, ...] | None) -> Layout:
+    if shape is None:
+        return layout
+    return replace(layout, shape=tuple(max(pair) for pair in zip(shape, layout.shape, strict=True)))
+
+
+def interrupted(plan: ArrayPlan) -> Indexes:
+    """Objects that an unfinished update, and those before it, may have written.
+
+    They are linear indexes in the grid of `with_earlier_shape`, ascending.
+    """
+    assert plan.changes is not None
+    places = plan.destination.objects.coordinates_of(rewritten(plan))
+    indexes = with_earlier_shape(plan).objects.indices_of(places)
+    return np.union1d(indexes, plan.changes.outside)
+
+
+def inside(new: ArrayPlan, places: Indexes) -> Indexes:
+    """The linear indexes of those (n, ndim) positions that are in the new grid of a result."""
+    indexes = new.destination.objects.indices_of(places)
+    return indexes[indexes >= 0]
 
 
 def updating(
-    new: ArrayPlan, now: Inventory, objects: Indexes, shape_before: tuple[int, ...] | None
+    new: ArrayPlan,
+    now: Inventory,
+    objects: Indexes,
+    shape_before: tuple[int, ...] | None,
+    unsettled: Indexes | None = None,
 ) -> ArrayPlan:
-    """The plan that makes only some objects of the result again."""
+    """The plan that makes only some objects of the result again.
+
+    `unsettled` has the (n, ndim) positions of what interrupted updates may have written: it is made again as
+    well, as far as it is still in the grid.
+    """
+    outside = np.empty(0, np.int64)
+    if unsettled is not None:
+        objects = np.union1d(objects, inside(new, unsettled))
+        beyond = unsettled[new.destination.objects.indices_of(unsettled) < 0]
+        outside = np.sort(_enlarged(new.destination, shape_before).objects.indices_of(beyond))
     changed = replace(
         new,
         move=replace(new.move, replaces=True),
-        changes=Changes.of(objects, shape_before),
+        changes=Changes.of(objects, shape_before, outside),
     )
     sources = sources_moved(changed, now.indexes)
     between = changed.between

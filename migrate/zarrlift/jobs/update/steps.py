@@ -19,7 +19,7 @@ from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..resume.replan import same_plan
 from .conflicts import Conflicts
-from .differences import in_new_grid, moved_again, outside, same_form, updating
+from .differences import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape
 
 Action: TypeAlias = Literal["new", "changed", "replaced", "removed", "kept"]
 """`new`: the node comes. `changed`: objects that differ are replaced one by one, or only its document is.
@@ -244,8 +244,9 @@ class _Comparison:
             if before is not None and same_form(earlier, new):
                 objects = moved_again(earlier, before, new, now)
                 if objects is not None:
-                    left = in_new_grid(earlier.changes.objects, earlier.destination, new.destination)
-                    plan = updating(new, now, np.union1d(objects, left), outside(earlier, new))
+                    objects = np.union1d(objects, inside(new, self._conflicts.beyond(earlier)))
+                    places = with_earlier_shape(earlier).objects.coordinates_of(interrupted(earlier))
+                    plan = updating(new, now, objects, outside(earlier, new), places)
                     row = self._rows[new.path]
                     if self._kept(earlier, lambda: self._conflicts.of_objects(row, earlier, plan)):
                         return
