@@ -87,6 +87,7 @@ def parsed(text: str) -> tuple[str, list[Step]]:
 SOURCE: Final = {
     "rewrite": 6,
     "grow": 4,
+    "stretch": 3,
     "shrink": 4,
     "attribute": 2,
     "add": 2,

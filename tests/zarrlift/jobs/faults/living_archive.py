@@ -155,8 +155,10 @@ class Archive:
                     self._fill(array, place, rng)
                 self._write(name, *places)
 
-    def resize(self, name: str, shape: Place, rng: random.Random, *, longer: bool) -> None:
-        """Another length; chunks beyond it are deleted, others written, also at the old edge."""
+    def resize(
+        self, name: str, shape: Place, rng: random.Random, *, longer: bool, filled: float = 0.8
+    ) -> None:
+        """Another length; chunks beyond it are deleted, a share of new ones written, also at the old edge."""
         array = self.arrays[name]
         before = array.places()
         old, array.shape = array.shape, shape
@@ -183,7 +185,7 @@ class Archive:
             else:
                 edge = [other for other in edge if other != place]
         for place in new:
-            if rng.random() < 0.8:
+            if rng.random() < filled:
                 self._fill(array, place, rng)
         self._write(name, *gone, *new, *edge, marked=True)
 

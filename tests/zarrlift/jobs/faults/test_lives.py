@@ -67,6 +67,15 @@ ONCE_WRONG = {
         "copy of files that are rewritten; 0 migrate ~44465 @change 266; 2 touch-attribute ~17561;"
         " 1 shrink ~11333; 1 update ~98247"
     ),
+    "an array becomes shorter, then longer without values, while updates are killed": (
+        "recoded; 0 migrate ~1; 0 shrink ~5; 0 update ~3 @change 50; 0 stretch ~5; 0 update ~5"
+    ),
+    "a killed update has written beyond the shape of the next one": (
+        "N5; 2 migrate ~72514; 1 verify ~94099; 0 grow ~56241; 1 update --delete ~21105 @change 88;"
+        " 0 damage ~72648; 0 resume ~70326; 0 rewrite ~16344; 1 adopt ~17330; 1 damage ~22662;"
+        " 1 update --force ~36653 @change 113; 0 rewrite ~95559; 0 shrink ~4017; 1 add ~82789;"
+        " 2 finish ~98693 @call 152; 0 add-array ~22052; 0 update ~23107 @change 146"
+    ),
 }
 """Lives that found faults."""
 

@@ -58,6 +58,13 @@ def _grow(site: Site, archive: Archive, name: str, rng: random.Random) -> str:
     return f"{name} grows from {(rows, columns)} to {shape}"
 
 
+def _stretch(site: Site, archive: Archive, name: str, rng: random.Random) -> str:
+    rows, columns = archive.arrays[name].shape
+    shape = (rows + rng.randint(1, 16), columns + rng.choice((0, 4)))
+    archive.resize(name, shape, rng, longer=True, filled=0.1)
+    return f"{name} grows from {(rows, columns)} to {shape}, with few new chunks"
+
+
 def _shrink(site: Site, archive: Archive, name: str, rng: random.Random) -> str:
     rows, columns = archive.arrays[name].shape
     shape = (max(rows - rng.randint(1, 12), 3), max(columns - rng.choice((0, 0, 4)), 3))
@@ -174,6 +181,7 @@ _SOURCE: Final[dict[str, Callable[[Site, Archive, str, random.Random], str | Non
     "damage": _damage,
     "heal": _heal,
     "grow": _grow,
+    "stretch": _stretch,
     "shrink": _shrink,
     "attribute": _set_attribute,
     "add": _add,
