@@ -68,7 +68,7 @@ ONCE_WRONG = {
         " 1 shrink ~11333; 1 update ~98247"
     ),
     "an array becomes shorter, then longer without values, while updates are killed": (
-        "recoded; 0 migrate ~1; 0 shrink ~5; 0 update ~3 @change 50; 0 stretch ~5; 0 update ~5"
+        "recoded; 0 migrate ~1; 0 shrink ~5; 0 update ~3 @change 75; 0 stretch ~5; 0 update ~5"
     ),
     "a killed update has written beyond the shape of the next one": (
         "N5; 2 migrate ~72514; 1 verify ~94099; 0 grow ~56241; 1 update --delete ~21105 @change 88;"
