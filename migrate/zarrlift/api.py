@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Unpack
 
 from zarrstack.core.errors import UsageError
 
 from .archive.nodes import Archive
-from .archive.read_options import ReadOptions
-from .executors.choice import ExecutorChoice
-from .formats.describe import describe
+from .formats.describe import describe, opened
 from .jobs.archive_run import ArchiveRequest, migrate_archive
 from .jobs.claim import claimed
-from .jobs.endpoints import Options
 from .jobs.ledger.find_job import find_job, job_path
 from .jobs.ledger.ledger import Job
 from .jobs.observed import observed
@@ -23,23 +19,50 @@ from .jobs.processes.executors import RunOptions
 from .jobs.progress import ProgressChoice
 from .planning.inspection import inspected
 from .planning.plans import Plan
-from .recipe.options import Axes, Format, Link, VerifyLevel
+from .recipe.keywords import (
+    DescribingKeywords,
+    JobPlaceKeywords,
+    MovedKeywords,
+    PlacesKeywords,
+    RequestKeywords,
+    RunningKeywords,
+    SourceOptionsKeywords,
+    WatchingKeywords,
+)
+from .recipe.options import (
+    JobPlace,
+    Moved,
+    PathText,
+    Places,
+    Request,
+    Running,
+    VerifyLevel,
+    Watching,
+    values,
+)
 from .recipe.recipe import Recipe
-from .storage.open_storage import Place, open_storage
+from .recipe.signatures import explicit, given
+from .storage.open_storage import Place
 
-PathText: TypeAlias = str | os.PathLike[str]
+
+class _Describing(DescribingKeywords, SourceOptionsKeywords):
+    """The options of `inspect`."""
 
 
-def inspect(
-    source: Place,
-    *,
-    storage_options: Options = None,
-    format: Format | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-) -> Archive:
+class _Planning(RequestKeywords, PlacesKeywords):
+    """The options of `plan`."""
+
+
+class _Migrating(RequestKeywords, PlacesKeywords, JobPlaceKeywords, RunningKeywords, WatchingKeywords):
+    """The options of `migrate`."""
+
+
+class _Resuming(JobPlaceKeywords, PlacesKeywords, MovedKeywords, RunningKeywords, WatchingKeywords):
+    """The options of `resume`."""
+
+
+@explicit
+def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
     """Describe an archive: every node, its storage layout, and every problem.
 
     Reads metadata, the small arrays of references that conventions need, and, except in a store, the names
@@ -67,35 +90,18 @@ def inspect(
     >>> [node.path for node in archive.nodes]
     ['', 'lat', 'lon', 'sst', 'time']
     """
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-    )
-    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
+    storage, reading, format = opened(source, options)  # noqa: A001 - as in other functions
     return inspected(describe(storage, format=format, options=reading), storage, reading)
 
 
+@explicit
 def plan(
     source: Place,
     destination: Place | None = None,
     *,
     recipe: Recipe | None = None,
-    in_place: bool = False,
     virtual: bool = False,
-    format: Format | None = None,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
-    source_through: str | None = None,
-    dest_through: str | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-    inventory: PathText | None = None,
-    provenance: bool = False,
-    ro_crate: bool = False,
+    **options: Unpack[_Planning],
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
 
@@ -113,60 +119,19 @@ def plan(
     >>> [(array.path, array.route.name) for array in plan.arrays]
     [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
     """
-    return ArchiveRequest.asked(
-        source,
-        destination,
-        recipe=recipe,
-        in_place=in_place,
-        virtual=virtual,
-        format=format,
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-        inventory=inventory,
-        source_through=source_through,
-        dest_through=dest_through,
-        provenance=provenance,
-        ro_crate=ro_crate,
-        storage_options=storage_options,
-        dest_storage_options=dest_storage_options,
-    ).plan()
+    request, places = given(options, Request, Places)
+    return ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual).plan()
 
 
+@explicit
 def migrate(
     source: Place,
     destination: Place | None = None,
     *,
     recipe: Recipe | None = None,
-    in_place: bool = False,
     virtual: bool = False,
-    format: Format | None = None,
-    job: PathText | None = None,
-    job_storage_options: Options = None,
-    workers: int | None = None,
-    executor: ExecutorChoice | None = None,
-    dask_address: str | None = None,
-    verify: VerifyLevel = "sample",
-    digest: bool = False,
-    fsync: bool = False,
-    link: Link = "auto",
-    overwrite: bool = False,
-    take_over: bool = False,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-    inventory: PathText | None = None,
-    provenance: bool = False,
-    ro_crate: bool = False,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
-    source_through: str | None = None,
-    dest_through: str | None = None,
     progress: ProgressChoice = None,
-    log: PathText | None = None,
-    metrics: PathText | None = None,
+    **options: Unpack[_Migrating],
 ) -> Outcome:
     """Migrate an archive to Zarr v3, to a new place or in place.
 
@@ -226,70 +191,30 @@ def migrate(
     >>> outcome.ok, outcome.arrays_done
     (True, 4)
     """
-    if destination is None and not in_place:
+    request, places, job, running, watching = given(options, Request, Places, JobPlace, Running, Watching)
+    if destination is None and not request.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
-    asked = ArchiveRequest.asked(
-        source,
-        destination,
-        recipe=recipe,
-        in_place=in_place,
-        virtual=virtual,
-        format=format,
-        link=link,
-        overwrite=overwrite,
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-        inventory=inventory,
-        source_through=source_through,
-        dest_through=dest_through,
-        provenance=provenance,
-        ro_crate=ro_crate,
-        storage_options=storage_options,
-        dest_storage_options=dest_storage_options,
-    )
-    options = RunOptions(
-        workers=workers,
-        executor=executor,
-        dask_address=dask_address,
-        verify=verify,
-        digest=digest,
-        fsync=fsync,
-        hard_links=link == "hard",
-    )
+    asked = ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual)
+    run_options = RunOptions.of(running, request)
     if virtual:
         from .jobs.virtual.run import migrate_virtual, refuse_options
 
-        job_options = {"job": job, "take_over": take_over, "digest": digest, "fsync": fsync}
-        workers_options = {"workers": workers, "executor": executor}
-        refuse_options({**job_options, **workers_options, "dask_address": dask_address})
-        with observed(progress, str(source), str(destination), log=log, metrics=metrics) as run:
-            return run.end(migrate_virtual(asked.virtual_request(), verify, run.progress))
+        refuse_options({**values(running, Running), "job": job.job, "digest": request.digest})
+        with observed(progress, str(source), str(destination), watching) as run:
+            return run.end(migrate_virtual(asked.virtual_request(), request.verify, run.progress))
     ends = asked.open()
-    path = job_path(ends.beside, ends.destination.url, job, job_storage_options)
-    with ends.observed(progress, log=log, metrics=metrics) as run:
-        return run.end(migrate_archive(asked, ends, path, options, run.progress, take_over=take_over))
+    path = job_path(ends.beside, ends.destination.url, job)
+    with ends.observed(progress, watching) as run:
+        return run.end(migrate_archive(asked, ends, path, run_options, run.progress))
 
 
+@explicit
 def resume(
     target: PathText,
     *,
-    job: PathText | None = None,
-    job_storage_options: Options = None,
-    workers: int | None = None,
-    executor: ExecutorChoice | None = None,
-    dask_address: str | None = None,
     verify: VerifyLevel | None = None,
-    fsync: bool = False,
-    source: Place | None = None,
-    destination: Place | None = None,
-    take_over: bool = False,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: PathText | None = None,
-    metrics: PathText | None = None,
+    **options: Unpack[_Resuming],
 ) -> Outcome:
     """Resume an interrupted job.
 
@@ -320,27 +245,16 @@ def resume(
     from .jobs.resume.relocate import ends_of
     from .jobs.resume.resume_job import resume_job
 
-    path = find_job(target, job, job_storage_options)
-    options = RunOptions(
-        workers=workers,
-        executor=executor,
-        dask_address=dask_address,
-        fsync=fsync,
-    )
+    job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
+    path = find_job(target, job)
+    run_options = RunOptions.of(running)
     with Job.open(path, write=False) as opened:
-        ends = ends_of(
-            opened,
-            target,
-            source=source,
-            destination=destination,
-            storage_options=storage_options,
-            dest_storage_options=dest_storage_options,
-        )
+        ends = ends_of(opened, target, places, moved)
         level, hard_links = verify or level_before(opened), opened.fact("link") == "hard"
-    ends.check_reach(options)
-    options = replace(options, verify=level, hard_links=hard_links)
+    ends.check_reach(run_options)
+    run_options = replace(run_options, verify=level, hard_links=hard_links)
     with (
-        ends.observed(progress, log=log, metrics=metrics) as run,
-        claimed(ends.place, path, take_over=take_over) as claim,
+        ends.observed(progress, watching) as run,
+        claimed(ends.place, path, take_over=running.take_over) as claim,
     ):
-        return run.end(claim.end(resume_job(path, options, ends, run.progress, take_over=take_over)))
+        return run.end(claim.end(resume_job(path, run_options, ends, run.progress)))

@@ -85,14 +85,14 @@ def test_the_format_fits_in_60_lines():
 def test_every_command_reads_the_archive(site, old, tmp_path):
     assert "(tiles)" in zarrlift(site, "inspect", old)
     assert json.loads(zarrlift(site, "inspect", old, "--json"))["result"]["format"] == "tiles"
-    assert "(tiles)" in zarrlift(site, "plan", old, tmp_path / "new", "--from", "tiles")
+    assert "(tiles)" in zarrlift(site, "migrate", "--dry-run", old, tmp_path / "new", "--from", "tiles")
     zarrlift(site, "migrate", old, tmp_path / "new", "--verify", "full", "--provenance", "--digest")
     assert "Equal" in zarrlift(site, "verify", old, tmp_path / "new", "--full")
     root = zarr.open_group(tmp_path / "new", mode="r")
     assert all((root[path][:] == expected).all() for path, expected in values().items())
     zarrlift(site, "digest", old, "--output", tmp_path / "digests.json")
     zarrlift(site, "verify", tmp_path / "new", "--digest", tmp_path / "digests.json")
-    zarrlift(site, "report", tmp_path / "new", "--html", tmp_path / "report.html")
+    zarrlift(site, "status", "--check", "--verbose", tmp_path / "new", "--html", tmp_path / "report.html")
     zarrlift(site, "update", tmp_path / "new")
     assert "1 tiles" in zarrlift(site, "inspect", old.parent)
     zarrlift(site, "batch", "run", old.parent, "--to", tmp_path / "v3/{relative}", "--job", tmp_path / "b.db")
@@ -189,7 +189,9 @@ def test_a_changed_document_is_noticed(site, old, tmp_path):
 
 def test_without_the_package_its_archives_are_none(old, tmp_path):
     assert "no archive found; found tiles.json" in zarrlift(None, "inspect", old, code=2)
-    assert "unknown format 'tiles'" in zarrlift(None, "plan", old, tmp_path / "n", "--from", "tiles", code=2)
+    assert "unknown format 'tiles'" in zarrlift(
+        None, "migrate", "--dry-run", old, tmp_path / "n", "--from", "tiles", code=2
+    )
 
 
 @pytest.mark.slow
@@ -198,7 +200,7 @@ def test_a_job_says_which_package_it_needs(site, old, tmp_path):
     for words in (["verify", old, tmp_path / "new"], ["migrate", old, tmp_path / "new"]):
         assert "zarrlift-tiles 0.1" in zarrlift(None, *words, code=1)
     assert "done" in zarrlift(None, "status", tmp_path / "new")
-    zarrlift(None, "undo", tmp_path / "new")
+    zarrlift(None, "undo", "--yes", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -111,7 +111,7 @@ def test_finish_takes_the_old_documents_away_and_the_blocks_stay_readable(tmp_pa
 
 def test_the_plan_says_what_the_reader_needs(tmp_path: Path) -> None:
     place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
-    ran = run("plan", place, "--in-place")
+    ran = run("migrate", "--dry-run", place, "--in-place")
     assert ran.code == 0
     assert "n5_default" in ran.out
     assert "pip install zarr-n5" in ran.out

@@ -52,7 +52,7 @@ def test_the_command_prints_every_reader_and_feature_within_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["readers"]) == 0
+    assert main(["list", "readers"]) == 0
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
     assert all(str(reader) in text for reader in table().readers)
@@ -61,12 +61,12 @@ def test_the_command_prints_every_reader_and_feature_within_80_columns(
 
 
 def test_the_command_shows_what_one_reader_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["readers", "gdal 3.10", "--feature", "codec bytes"]) == 0
+    assert main(["list", "readers", "gdal 3.10", "--feature", "codec bytes"]) == 0
     assert "Unsupported codec: bytes" in capsys.readouterr().out
 
 
 def test_the_command_as_json_has_readers_and_features(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["readers", "gdal,vizarr", "--feature", "shards", "--json"]) == 0
+    assert main(["list", "readers", "gdal,vizarr", "--feature", "shards", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["result"]
     assert [reader["name"] for reader in found["readers"]] == ["gdal", "vizarr"]
     assert found["features"]["shards"] == ["shards: index at the start", "shards: index without checksum"]
@@ -78,7 +78,7 @@ def test_the_command_as_json_has_readers_and_features(capsys: pytest.CaptureFixt
 def test_the_command_names_what_it_does_not_know(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["readers", *words]) == 2
+    assert main(["list", "readers", *words]) == 2
     assert words[-1] in capsys.readouterr().err
 
 

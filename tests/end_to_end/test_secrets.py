@@ -107,7 +107,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     how = ("--executor", executor, "--workers", "2", "--verbose", *watched)
     origin = ("--digest", "--provenance", "--ro-crate")
     target = "s3://bucket/out"
-    run("plan", source, target, *sides, *layers, "--json")
+    run("migrate", "--dry-run", source, target, *sides, *layers, "--json")
 
     def refused(request: web.Request) -> int | None:
         return 403 if "/in/g/recode/" in request.path and not request.path.endswith(".zarray") else None
@@ -125,11 +125,11 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     assert "out/ro-crate-metadata.json" in bucket.server.objects()
     run("status", JOB, *job[2:])
     for words in (("--html", "report.html"), ("--json",)):
-        run("report", JOB, *both, *words)
+        run("status", "--check", "--verbose", JOB, *both, *words)
     run("inspect", source, *sides[:2], "--html", "inspect.html")
     run("verify", source, target, *both, "--job", JOB, *how[:4], "--full")
     run("digest", source, *sides[:2], "--json")
-    run("undo", JOB, *both, "--json")
+    run("undo", "--yes", JOB, *both, "--json")
     assert run.said > 10_000
 
 
@@ -139,7 +139,7 @@ def test_a_job_in_parts(run: Run, bucket: Bucket, place: Path) -> None:
     sides = ["--storage-options", options(bucket, "source")]
     sides += ["--dest-storage-options", options(bucket, "dest")]
     job = ("--job", "x.zarrlift.db")
-    run("plan", source, "s3://bucket/out", *job, "--parts", "2", *sides)
+    run("migrate", source, "s3://bucket/out", *job, "--parts", "2", *sides)
     before = set(tree(place))
     for part in "01":
         run("migrate", *job, "--part", part, *sides, "--log", "run.jsonl", "--metrics", "run.prom")
@@ -153,24 +153,45 @@ def test_a_job_in_parts(run: Run, bucket: Bucket, place: Path) -> None:
 WRONG = {
     "inspect a signed URL": ("inspect", SIGNED),
     "inspect with a password": ("inspect", BEFORE),
-    "plan": ("plan", SIGNED, "s3://bucket/out"),
+    "plan": ("migrate", "--dry-run", SIGNED, "s3://bucket/out"),
     "a source with both": ("migrate", BEFORE + f"?sv=1&sig={WORD}", "out"),
     "a user in a bucket": ("migrate", "source.zarr", f"s3://me:{WORD}@bucket/x"),
     "an unknown scheme": ("migrate", "source.zarr", f"nosuch://me:{WORD}@bucket/x?sig={WORD}"),
     "the job": ("migrate", "source.zarr", "out", "--job", f"s3://me:{WORD}@b/x.zarrlift.db?sig={WORD}"),
     "the job as target": ("status", f"s3://me:{WORD}@b/x.zarrlift.db"),
     "resume": ("resume", SIGNED),
-    "undo": ("undo", BEFORE),
+    "undo": ("undo", "--yes", BEFORE),
     "verify": ("verify", SIGNED, BEFORE),
     "digest": ("digest", SIGNED, "--json"),
     "options that are no pair": ("inspect", "s3://b/x", "--storage-options", f"{WORD}-alone"),
     "options that are no JSON": ("inspect", "s3://b/x", "--storage-options", f'{{"secret": "{WORD}'),
     "options of no use": ("inspect", "source.zarr", "--storage-options", f"secret={WORD}-word"),
     "unknown options": ("inspect", "memory://x", "--storage-options", f"nosuch={WORD}-word"),
-    "options of a job": ("status", JOB, "--job-storage-options", f"nosuch={WORD}-word"),
-    "a layer": ("plan", "source.zarr", "out", "--source-through", f"overlay:s3://me:{WORD}@bucket/x"),
-    "a layer's query": ("plan", "source.zarr", "out", "--source-through", f"overlay:{SIGNED}"),
-    "layers that are no JSON": ("plan", "source.zarr", "out", "--source-through", f'[{{"key": "{WORD}'),
+    "options of a job": ("status", JOB, "--storage-options", f"job:nosuch={WORD}-word"),
+    "a layer": (
+        "migrate",
+        "--dry-run",
+        "source.zarr",
+        "out",
+        "--source-through",
+        f"overlay:s3://me:{WORD}@bucket/x",
+    ),
+    "a layer's query": (
+        "migrate",
+        "--dry-run",
+        "source.zarr",
+        "out",
+        "--source-through",
+        f"overlay:{SIGNED}",
+    ),
+    "layers that are no JSON": (
+        "migrate",
+        "--dry-run",
+        "source.zarr",
+        "out",
+        "--source-through",
+        f'[{{"key": "{WORD}',
+    ),
     "the scheduler": (
         *("migrate", "source.zarr", "out", "--executor", "dask"),
         *("--dask-address", f"nosuch://me:{WORD}@127.0.0.1:9"),

@@ -50,7 +50,7 @@ def stated(payload: bytes) -> int:
 
 
 def notes(source: Path, *words: str) -> list[dict[str, str]]:
-    problems = json.loads(run("plan", source, *words, "--json").out)["result"]["arrays"]
+    problems = json.loads(run("migrate", "--dry-run", source, *words, "--json").out)["result"]["arrays"]
     return [one for array in problems for one in array["problems"] if one["kind"] == "trailing-bytes"]
 
 
@@ -109,7 +109,9 @@ def test_in_place_they_stay_and_the_note_names_who_refuses_them(tmp_path: Path) 
 
 def test_in_place_they_are_refused_for_a_reader_that_refuses_them(tmp_path: Path) -> None:
     source = left_by_z5py(tmp_path)
-    ran = run("plan", source, "--in-place", "--for", "tensorstore", "--include", "group/blosc")
+    ran = run(
+        "migrate", "--dry-run", source, "--in-place", "--for", "tensorstore", "--include", "group/blosc"
+    )
     assert ran.code == 1
     assert "tensorstore and zarrs refuse such chunks" in " ".join(ran.out.split())
 
@@ -145,7 +147,7 @@ def test_shards_are_packed_again_without_them(tmp_path: Path) -> None:
     again = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1).astype("<u8").tobytes()
     shard.write_bytes(b"".join(payloads) + again + crc32c.crc32c(again).to_bytes(4, "little"))
     assert np.array_equal(zarr.open_array(tmp_path / "v3.zarr", mode="r")[:], values)
-    assert migrate(tmp_path / "v3.zarr", tmp_path / "out.zarr", "--separator", ".").code == 0
+    assert migrate(tmp_path / "v3.zarr", tmp_path / "out.zarr", "--set", "separator=.").code == 0
     assert np.array_equal(by_tensorstore(tmp_path / "out.zarr"), values)
 
 

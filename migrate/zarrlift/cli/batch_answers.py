@@ -1,4 +1,4 @@
-"""How the commands of `zarrlift batch` end: their table or JSON, their page, and their exit code."""
+"""How commands on a batch end: their table or JSON, and their exit code."""
 
 from __future__ import annotations
 
@@ -7,34 +7,57 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from . import options as o
+from .option_groups import Tables
+from .option_values import usage
 from .session import DONE, PARTLY, Answer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..jobs.batch.outcome import BatchOutcome
+    from ..recipe.options import VerifyLevel
+    from .storage_options import Storage
 
 
-def reported(
-    work: Callable[[Any], BatchOutcome], html: str | None, places: dict[str, Any]
+def batch_of(target: str, options: Tables | None = None) -> Path | None:
+    """The batch that a command names, itself or by a place next to it; None for the job of one archive."""
+    from ..jobs.batch.places import batch_at
+
+    return None if options is not None and "job" in options.given() else batch_at(target)
+
+
+def of_batch(
+    verb: str,
+    path: Path,
+    options: Tables,
+    storage: Storage,
+    *,
+    verify: VerifyLevel | None = None,
+    **more: Any,
 ) -> Callable[[Any], BatchOutcome]:
-    """The same work, and the page on the batch at its end."""
-    if html is None:
-        return work
+    """The work of a verb on a batch; UsageError for options that are for one archive."""
 
-    def with_report(progress: Any) -> BatchOutcome:
+    def work(progress: Any) -> BatchOutcome:
         from ..jobs.batch.batch import Batch
-        from ..report import batch_report
 
-        outcome = work(progress)
-        names = ("storage_options", "dest_storage_options")
-        options = {name: places.get(name) for name in names}
-        batch_report.write(Batch(outcome.job), html, pictures=True, places=options)
+        given = {**options.arguments(), **storage.arguments(), **more}
+        if verify is not None or given.keys() & {"source", "destination"}:
+            raise usage("--source, --destination and --verify are for one archive", expected="its job file")
+        if verb == "gather":
+            return Batch(path).gather()
+        outcome: BatchOutcome = getattr(Batch(path), verb)(progress=progress, **given)
         return outcome
 
-    return with_report
+    return work
 
 
-def answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]) -> int:
-    """Run work, with progress, and with advice if it is interrupted."""
+def answered(
+    command: str,
+    output: o.Output,
+    work: Callable[[Any], BatchOutcome],
+    first: Callable[[], None] = lambda: None,
+) -> int:
+    """Run work, with progress, and with advice if it is interrupted; `first` may ask whether to do it."""
     from ..jobs.command_line import command as command_line
     from ..report import batch as report
 
@@ -44,9 +67,10 @@ def answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]
         if known is None:
             return "Nothing was migrated."
         again = command if command in ("verify", "update", "finish", "undo") else "resume"
-        return f"Continue with: {command_line('batch', again, known[0])}"
+        return f"Continue with: {command_line(again, known[0])}"
 
     def answer() -> Answer:
+        first()
         watching = output.watched() if isinstance(output, o.WatchedOutput) else nullcontext()
         with watching as progress:
             outcome = work(progress)
@@ -60,6 +84,6 @@ def answered(command: str, output: o.Output, work: Callable[[Any], BatchOutcome]
             wrong=lambda page: report.lines(outcome, page),
         )
 
-    session = output.session(f"batch {command}")
+    session = output.session(command)
     session.how_to_continue = how_to_continue
     return session.run(answer)

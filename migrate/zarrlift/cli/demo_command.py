@@ -53,10 +53,10 @@ def _lines(root: object, page: "Page") -> Iterator[str]:
     result, image = f"{root}/ocean-v3.zarr", f"{root}/cells.zarr"
     for words in (
         ("inspect", ocean),
-        ("plan", ocean, result),
+        ("migrate", ocean, result, "--dry-run"),
         ("migrate", ocean, result),
         ("verify", ocean, result, "--full"),
-        ("migrate", cells, image, "--multiscale", "ome", "--codecs", "zstd:3"),
+        ("migrate", cells, image, "--set", "multiscale=ome", "--codecs", "zstd:3"),
         ("migrate", ocean, "--in-place"),
         ("undo", ocean),
     ):

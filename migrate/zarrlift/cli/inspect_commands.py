@@ -1,33 +1,90 @@
-"""The commands that change nothing: inspect, plan, status, verify, digest, transformers, readers."""
+"""The commands that change nothing: inspect, status, verify, digest, list."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..recipe.options import JobPlace
 from . import options as o
-from .assess_options import Assessing, DigestFile, HtmlFile, NoList, SearchedSource
-from .job_options import JobFile, Parts, PlannedJob, Virtual, Watch
-from .option_groups import option
+from . import storage_options as s
+from .batch_answers import answered, batch_of, of_batch
+from .option_groups import Group, option
 from .option_values import usage
-from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
+from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Census(Group):
+    """How many archives are assessed."""
+
+    heading = "Output"
+
+    no_list: Annotated[
+        bool, option("--no-list", help="Many archives: do not list chunks; no amounts, no cost.")
+    ] = False
+    rate: Annotated[
+        str | None,
+        option(
+            "--rate", help="Many archives: bytes per second, for the time, such as 200MB/s.", metavar="RATE"
+        ),
+    ] = None
+    recipe: Recipe = None
+
+    def wanted(self, source: str, reading: dict[str, Any]) -> bool:
+        """Whether these options, or what is in a place, ask for a census."""
+        asked = bool(self.given())
+        if asked and "format" in reading:
+            raise usage("--from is for one archive, the options of a census are for many")
+        if asked or "format" in reading:
+            return asked
+        from zarrstack.core.errors import ZarrstackError
+
+        from ..formats.globs import divided
+        from ..formats.search import is_tree
+        from ..storage.open_storage import open_storage
+
+        if divided(source)[1] is not None:
+            return True
+        options = reading.get("storage_options")
+        try:
+            return is_tree(source, open_storage(source, storage_options=options), storage_options=options)
+        except ZarrstackError:
+            return False  # `inspect` raises it again
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `census`."""
+        from zarrstack.core.sizes import parse_rate
+
+        rate = None if self.rate is None else parse_rate(self.rate)
+        if self.rate is not None and not rate:
+            raise usage(f"--rate is not a rate: {self.rate}", expected="such as 200MB/s")
+        return {"listing": not self.no_list, "rate": rate, "recipe": load_recipe(self.recipe)}
 
 
 def inspect(
-    source: SearchedSource,
-    html: HtmlFile = None,
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="The archive, or a folder, prefix or glob with many: a path or URL.", metavar="SRC"
+        ),
+    ],
+    html: o.Html = None,
     *,
     reading: o.Reading,
-    assessing: Assessing,
+    storage: s.SourceStorage,
+    census: Census,
     output: o.Output,
 ) -> int:
     """Show the content of an archive in Zarr v3 terms, and every problem found in it.
 
     The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
-    `plan` finds more.
+    `migrate --dry-run` finds more.
 
     For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
     migration of all would do and cost.
@@ -40,14 +97,15 @@ def inspect(
         from ..report import archive as report_archive
         from ..report import json as report_json
 
-        if assessing.wanted(source, reading):
-            return _census(source, reading, assessing, html)
-        archive = zarrlift.inspect(source, **reading.arguments())
+        given = {**reading.arguments(), **storage.arguments()}
+        if census.wanted(source, given):
+            return _census(source, {**given, **census.arguments()}, html)
+        archive = zarrlift.inspect(source, **given)
         if html is not None:
             from ..report.html.archive_page import page_of
             from ..report.html.rendering import write_page
 
-            write_page(html, page_of(source, **reading.arguments()))
+            write_page(html, page_of(source, **given))
         refused = sum(node.refused for node in archive.nodes)
         return Answer(
             code=PARTLY if any_refusal(archive.all_problems()) else DONE,
@@ -59,16 +117,14 @@ def inspect(
     return output.session("inspect").run(work)
 
 
-def _census(source: str, reading: o.Reading, assessing: Assessing, html: str | None) -> Answer:
+def _census(source: str, given: dict[str, Any], html: str | None) -> Answer:
     import zarrlift
 
     from ..report import census as report_census
     from .run_display import counted
 
-    arguments = reading.arguments()
-    arguments.pop("format")
     with counted("archives") as count:
-        found = zarrlift.census(source, **arguments, **assessing.arguments(), progress=count)
+        found = zarrlift.census(source, **given, progress=count)
     if html is not None:
         from ..report.html.census_page import census_page
         from ..report.html.rendering import write_page
@@ -82,87 +138,122 @@ def _census(source: str, reading: o.Reading, assessing: Assessing, html: str | N
     )
 
 
-def plan(
-    source: o.Source,
-    destination: o.Destination = None,
+def status(
+    target: o.Target,
     *,
-    writing: o.Writing,
-    virtual: Virtual = False,
-    reading: o.Reading,
-    recipe: RecipeOptions,
-    job: PlannedJob = None,
-    parts: Parts = None,
-    digest: o.Digest = False,
-    link: o.LinkOption = "auto",
+    watch: Annotated[
+        bool,
+        option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
+    ] = False,
+    check: Annotated[
+        bool, option("--check", help="Exit code 1 unless everything is migrated and nothing is refused.")
+    ] = False,
+    html: o.Html = None,
+    pictures: Annotated[
+        bool,
+        option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),
+    ] = True,
+    options: o.JobFile,
+    storage: s.Storage,
+    verbose: Annotated[
+        bool, option("--verbose", "-v", help="Report each array: routes, sizes, times, and why it failed.")
+    ] = False,
     output: o.Output,
 ) -> int:
-    """Show what a migration would do and cost, array by array.
+    """Show the progress of a job or a batch; with --verbose or --html, report what it did.
 
-    Writes nothing, except for --job with --parts: they create a job, whose parts `migrate` does in any order
-    and on any machine, and `gather` publishes.
+    Reads the job file alone, and with --html, source and result for pictures. With --watch until it ends:
+    exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
     """
+    batch = batch_of(target, options)
+    if batch is not None and not (html or check or verbose):
+        return answered("status", output, lambda _: _batch_now(batch, output, watch=watch))
+
+    def places() -> dict[str, Any]:
+        return {name: value for name, value in storage.arguments().items() if name != "job_storage_options"}
 
     def work() -> Answer:
-        import zarrlift
-
-        from ..report import json as report_json
-        from ..report import plan as report_plan
-
-        arguments: dict[str, Any] = {
-            "recipe": recipe.recipe(),
-            **writing.arguments(),
-            **reading.arguments(),
-        }
-        if job is None and parts is None:
-            if digest or link != "auto":
-                raise usage("--digest and --link are for a job", expected="--job and --parts too")
-            made = zarrlift.plan(source, destination, virtual=virtual, **arguments)
-        elif job is None or parts is None:
-            raise usage("--job and --parts are given together", expected="both, or neither")
-        elif virtual:
-            raise usage("references are written in one run, not in parts", expected="--virtual without --job")
-        else:
-            arguments |= {"job": job, "parts": parts, "digest": digest, "link": link}
-            made = zarrlift.plan_parts(source, destination, **arguments)
-        refused = any(problem.severity == "refusal" for problem in made.all_problems())
-        return Answer(
-            code=PARTLY if refused else DONE,
-            text=lambda page: report_plan.lines(made, page, job=job),
-            data=lambda: report_json.plan_json(made),
-            brief=lambda: refused_briefly(len(made.refusals)),
-        )
-
-    return output.session("plan").run(work)
-
-
-def status(target: o.Target, *, watch: Watch = False, job: JobFile, output: o.Output) -> int:
-    """Show the progress of a job.
-
-    With --watch until it ends: exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
-    """
-
-    def work() -> Answer:
-        import zarrlift
-
+        from ..jobs.job_report import report_of
+        from ..jobs.job_status import status_of
+        from ..jobs.ledger.find_job import find_job
+        from ..jobs.ledger.ledger import Job
+        from ..report import job_report as report_job
         from ..report import status as report_status
 
-        def ask() -> Any:
-            return zarrlift.status(target, **job.arguments())
-
+        if batch is not None:
+            return _batch_report(batch, html, places(), pictures=pictures)
+        given = options.of(JobPlace)
+        if "job_storage_options" in (opening := storage.arguments()):
+            given["job_storage_options"] = opening["job_storage_options"]
         code = DONE
         if watch:
+            import zarrlift
+
             from . import watching
 
             stream = sys.stderr if output.as_json else sys.stdout
-            found = watching.watch(ask, stream, watching.a_job(), everything=output.show_all)
-            code = DONE if found.state in ("done", "finished") else PARTLY
-        else:
-            found = ask()
-        return Answer(code=code, text=lambda page: report_status.lines(found, page), data=found.to_json)
+            last = watching.watch(
+                lambda: zarrlift.status(target, **given),
+                stream,
+                watching.a_job(),
+                everything=output.show_all,
+            )
+            code = DONE if last.state in ("done", "finished") else PARTLY
+        with Job.open(find_job(target, JobPlace(**given)), write=False) as opened:
+            found = status_of(opened)
+            report = report_of(opened) if verbose or html or check or output.as_json else None
+            if html is not None and report is not None:
+                from ..report.html.job_pictures import pictures_of_job
+                from ..report.html.pictures import NO_PICTURES, PictureMaker
+                from ..report.html.rendering import write_page
+                from ..report.html.report_page import ReportedArchive, report_page
+
+                shown = pictures_of_job(opened, PictureMaker(), **places()) if pictures else NO_PICTURES
+                write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
+        if check and report is not None:
+            code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
+        return Answer(
+            code=code,
+            text=lambda page: (
+                report_status.lines(found, page)
+                if report is None or not (verbose or html)
+                else report_job.lines(report, page, html=html)
+            ),
+            data=lambda: {**(report.to_json() if report else {}), **found.to_json()},
+        )
 
     session = output.session("status")
     session.how_to_continue = lambda _: "The job is not affected."
     return session.run(work)
+
+
+def _batch_now(path: Path, output: o.Output, *, watch: bool) -> Any:
+    from ..jobs.batch.batch import Batch
+
+    opened = Batch(path)
+    if not watch:
+        return opened.status()
+    from . import watching
+
+    stream = sys.stderr if output.as_json else sys.stdout
+    return watching.watch(opened.status, stream, watching.a_batch(), everything=output.show_all)
+
+
+def _batch_report(path: Path, html: str | None, places: dict[str, Any], *, pictures: bool) -> Answer:
+    from ..jobs.batch.batch import Batch
+    from ..report import batch as report_batch
+    from ..report import batch_report
+
+    batch = Batch(path)
+    outcome = batch.status()
+    if html is not None:
+        batch_report.write(batch, html, pictures=pictures, places=places)
+    return Answer(
+        code=DONE if outcome.ok else PARTLY,
+        text=lambda page: report_batch.lines(outcome, page),
+        data=lambda: batch_report.data(batch),
+        problems=lambda _page: (),  # they are in the table
+    )
 
 
 def verify(
@@ -171,17 +262,35 @@ def verify(
         str | None, typer.Argument(help="The result; by default that of the job.", metavar="DST")
     ] = None,
     *,
-    full: o.Full = False,
-    no_list: NoList = False,
-    digests: DigestFile = None,
-    job: JobFile,
-    recipe_file: VerifyRecipe = None,
-    reading: o.Reading,
-    storage: o.DestinationStorage,
-    executing: o.Executing,
+    full: Annotated[bool, option("--full", help="Compare every value, not samples.")] = False,
+    no_list: Annotated[
+        bool,
+        option(
+            "--no-list", help="Do not compare the names and sizes of all objects first (for 10^9 objects)."
+        ),
+    ] = False,
+    digests: Annotated[
+        str | None,
+        option(
+            "--digest",
+            help="Compare the values of SRC with digests: a file of `zarrlift digest`, or a job.",
+            metavar="FILE",
+        ),
+    ] = None,
+    recipe_file: Recipe = None,
+    options: o.Comparing,
+    storage: s.ComparedStorage,
     output: o.WatchedOutput,
 ) -> int:
-    """Compare source and result: structure, attributes, data types, fill values and values."""
+    """Compare source and result: structure, attributes, data types, fill values and values.
+
+    Of a batch: all results with their sources.
+    """
+    batch = None if destination is not None else batch_of(source, options)
+    if batch is not None:
+        if no_list or digests is not None or recipe_file is not None:
+            raise typer.BadParameter("--no-list, --digest and --recipe are for one archive")
+        return answered("verify", output, of_batch("verify", batch, options, storage, full=full))
 
     def work() -> Answer:
         import zarrlift
@@ -197,10 +306,8 @@ def verify(
                 digests=digests,
                 recipe=load_recipe(recipe_file),
                 progress=progress,
-                **job.arguments(),
-                **reading.arguments(),
+                **options.arguments(),
                 **storage.arguments(),
-                **executing.arguments(),
             )
         return Answer(
             code=DONE if found.ok else PARTLY,
@@ -221,6 +328,7 @@ def digest(
         option("--output", "-o", help="Write the digests to a file, for verify --digest.", metavar="FILE"),
     ] = None,
     reading: o.Reading,
+    storage: s.SourceStorage,
     output: o.WatchedOutput,
 ) -> int:
     """Compute a digest of the values of each array, which does not depend on how they are stored."""
@@ -232,7 +340,7 @@ def digest(
         from ..report import digest as report_digest
 
         with output.watched() as progress:
-            found = zarrlift.digest(source, progress=progress, **reading.arguments())
+            found = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
         if output_file is not None:
             write_digests(found, output_file)
         return Answer(
@@ -245,50 +353,66 @@ def digest(
     return output.session("digest").run(work)
 
 
-def transformers(output: o.Json) -> int:
-    """List the storage transformers for --source-through, --dest-through and zarrstack."""
-
-    def work() -> Answer:
-        from dataclasses import asdict
-
-        from zarrstack.base.registry import registered
-
-        from ..report import transformers as report_transformers
-
-        layers = registered()
-        return Answer(
-            code=PARTLY if any(layer.problem for layer in layers) else DONE,
-            text=lambda page: report_transformers.lines(layers, page),
-            data=lambda: {"transformers": [asdict(layer) for layer in layers]},
-        )
-
-    return output.session("transformers").run(work)
-
-
-def readers(
+def list_(
+    what: Annotated[
+        Literal["readers", "layers", "formats", "executors"],
+        typer.Argument(help="What is listed.", metavar="readers|layers|formats|executors"),
+    ],
     names: Annotated[
         str | None,
         typer.Argument(help="Readers, such as gdal,xarray or 'gdal 3.10'; all by default.", metavar="NAMES"),
     ] = None,
     feature: Annotated[
-        str | None, option("--feature", help="Only features with this in their name.", metavar="TEXT")
+        str | None,
+        option("--feature", help="Readers: only features with this in their name.", metavar="TEXT"),
     ] = None,
     *,
     output: o.Json,
 ) -> int:
-    """Show who can read what of a result: data types, codecs, shards, keys and names, by reader.
+    """List what can be named: readers and what they can read of a result, layers, formats, executors.
 
-    `plan` shows the same for an archive, and --for adapts a result to the readers that it names.
+    `migrate --dry-run` shows for an archive who can read its result, and --for adapts a result to the readers
+    that it names. Layers are the storage transformers for --source-through, --dest-through and zarrstack.
     """
 
     def work() -> Answer:
-        from ..report import readers as report_readers
+        if what != "readers" and (names is not None or feature is not None):
+            raise usage("NAMES and --feature are for readers", expected=f"list {what}")
+        if what == "readers":
+            from ..report import readers as report_readers
 
-        which, features = report_readers.chosen(names, feature)
-        return Answer(
-            code=DONE,
-            text=lambda page: report_readers.lines(page, readers=which, features=features),
-            data=lambda: report_readers.data(which, features),
-        )
+            which, features = report_readers.chosen(names, feature)
+            return Answer(
+                code=DONE,
+                text=lambda page: report_readers.lines(page, readers=which, features=features),
+                data=lambda: report_readers.data(which, features),
+            )
+        if what == "layers":
+            return _layers()
+        return _named(what)
 
-    return output.session("readers").run(work)
+    return output.session("list").run(work)
+
+
+def _layers() -> Answer:
+    from dataclasses import asdict
+
+    from zarrstack.base.registry import registered
+
+    from ..report import transformers as report_transformers
+
+    layers = registered()
+    return Answer(
+        code=PARTLY if any(layer.problem for layer in layers) else DONE,
+        text=lambda page: report_transformers.lines(layers, page),
+        data=lambda: {"transformers": [asdict(layer) for layer in layers]},
+    )
+
+
+def _named(what: str) -> Answer:
+    """The names of formats or executors: those of zarrlift, and those of other packages."""
+    from ..executors.choice import known_executors
+    from ..recipe.format_names import known_names
+
+    found = list(known_names() if what == "formats" else known_executors())
+    return Answer(code=DONE, text=lambda _: found, data=lambda: {what: found})

@@ -1,229 +1,277 @@
-"""The commands that make changes: migrate, resume, gather, finish, undo."""
+"""The commands that make changes: migrate, resume, update, gather, finish, undo."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from ..recipe.options import VerifyLevel
-from . import option_values as values
+import typer
+
+from ..recipe.options import JobPlace, Moved, Request, Running, TakingOver, Watching
 from . import options as o
-from .job_options import JobFile, OptionalSource, Part, Virtual
+from . import storage_options as s
+from .batch_answers import answered, batch_of, of_batch
+from .confirmation import ask, confirm_deletion, confirm_finish, confirm_overwrite, confirm_undo
+from .option_groups import Tables
+from .option_values import usage
 from .recipe_options import RecipeOptions
-from .reference_options import OF_PLACES
-from .session import DONE, PARTLY, Answer
+from .session import DONE, PARTLY, Answer, refused_briefly
+
+Source: TypeAlias = Annotated[
+    str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
+]
 
 
 def migrate(
-    source: OptionalSource = None,
+    source: Source = None,
     destination: o.Destination = None,
     *,
-    writing: o.Writing,
-    virtual: Virtual = False,
-    job: JobFile,
-    overwrite: o.Overwrite = False,
-    take_over: o.TakeOver = False,
-    reading: o.Reading,
+    dry_run: o.DryRun = False,
+    options: o.Migrating,
+    virtual: o.Virtual = False,
+    storage: s.Storage,
     recipe: RecipeOptions,
-    running: o.Running,
-    verify: o.Verify = "sample",
-    digest: o.Digest = False,
-    link: o.LinkOption = "auto",
-    part: Part = None,
-    output: o.ObservedOutput,
+    parts: o.Parts = None,
+    part: o.Part = None,
+    yes: o.Yes = False,
+    output: o.WatchedOutput,
 ) -> int:
     """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
-    With --job and --part, do one part of a job.
+    With --dry-run, show what would be done and cost, array by array. With --job and --parts, create a job
+    whose parts are done by --job and --part, in any order and on any machine, and published by `gather`.
 
     \b
     zarrlift migrate old.zarr new.zarr
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
     if part is not None:
-        others = [source, destination, virtual, overwrite, take_over, digest, link != "auto", recipe.given()]
-        others.append((reading.given() | writing.given()) - OF_PLACES)
-        given = {**vars(reading), **vars(writing)}
-        storage = o.JobStorage(**{name: given[name] for name in OF_PLACES})
-        return _migrate_part(
-            part, job, any(others), verify=verify, running=running, storage=storage, output=output
+        of_run = {"job", "verify", *options.of(Running, Watching)} - {"take_over"}
+        others = [source, destination, virtual, parts, dry_run, recipe.given(), options.given() - of_run]
+        return _migrate_part(part, options, storage, output, others=any(others))
+
+    def arguments(*tables: type) -> dict[str, Any]:
+        _check_places(destination, options, dry_run=dry_run)
+        return {"recipe": recipe.recipe(), **options.of(Request, *tables), **storage.arguments()}
+
+    def plan() -> Answer:
+        import zarrlift
+
+        from ..report import json as report_json
+        from ..report import plan as report_plan
+
+        given = arguments()
+        given.pop("job_storage_options", None)
+        job = None if dry_run else options.of(JobPlace).get("job")
+        if dry_run:
+            made = zarrlift.plan(_given(source), destination, virtual=virtual, **given)
+        elif virtual:
+            raise usage(
+                "references are written in one run, not in parts", expected="--virtual without --parts"
+            )
+        elif job is None:
+            raise usage("--parts needs --job", expected="the path of the job file to create")
+        else:
+            given |= options.of(TakingOver)
+            made = zarrlift.plan_parts(_given(source), destination, job=job, parts=parts or 0, **given)
+        refused = any(problem.severity == "refusal" for problem in made.all_problems())
+        return Answer(
+            code=PARTLY if refused else DONE,
+            text=lambda page: report_plan.lines(made, page, job=job),
+            data=lambda: report_json.plan_json(made),
+            brief=lambda: refused_briefly(len(made.refusals)),
         )
 
     def work(progress: Any) -> Any:
         import zarrlift
 
-        if source is None:
-            raise values.usage("a source is needed", expected="SRC, or --job with --part")
-        _check_places(destination, in_place=writing.in_place)
-        return zarrlift.migrate(
-            source,
-            destination,
-            recipe=recipe.recipe(),
-            verify=verify,
-            virtual=virtual,
-            digest=digest,
-            link=link,
-            overwrite=overwrite,
-            take_over=take_over,
-            progress=progress,
-            **output.observers(),
-            **job.arguments(),
-            **writing.arguments(),
-            **reading.arguments(),
-            **running.arguments(),
-        )
+        given = arguments(JobPlace, Running, Watching)
+        return zarrlift.migrate(_given(source), destination, virtual=virtual, progress=progress, **given)
 
-    return moving("migrate", output, work, target=destination or source or "", job=job)
+    if dry_run or parts is not None:
+        session = output.session("migrate")
+        session.previews = True
+        return session.run(plan)
+    question = None
+    if "overwrite" in options.given() and destination is not None:
+        question = confirm_overwrite(destination, storage)
+    return moving("migrate", output, work, destination or source or "", options, ask(question, yes=yes))
 
 
 def _migrate_part(
-    part: str,
-    job: JobFile,
-    others: bool,
-    *,
-    verify: VerifyLevel,
-    running: o.Running,
-    storage: o.JobStorage,
-    output: o.ObservedOutput,
+    part: str, options: o.Migrating, storage: s.Storage, output: o.WatchedOutput, *, others: bool
 ) -> int:
     """Do one part; `others`: whether options were given that belong to the whole job."""
+    job = options.of(JobPlace).get("job")
 
     def work(progress: Any) -> Any:
         import zarrlift
 
-        if job.job is None:
-            raise values.usage("--part needs --job", expected="the job file of `zarrlift plan --parts`")
+        if job is None:
+            raise usage("--part needs --job", expected="the job file of `zarrlift migrate --parts`")
         if others:
-            raise values.usage(
+            raise usage(
                 "the job has the places and the changes",
                 expected="--part with --job and options to run it",
             )
-        return zarrlift.migrate_part(
-            job.job,
-            part,
-            verify=verify,
-            progress=progress,
-            **output.observers(),
-            **running.arguments(),
-            **storage.arguments(),
-        )
+        given = {**options.of(Running, Watching), **storage.arguments()}
+        given |= {name: value for name, value in options.arguments().items() if name == "verify"}
+        return zarrlift.migrate_part(job, part, progress=progress, **given)
 
-    return moving("migrate", output, work, target=job.job or "", job=job, job_array=True)
+    return moving("migrate", output, work, job or "", options, job_array=True)
 
 
 def gather(
     target: o.Target,
     *,
-    job: JobFile,
-    take_over: o.TakeOver = False,
-    running: o.Running,
-    verify: o.Verify = "sample",
-    storage: o.JobStorage,
-    output: o.ObservedOutput,
+    options: o.Gathering,
+    verify: o.VerifyAgain = None,
+    storage: s.Storage,
+    output: o.WatchedOutput,
 ) -> int:
     """Collect what the parts of a job have done; verify and publish the arrays that are complete.
 
     May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
     """
+    if (batch := batch_of(target, options)) is not None:
+        return answered("gather", output, of_batch("gather", batch, Tables(), s.Storage()))
 
     def work(progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.gather(
-            target,
-            take_over=take_over,
-            verify=verify,
-            progress=progress,
-            **output.observers(),
-            **job.arguments(),
-            **running.arguments(),
-            **storage.arguments(),
-        )
+        given = {**options.arguments(), **storage.arguments()}
+        return zarrlift.gather(target, verify=verify or "sample", progress=progress, **given)
 
-    return moving("gather", output, work, target=target, job=job, job_array=True)
+    return moving("gather", output, work, target, options, job_array=True)
 
 
 def resume(
     target: o.Target,
     *,
-    job: JobFile,
-    source: o.MovedSource = None,
-    destination: o.MovedDestination = None,
-    take_over: o.TakeOver = False,
-    running: o.Running,
+    options: o.Continuing,
     verify: o.VerifyAgain = None,
-    storage: o.JobStorage,
-    output: o.ObservedOutput,
+    storage: s.Storage,
+    output: o.WatchedOutput,
 ) -> int:
-    """Continue a migration that was interrupted or had failures."""
+    """Continue a migration that was interrupted or had failures, also of a batch."""
+    if (batch := batch_of(target, options)) is not None:
+        return answered("resume", output, of_batch("resume", batch, options, storage, verify=verify))
 
     def work(progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.resume(
-            target,
-            source=source,
-            destination=destination,
-            take_over=take_over,
-            verify=verify,
-            progress=progress,
-            **output.observers(),
-            **job.arguments(),
-            **running.arguments(),
-            **storage.arguments(),
+        given = {**options.arguments(), **storage.arguments()}
+        return zarrlift.resume(target, verify=verify, progress=progress, **given)
+
+    return moving("resume", output, work, target, options)
+
+
+def update(
+    target: o.Target,
+    *,
+    dry_run: o.DryRun = False,
+    updating: o.Updating,
+    options: o.Continuing,
+    verify: o.VerifyAgain = None,
+    storage: s.Storage,
+    yes: o.Yes = False,
+    output: o.WatchedOutput,
+) -> int:
+    """Bring the result of a migration up to date with a source that has changed since.
+
+    Only objects that differ are moved again, and are replaced one by one. May be run at any time and again.
+    """
+    changes = updating.arguments()
+    if (batch := batch_of(target, options)) is not None:
+        if dry_run:
+            raise usage("--dry-run is for the update of one archive", expected="its job or result")
+
+        work = of_batch("update", batch, options, storage, verify=verify, **changes)
+        return answered("update", output, work)
+    preview = {**options.of(JobPlace, Moved), **changes}
+
+    def show() -> Answer:
+        import zarrlift
+
+        from ..report import update_plan as report
+
+        plan = zarrlift.plan_update(target, **preview, **storage.arguments())
+        return Answer(
+            code=PARTLY if plan.kept else DONE, text=lambda page: report.lines(plan, page), data=plan.to_json
         )
 
-    return moving("resume", output, work, target=target, job=job)
+    def of_one(progress: Any) -> Any:
+        import zarrlift
+
+        given = {**options.arguments(), **changes, **storage.arguments()}
+        return zarrlift.update(target, verify=verify, progress=progress, **given)
+
+    if dry_run:
+        session = output.session("update")
+        session.previews = True
+        return session.run(show)
+    question = confirm_deletion(target, preview, storage) if changes.get("delete") else None
+    return moving("update", output, of_one, target, options, ask(question, yes=yes))
 
 
 def undo(
     target: o.Target,
     *,
-    job: JobFile,
-    take_over: o.TakeOver = False,
-    storage: o.JobStorage,
-    output: o.QuietOutput,
+    options: o.OfJob,
+    storage: s.Storage,
+    yes: o.Yes = False,
+    output: o.WatchedOutput,
 ) -> int:
-    """Undo a migration: delete what the job wrote, restore what `finish` deleted."""
+    """Undo a migration, or a batch: delete what was written, restore what `finish` deleted."""
+    batch = batch_of(target, options)
+    first = ask(confirm_undo(batch or target, options), yes=yes, needed="undo")
+    if batch is not None:
+        return answered("undo", output, of_batch("undo", batch, options, storage), first)
 
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.undo(target, take_over=take_over, **job.arguments(), **storage.arguments())
+        return zarrlift.undo(target, **options.arguments(), **storage.arguments())
 
-    return moving("undo", output, work, target=target, job=job)
+    return moving("undo", output, work, target, options, first)
 
 
 def finish(
     target: o.Target,
     *,
-    job: JobFile,
-    take_over: o.TakeOver = False,
-    storage_options: o.StorageOptions = None,
-    output: o.QuietOutput,
+    options: o.OfJob,
+    storage: s.JobStorage,
+    yes: o.Yes = False,
+    output: o.WatchedOutput,
 ) -> int:
     """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
+    batch = batch_of(target, options)
+    first = ask(confirm_finish(batch or target, options), yes=yes, needed="finish")
+    if batch is not None:
+        return answered("finish", output, of_batch("finish", batch, options, storage), first)
 
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.finish(
-            target,
-            take_over=take_over,
-            storage_options=values.storage_options(storage_options),
-            **job.arguments(),
-        )
+        return zarrlift.finish(target, **options.arguments(), **storage.arguments())
 
-    return moving("finish", output, work, target=target, job=job)
+    return moving("finish", output, work, target, options, first)
 
 
-def _check_places(destination: str | None, *, in_place: bool) -> None:
-    from zarrstack.core.errors import UsageError
+def _given(source: str | None) -> str:
+    if source is None:
+        raise usage("a source is needed", expected="SRC, or --job with --part")
+    return source
 
-    if destination is None and not in_place:
-        raise UsageError("a destination is needed", expected="a destination, or --in-place")
+
+def _check_places(destination: str | None, options: o.Migrating, *, dry_run: bool) -> None:
+    in_place = "in_place" in options.given()
+    if destination is None and not in_place and not dry_run:
+        raise usage("a destination is needed", expected="a destination, or --in-place")
     if destination is not None and in_place:
+        from zarrstack.core.errors import UsageError
+
         raise UsageError(
             "a destination and --in-place exclude each other", found=destination, expected="one of the two"
         )
@@ -231,14 +279,18 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
 
 def moving(
     command: str,
-    output: o.QuietOutput,
+    output: o.WatchedOutput,
     work: Callable[[Any], Any],
-    *,
     target: str,
-    job: JobFile,
+    options: Tables,
+    first: Callable[[], None] = lambda: None,
+    *,
     job_array: bool = False,
 ) -> int:
-    """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""
+    """Run work that returns an Outcome, with progress, and with advice if it is interrupted.
+
+    `first` may ask whether it is to be done.
+    """
     from ..jobs.command_line import command as command_line
     from ..report import outcome as report_outcome
 
@@ -250,7 +302,7 @@ def moving(
             return "Run the same command again."
         try:
             if known is None:
-                status = zarrlift.status(target, **job.arguments())
+                status = zarrlift.status(target, **options.of(JobPlace))
                 known = (status.job, *status.options)
         except ZarrstackError:
             return "No job was started; run the same command again."
@@ -258,8 +310,9 @@ def moving(
         return f"Continue with: {command_line(again, *known)}"
 
     def answer() -> Answer:
+        first()
         shown: list[Any] = []
-        watching = output.watched(shown) if isinstance(output, o.WatchedOutput) else nullcontext()
+        watching = output.watched(shown) if command not in ("undo", "finish") else nullcontext()
         with watching as progress:
             outcome = work(progress)
         return Answer(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from . import options as o
+from . import storage_options as s
 from .option_groups import Command, expanded
 from .option_values import usage
-from .recipe_options import ViewRecipe, load_recipe
+from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, Answer, Session, say
 
 if TYPE_CHECKING:
@@ -73,9 +74,10 @@ def show(
     consolidated: Annotated[
         bool, typer.Option("--consolidated", help="Print the consolidated metadata of the model.")
     ] = False,
-    recipe_file: ViewRecipe = None,
+    recipe_file: Recipe = None,
     *,
     reading: o.Reading,
+    storage: s.SourceStorage,
     output: o.Json,
 ) -> int:
     """Print the hierarchy as a Zarr Object Model. Problems go to standard error."""
@@ -87,7 +89,9 @@ def show(
         recipe = load_recipe(recipe_file)
         if flat and consolidated or (recipe is not None and as_ is None):
             raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
-        found = models.show(source, recipe=recipe, migrated=as_ is not None, **reading.arguments())
+        found = models.show(
+            source, recipe=recipe, migrated=as_ is not None, **reading.arguments(), **storage.arguments()
+        )
         model = found.model
         if flat:
             model = models.flatten(model)
@@ -120,13 +124,16 @@ def schema(
         str | None,
         typer.Argument(help="An archive or model; without it, the schema of a whole format.", metavar="SRC"),
     ] = None,
-    zarr_format: Annotated[
-        Literal["2", "3"] | None, typer.Option("--zarr-format", help="Without SRC: the format; 3 by default.")
-    ] = None,
     leave_open: Open = None,
-    as_: AsOption = None,
+    as_: Annotated[
+        Literal["v2", "v3"] | None,
+        typer.Option(
+            "--as", help="v3: the result of a migration of SRC. Without SRC: the format; v3 by default."
+        ),
+    ] = None,
     *,
     reading: o.Reading,
+    storage: s.SourceStorage,
 ) -> int:
     """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of one hierarchy."""
 
@@ -135,14 +142,18 @@ def schema(
         from ..models.schemas import parts
 
         if source is None:
-            if leave_open or as_ is not None:
-                raise usage("--open and --as require SRC")
-            made = models.schema(zarr_format=2 if zarr_format == "2" else 3)
+            if leave_open:
+                raise usage("--open requires SRC")
+            made = models.schema(zarr_format=2 if as_ == "v2" else 3)
+        elif as_ == "v2":
+            raise usage("--as v2 is for the schema of the whole format", expected="no SRC")
         else:
-            if zarr_format is not None:
-                raise usage("--zarr-format cannot be used with SRC")
             made = models.schema(
-                source, leave_open=parts(leave_open or ()), migrated=as_ is not None, **reading.arguments()
+                source,
+                leave_open=parts(leave_open or ()),
+                migrated=as_ is not None,
+                **reading.arguments(),
+                **storage.arguments(),
             )
         return Answer(code=DONE, text=lambda _: (json.dumps(made, indent=2),), data=lambda: made)
 
@@ -159,6 +170,7 @@ def validate(
     as_: AsOption = None,
     *,
     reading: o.Reading,
+    storage: s.SourceStorage,
     output: o.Json,
 ) -> int:
     """Check any number of archives against one model; every violation is listed with its path."""
@@ -171,7 +183,7 @@ def validate(
         *sources, model = places
         if not sources:
             raise usage("an archive and a model are needed", expected="SRC... MODEL")
-        how = {"migrated": as_ is not None, **reading.arguments()}
+        how = {"migrated": as_ is not None, **reading.arguments(), **storage.arguments()}
         requirement = models.load(model, leave_open=parts(leave_open or ()))
         if len(sources) == 1:
             rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **how))]
@@ -209,6 +221,7 @@ def diff(
     ] = None,
     *,
     reading: o.ReadingBoth,
+    storage: s.SourceStorage,
     output: o.Json,
 ) -> int:
     """Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs."""
@@ -217,7 +230,7 @@ def diff(
         from .. import models
         from ..report import models as report_models
 
-        found = models.diff(first, second, ignore=ignore or (), **reading.arguments())
+        found = models.diff(first, second, ignore=ignore or (), **reading.arguments(), **storage.arguments())
         return Answer(
             code=PARTLY if found else DONE,
             text=lambda page: report_models.difference_lines(found, page),
@@ -239,7 +252,7 @@ def create(
         bool, typer.Option("--consolidate", help="Also write consolidated metadata.")
     ] = False,
     *,
-    storage: o.DestinationStorage,
+    storage: s.DestinationStorage,
     output: o.Json,
 ) -> int:
     """Create groups and arrays with their metadata. The root is written last."""
@@ -253,7 +266,7 @@ def create(
             destination,
             consolidate=consolidate,
             migrated=as_ is not None,
-            storage_options=storage.arguments()["dest_storage_options"],
+            storage_options=storage.arguments().get("dest_storage_options"),
         )
         return Answer(code=DONE, text=lambda page: report_models.created_lines(made, page), data=made.to_json)
 

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache, update_wrapper
 from inspect import Parameter, Signature, get_annotations, signature
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand
 
-Heading: TypeAlias = Literal["What to convert", "How", "Where", "Result", "Running", "Output"]
+from ..recipe.options import Heading, Option, Size, flag_of
+from .option_values import formats, size, usage
+
 _HEADINGS: Final = ("What to convert", "How", "Where", "Result", "Running", "Output", "Options")
 _MANY: Final = 16
 """Options from which on they are shown under headings."""
@@ -80,6 +83,53 @@ class Group:
 def parameter(name: str, annotation: Any, default: Any) -> Parameter:
     """An option of a command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+class Tables(Group):
+    """The options of tables in `recipe.options`."""
+
+    tables: ClassVar[tuple[type, ...]] = ()
+
+    @classmethod
+    @cache
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """The options as typer reads them, in the order of the tables."""
+        known = {each.name: each for table in cls.tables for each in fields(table) if each.metadata}
+        return tuple(described(name, each.metadata["option"], each.default) for name, each in known.items())
+
+    def arguments(self) -> dict[str, Any]:
+        """What is given, as arguments of the public functions; UsageError."""
+        given = {name: vars(self)[name] for name in self.given()}
+        if "max_document_size" in given:
+            given["max_document_size"] = size(given["max_document_size"], "--max-document-size")
+        if str(given.get("job", "")).isdigit():
+            raise usage(
+                f"--job names a job file, found {given['job']}", expected=f"-j {given['job']} for workers"
+            )
+        return given
+
+    def of(self, *tables: type) -> dict[str, Any]:
+        """`arguments` without the options of other tables."""
+        names = {each.name for table in tables for each in fields(table)}
+        return {name: value for name, value in self.arguments().items() if name in names}
+
+
+def described(name: str, known: Option, default: Any) -> Parameter:
+    """An option of a table as typer reads it."""
+    more: dict[str, Any] = {"autocompletion": formats} if name == "format" else {}
+    kind: Any = known.type
+    if kind is Size:
+        kind, default = str, None
+    if kind is int:
+        more["min"] = 1
+    words = option(
+        *flag_of(name, known).split(" "),
+        help=known.help,
+        metavar=known.metavar,
+        heading=known.heading,
+        **more,
+    )
+    return parameter(name, Annotated[kind if default is not None else kind | None, words], default)
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:

@@ -1,4 +1,4 @@
-"""The options of the command line, and their conversion to arguments of the public functions.
+"""The arguments and options that several commands share.
 
 Annotations are not postponed here and in `recipe_options`: compiling them from text takes 10 ms of `--help`.
 """
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from ..recipe.options import FORMATS, Axes, Link, VerifyLevel
-from .option_groups import Group, option
-from .option_values import formats, size, storage_options
-from .reference_options import FSSPEC, References
+from ..recipe import options as table
+from ..recipe.options import VerifyLevel
+from .option_groups import Group, Tables, option
 from .run_display import watched
 from .session import Session
 
@@ -25,253 +24,107 @@ Destination: TypeAlias = Annotated[
 Target: TypeAlias = Annotated[
     str,
     typer.Argument(
-        help="The destination of the job (in place, the archive), or the job file.", metavar="TARGET"
+        help="The destination of the job (in place, the archive), or the job file, also of a batch.",
+        metavar="TARGET",
     ),
-]
-Overwrite: TypeAlias = Annotated[
-    bool,
-    option(
-        "--overwrite",
-        heading="Where",
-        help="Replace DST; the old content is deleted after the new is complete.",
-    ),
-]
-MovedSource: TypeAlias = Annotated[
-    str | None, option("--source", help="The current place of the source, if it was moved.", metavar="SRC")
-]
-MovedDestination: TypeAlias = Annotated[
-    str | None,
-    option("--destination", help="The current place of the destination, if it was moved.", metavar="DST"),
-]
-TakeOver: TypeAlias = Annotated[
-    bool,
-    option(
-        "--take-over",
-        heading="Running",
-        help="Continue although a process on another host has claimed the destination. Use it only if that "
-        "process has certainly ended.",
-    ),
-]
-StorageOptions: TypeAlias = Annotated[
-    list[str] | None,
-    option(
-        "--storage-options", heading="What to convert", help=f"{FSSPEC} For the source.", metavar="OPTIONS"
-    ),
-]
-Verify: TypeAlias = Annotated[
-    VerifyLevel,
-    option("--verify", heading="Result", help="How much is compared before an array is published."),
 ]
 VerifyAgain: TypeAlias = Annotated[
     VerifyLevel | None, option("--verify", help="How much is compared; by default as in earlier runs.")
 ]
-LinkOption: TypeAlias = Annotated[
-    Link,
+Virtual: TypeAlias = Annotated[
+    bool,
     option(
-        "--link",
+        "--virtual",
         heading="Where",
-        help="hard: hard links for unchanged chunks, which then share bytes with SRC.",
+        help="Copy no chunk: DST refers to those of SRC. DST is an Icechunk repository, or a .json file or a "
+        ".parquet directory of kerchunk references.",
     ),
 ]
-Digest: TypeAlias = Annotated[
-    bool, option("--digest", heading="Result", help="Store a digest of the values of each array in the job.")
+Part: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--part",
+        heading="Running",
+        help="With --job: do one part of a job that --parts has divided. Its index, or auto, which takes it "
+        "from the environment of a job array (Slurm, LSF, Kubernetes, AWS Batch).",
+        metavar="INDEX",
+    ),
+]
+Parts: TypeAlias = Annotated[
+    int | None,
+    option(
+        "--parts",
+        heading="Running",
+        help="With --job: create a job of N parts, each done by --part; nothing is migrated.",
+        metavar="N",
+        min=1,
+    ),
+]
+DryRun: TypeAlias = Annotated[
+    bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
 ]
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
+Html: TypeAlias = Annotated[
+    str | None,
+    option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE", heading="Output"),
+]
+Yes: TypeAlias = Annotated[
+    bool, option("--yes", "-y", help="Do not ask before something is deleted.", heading="Running")
+]
 
 
-class ReadingBoth(References):
+class Reading(Tables):
+    """How a source is read."""
+
+    tables = (table.Describing,)
+
+
+class ReadingBoth(Tables):
     """How several archives are read."""
 
-    heading = "What to convert"
-
-    follow_links: Annotated[
-        bool, option("--follow-links", help="Follow symbolic links to targets outside the archive.")
-    ] = False
-    axes: Annotated[
-        Axes | None,
-        option(
-            "--axes",
-            help="N5 only: reversed, to (z, y, x), is the default for copies; in place, only kept is valid.",
-        ),
-    ] = None
-    allow_fallback: Annotated[
-        bool,
-        option(
-            "--allow-fallback", help="2022 draft of v3 only: read unknown data types as their fallback types."
-        ),
-    ] = False
-    max_document_size: Annotated[
-        str | None,
-        option(
-            "--max-document-size",
-            help="Maximum size of a metadata document; 64MiB by default.",
-            metavar="SIZE",
-        ),
-    ] = None
-    storage_options: Annotated[
-        list[str] | None, option("--storage-options", help=f"{FSSPEC} For both archives.", metavar="OPTIONS")
-    ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the public functions that read an archive."""
-        return {
-            "follow_links": self.follow_links,
-            "axes": self.axes,
-            "allow_fallback": self.allow_fallback,
-            "max_document_size": size(self.max_document_size, "--max-document-size"),
-            "storage_options": self.source_options(self.storage_options),
-        }
+    tables = (table.Reading,)
 
 
-class Reading(ReadingBoth):
-    """How the source is read."""
+class Migrating(Tables):
+    """What is asked for an archive, and how it is migrated."""
 
-    from_: Annotated[
-        str | None,
-        option(
-            "--from",
-            help=f"The source's format, if several are present: {', '.join(FORMATS)}, or that of a plug-in.",
-            metavar="NAME",
-            autocompletion=formats,
-        ),
-    ] = None
-    storage_options: StorageOptions = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the public functions that read an archive."""
-        return {"format": self.from_, **super().arguments()}
+    tables = (table.Request, table.JobPlace, table.Running, table.Watching)
 
 
-class DestinationStorage(Group):
-    """How the destination is opened."""
+class Continuing(Tables):
+    """How a job goes on."""
 
-    heading = "Where"
-
-    dest_storage_options: Annotated[
-        list[str] | None,
-        option("--dest-storage-options", help=f"{FSSPEC} For the destination.", metavar="OPTIONS"),
-    ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the public functions that open a destination."""
-        name = "--dest-storage-options"
-        return {"dest_storage_options": storage_options(self.dest_storage_options, name)}
+    tables = (table.JobPlace, table.Moved, table.Running, table.Watching)
 
 
-class JobStorage(DestinationStorage, References):
-    """How the places of a job are opened."""
+class Gathering(Tables):
+    """How the parts of a job are collected."""
 
-    storage_options: StorageOptions = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the public functions that continue a job."""
-        return {"storage_options": self.source_options(self.storage_options), **super().arguments()}
+    tables = (table.JobPlace, table.Running, table.Watching)
 
 
-class Writing(DestinationStorage):
-    """Where and through which layers the result is written."""
+class Comparing(Tables):
+    """How a source is read, and what compares it."""
 
-    in_place: Annotated[
-        bool, option("--in-place", help="Add v3 metadata to the source; its chunks are unchanged.")
-    ] = False
-    inventory: Annotated[
-        str | None,
-        option(
-            "--inventory",
-            heading="What to convert",
-            help="An S3 Inventory of the source (CSV or its manifest.json), used instead of listing.",
-            metavar="FILE",
-        ),
-    ] = None
-    source_through: Annotated[
-        str | None,
-        option(
-            "--source-through",
-            heading="What to convert",
-            help="Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",
-            metavar="LAYERS",
-        ),
-    ] = None
-    dest_through: Annotated[
-        str | None,
-        option("--dest-through", help="Storage transformers over the destination.", metavar="LAYERS"),
-    ] = None
-
-    provenance: Annotated[
-        bool,
-        option(
-            "--provenance",
-            heading="Result",
-            help="Write where the result comes from into an attribute of its root.",
-        ),
-    ] = False
-    ro_crate: Annotated[
-        bool,
-        option(
-            "--ro-crate", heading="Result", help="Write ro-crate-metadata.json beside the root's zarr.json."
-        ),
-    ] = False
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of `plan` and `migrate`."""
-        return {
-            "in_place": self.in_place,
-            "inventory": self.inventory,
-            "provenance": self.provenance,
-            "ro_crate": self.ro_crate,
-            "source_through": self.source_through,
-            "dest_through": self.dest_through,
-            **super().arguments(),
-        }
+    tables = (table.Describing, table.JobPlace, table.Executing)
 
 
-class Executing(Group):
-    """What runs the work."""
+class OfJob(Tables):
+    """Where a job is, and whose place it has."""
 
-    heading = "Running"
-
-    executor: Annotated[
-        str | None,
-        option(
-            "--executor",
-            help="threads, processes, dask, or a name that another package registers; threads by default.",
-            metavar="NAME",
-        ),
-    ] = None
-    dask_address: Annotated[
-        str | None,
-        option(
-            "--dask-address",
-            help="The scheduler for --executor dask, such as tcp://host:8786; by default processes here.",
-            metavar="URL",
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        option(
-            "--workers",
-            help="Number of workers; by default those of the executor, or as many as suit the work and the "
-            "machine.",
-            metavar="N",
-            min=1,
-        ),
-    ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the functions that run something."""
-        return {"executor": self.executor, "dask_address": self.dask_address, "workers": self.workers}
+    tables = (table.JobPlace, table.TakingOver)
 
 
-class Running(Executing):
-    """How a job is run."""
+class JobFile(Tables):
+    """Where a job is."""
 
-    fsync: Annotated[
-        bool, option("--fsync", help="Protect the result against power failures too; slower.")
-    ] = False
+    tables = (table.JobPlace,)
 
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of `migrate` and `resume`."""
-        return {**super().arguments(), "fsync": self.fsync}
+
+class Updating(Tables):
+    """What an update may do."""
+
+    tables = (table.Updating,)
 
 
 class Json(Group):
@@ -320,23 +173,3 @@ class WatchedOutput(QuietOutput):
     def watched(self, shown: list[Any] | None = None) -> "AbstractContextManager[Any]":
         """The progress of the command, shown as requested; `shown` as for `run_display.watched`."""
         return watched(quiet=self.quiet, verbose=self.verbose, shown=shown)
-
-
-class ObservedOutput(WatchedOutput):
-    """What is shown of a run, and written for those who watch it."""
-
-    log: Annotated[
-        str | None, option("--log", help="Append what happens to a file, as JSON lines.", metavar="FILE")
-    ] = None
-    metrics: Annotated[
-        str | None,
-        option(
-            "--metrics",
-            help="Write figures to a file at intervals, in Prometheus' text format.",
-            metavar="FILE",
-        ),
-    ] = None
-
-    def observers(self) -> dict[str, Any]:
-        """Arguments of the public functions that run a job."""
-        return {"log": self.log, "metrics": self.metrics}

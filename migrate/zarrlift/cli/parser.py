@@ -10,43 +10,29 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from .option_groups import Command, expanded
 from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, unprinted, write, write_json
 
-_HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
+_HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 
-\b
-  zarrlift inspect old.zarr           show its content and problems
-  zarrlift plan old.zarr new.zarr     show what would be done; write nothing
-  zarrlift migrate old.zarr new.zarr  migrate it
-  zarrlift resume new.zarr            continue after an interruption
-  zarrlift verify old.zarr new.zarr   compare the two; --full: every value
-  zarrlift batch run old/ --to 'v3/{{relative}}.zarr'
-                                      migrate every archive below a folder
+Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr new.zarr
 
-\b
-Exit codes
-  {DONE}    done
-  {PARTLY}    some arrays were refused or failed, the job could not continue, or
-       verification found differences
-  {USAGE}    the request is invalid; nothing was changed
-  {INTERRUPTED}  interrupted (Ctrl-C, SIGTERM); the job can be resumed
+Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
+{{commands}}
 
-\b
-{DEBUG}=1 in the environment shows the traceback of an error.
-NO_COLOR disables colours.
+Exit codes: {DONE} done, {PARTLY} in part or different, {USAGE} invalid request, {INTERRUPTED} interrupted.
+{DEBUG}=1 shows tracebacks, NO_COLOR=1 no colours.
 """
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "inspect": ("inspect_commands", "Show the content of an archive and its problems."),
-    "plan": ("inspect_commands", "Show what a migration would do and cost; writes nothing."),
-    "migrate": ("migrate_commands", "Migrate an archive."),
-    "resume": ("migrate_commands", "Continue a migration."),
-    "update": ("update_command", "Bring a result up to date with a source that has changed."),
+    "migrate": ("migrate_commands", "Migrate an archive, or show what would be done."),
+    "resume": ("migrate_commands", "Continue a migration or a batch."),
+    "update": ("migrate_commands", "Bring a result up to date with a source that has changed."),
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
-    "status": ("inspect_commands", "Show the progress of a migration."),
-    "report": ("report_command", "Report what a migration did, also as an HTML page."),
+    "status": ("inspect_commands", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
     "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
@@ -54,12 +40,21 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
     "batch": ("", "Migrate many archives as one job."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
-    "readers": ("inspect_commands", "Show who can read what of a result."),
-    "transformers": ("inspect_commands", "List the available storage transformers."),
+    "list": ("inspect_commands", "List readers, layers, formats or executors."),
     "demo": ("demo_command", "Write small archives to play with."),
     "completion": ("completion_command", "Print the completion script of a shell."),
 }
 """Name -> the module with the command ("" is this one), and its line in `--help`."""
+
+
+class _Top(TyperGroup):
+    """The command line, whose `--help` fits on a small terminal."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of all commands, whichever are loaded."""
+        shown = "\n".join(f"  {name:11}{summary}" for name, (_, summary) in COMMANDS.items())
+        formatter.write(_HELP.format(commands=shown))
+
 
 _CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 """Typer's error for an invalid command line: click's class, or since typer 0.26 its own copy of it."""
@@ -171,7 +166,7 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
     `nested`: with the commands of `batch` and `model`, which else parse their own arguments.
     """
     made = typer.Typer(
-        help=_HELP,
+        cls=_Top,
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -182,8 +177,9 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
     for name in names:
         module, summary = COMMANDS[name]
         if module:
-            command = getattr(import_module(f".{module}", __package__), name)
-            made.command(short_help=summary, cls=Command)(expanded(command))
+            found = import_module(f".{module}", __package__)
+            command = found.list_ if name == "list" else getattr(found, name)
+            made.command(name=name, short_help=summary, cls=Command)(expanded(command))
         elif nested:
             made.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
         else:

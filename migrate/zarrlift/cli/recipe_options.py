@@ -1,24 +1,23 @@
 """The options for the requested changes, and the recipe that they describe."""
 
+from collections.abc import Iterable
 from functools import cache
 from inspect import Parameter
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from ..recipe.options import ARRAY_OPTIONS
-from .option_groups import Group, option, parameter
+from zarrstack.core.similar_names import meant
+
+from ..recipe.options import ARRAY_OPTIONS, flag_of
+from .option_groups import Group, described, option
 from .option_values import size, usage
 
 if TYPE_CHECKING:
-    from ..recipe.recipe import Recipe
+    from ..recipe import recipe
 
-ViewRecipe: TypeAlias = Annotated[
-    str | None,
-    option("--recipe", help="A TOML recipe: show the result of a migration with it.", metavar="FILE.toml"),
-]
-VerifyRecipe: TypeAlias = Annotated[
-    str | None,
-    option("--recipe", help="The recipe of the migration, if there is no job.", metavar="FILE.toml"),
+_RARE: Final = tuple(name.replace("_", "-") for name, known in ARRAY_OPTIONS.items() if known.rare)
+
+Recipe: TypeAlias = Annotated[
+    str | None, option("--recipe", help="A TOML recipe: that of the migration.", metavar="FILE.toml")
 ]
 
 
@@ -36,10 +35,14 @@ class RecipeOptions(Group):
             metavar="FILE.toml",
         ),
     ] = None
-    clamp: Annotated[
-        bool, option("--clamp", help="With --dtype: values out of range become the nearest valid one.")
-    ] = False
-    round_: Annotated[bool, option("--round", help="With --dtype: values may be rounded.")] = False
+    rare: Annotated[
+        list[str] | None,
+        option(
+            "--set",
+            help=f"A rare option of a recipe (repeatable): {', '.join(_RARE)}.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
     memory: Annotated[
         str | None,
         option(
@@ -91,37 +94,28 @@ class RecipeOptions(Group):
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """The options declared here and those of `ArrayRecipe`; None and False mean "not given"."""
-        file, clamp, round_, *others = super().parameters()
-        arrays: dict[str, tuple[Parameter, ...]] = {}
-        for name, known in ARRAY_OPTIONS.items():
-            flag = known.type is bool
-            words = option(
-                known.flag or f"--{name.replace('_', '-')}",
-                help=known.help,
-                metavar=known.metavar,
-                heading=cls.heading,
-            )
-            kind: Any = bool if flag else known.type | None
-            arrays[name] = (parameter(name, Annotated[kind, words], False if flag else None),)
-        arrays["casting"] = (clamp, round_)
-        return (file, *chain.from_iterable(arrays.values()), *others)
+        file, rare, *others = super().parameters()
+        arrays = [
+            described(name, known, False if known.type is bool else None)
+            for name, known in ARRAY_OPTIONS.items()
+            if not known.rare
+        ]
+        return (file, *arrays, rare, *others)
 
-    def recipe(self) -> "Recipe":
+    def recipe(self) -> "recipe.Recipe":
         """The recipe of the file, or the default one, modified by the other options. Raises UsageError."""
         from dataclasses import replace
 
+        from ..recipe import recipe
         from ..recipe.convention_names import parse_conventions, require_known
-        from ..recipe.recipe import Recipe
 
-        result = load_recipe(self.recipe_file) or Recipe()
+        result = load_recipe(self.recipe_file) or recipe.Recipe()
         given = {name: value for name, value in vars(self).items() if value not in (None, False)}
         base = {name: value for name, value in given.items() if name in ARRAY_OPTIONS}
         require_known(parse_conventions(base.get("conventions", "auto")))
-        casting = "+".join(word for word, wanted in (("clamp", self.clamp), ("round", self.round_)) if wanted)
-        if casting:
-            if self.recipe_file is None and "dtype" not in base:
-                raise usage("--clamp and --round require --dtype", expected="--dtype NAME")
-            base["casting"] = casting
+        base |= _rare(self.rare or ())
+        if "casting" in base and self.recipe_file is None and "dtype" not in base:
+            raise usage("--set casting=... requires --dtype", expected="--dtype NAME")
         whole: dict[str, Any] = {name: tuple(given[name]) for name in ("include", "exclude") if name in given}
         if self.consolidate is not None:
             whole["consolidate"] = self.consolidate
@@ -134,7 +128,26 @@ class RecipeOptions(Group):
         return replace(result, base=replace(result.base, **base), **whole)
 
 
-def load_recipe(path: str | None) -> "Recipe | None":
+def _rare(texts: Iterable[str]) -> dict[str, Any]:
+    """The members of a recipe that `--set` gives; UsageError."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        known = ARRAY_OPTIONS.get(name)
+        if known is not None and not known.rare:
+            raise usage(f"--set {name}: this has an option of its own", expected=flag_of(name, known))
+        if known is None or not equals:
+            near = meant(name.replace("_", "-"), _RARE)
+            message = f"--set takes NAME=VALUE, found {text}"
+            raise usage(f"{message}. {near}" if near else message, expected=", ".join(_RARE))
+        if known.choices and value not in known.choices:
+            raise usage(f"--set {name}: {value!r}", expected=", ".join(known.choices))
+        found[name] = value
+    return found
+
+
+def load_recipe(path: str | None) -> "recipe.Recipe | None":
     """The recipe in a TOML file, if one is given; raises UsageError."""
     if path is None:
         return None

@@ -8,7 +8,8 @@ import typer
 
 from ..recipe.options import Separator
 from . import options as o
-from .recipe_options import ViewRecipe, load_recipe
+from . import storage_options as s
+from .recipe_options import Recipe, load_recipe
 from .session import DONE, Answer, OutputError, Session, say, write
 
 Shown: TypeAlias = Literal["zarr3", "zarr2", "n5"]
@@ -47,9 +48,10 @@ def serve(
         Separator | None,
         typer.Option("--separator", help="With --as zarr2: separator in chunk keys; a dot by default."),
     ] = None,
-    recipe_file: ViewRecipe = None,
+    recipe_file: Recipe = None,
     *,
     reading: o.Reading,
+    storage_options: s.SourceStorage,
 ) -> int:
     """Serve an archive over HTTP as Zarr v3, without converting it, read-only, until Ctrl-C."""
     session = Session(command="serve")
@@ -60,17 +62,13 @@ def serve(
 
         from zarrstack.core.errors import UsageError
 
-        from ..archive.read_options import ReadOptions
-        from ..storage.open_storage import open_storage
+        from ..formats.describe import opened
         from ..views.http_server import ServedView, require_server, run
 
         require_server()
         if separator is not None and as_ != "zarr2":
             raise UsageError("--separator is for the chunk keys of Zarr v2", expected="--as zarr2")
-        asked = reading.arguments()
-        storage = open_storage(source, storage_options=asked.pop("storage_options"))
-        format = asked.pop("format")  # noqa: A001 - as in the public functions
-        options = ReadOptions.asked(**asked)
+        storage, options, format = opened(source, {**reading.arguments(), **storage_options.arguments()})  # noqa: A001
         origins = frozenset(allow_origin or ())
         recipe = load_recipe(recipe_file)
         if as_ == "zarr3":

@@ -26,10 +26,7 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
-PRINTING: Final = frozenset(
-    {"inspect", "plan", "status", "report", "digest", "readers", "transformers"}
-    | {"model show", "model schema", "batch plan", "batch status"}
-)
+PRINTING: Final = frozenset({"inspect", "status", "digest", "list", "model show", "model schema"})
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
 DEBUG: Final = "ZARRLIFT_DEBUG"

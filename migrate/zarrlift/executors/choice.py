@@ -112,11 +112,15 @@ def _from_entry(name: str, workers: int | None) -> Engine:
     return _OwnEngine(executor, slots=slots, workers=workers)
 
 
+def known_executors() -> list[str]:
+    """The names of all executors, sorted."""
+    return sorted({*BUILT_IN, *(point.name for point in plugins.registered(GROUP))})
+
+
 def _entry(name: str) -> EntryPoint:
-    points = plugins.registered(GROUP)
-    found = [point for point in points if point.name == name]
+    found = [point for point in plugins.registered(GROUP) if point.name == name]
     if not found:
-        known = sorted({*BUILT_IN, *(point.name for point in points)})
+        known = known_executors()
         raise UsageError(
             f"there is no executor {name!r}", expected=", ".join(known), advice=meant(name, known)
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from ..archive.read_options import ReadOptions
+from ..recipe.options import Describing, Reading, SourceOptions
+from ..recipe.signatures import given
+from ..storage.local.files import ReadLimit
+from ..storage.open_storage import Place, open_storage
 
 if TYPE_CHECKING:
     from ..archive.nodes import Archive
@@ -12,11 +16,20 @@ if TYPE_CHECKING:
     from ..storage.base import Storage
 
 
+def opened(source: Place, options: Mapping[str, Any]) -> tuple[Storage, Reading, Format | None]:
+    """The storage at a place, and how its archive is read, by the keywords of a public function."""
+    described, opening = given(options, Describing, SourceOptions)
+    storage = open_storage(
+        source, storage_options=opening.storage_options, follow_links=described.follow_links
+    )
+    return storage, described.settled(), described.format
+
+
 def describe(
     storage: Storage,
     *,
     format: Format | None = None,
-    options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    options: Reading = Reading(),  # noqa: B008 - frozen
 ) -> Archive:
     """The archive in a storage; its format is detected unless `format` is given.
 
@@ -30,7 +43,8 @@ def describe(
     from .detect import detect
     from .registry import READERS
 
-    storage.document_bound = options.document_bound
+    options = options.settled()
+    storage.document_bound = ReadLimit(options.max_document_size, "document")
     name = detect(storage, format=format)
     if name not in READERS:
         from .outside import read
@@ -45,7 +59,7 @@ def describe(
     return archive
 
 
-def read_alike(format: Format, first: ReadOptions, second: ReadOptions) -> bool:
+def read_alike(format: Format, first: Reading, second: Reading) -> bool:
     """Whether two sets of options are equivalent for a format: options for other formats do not count.
 
     Links are excluded, because each run compares what they lead to.
@@ -53,4 +67,5 @@ def read_alike(format: Format, first: ReadOptions, second: ReadOptions) -> bool:
     from .registry import READERS
 
     options = READERS[format].options if format in READERS else ()
+    first, second = first.settled(), second.settled()
     return all(getattr(first, name) == getattr(second, name) for name in options)

@@ -34,7 +34,7 @@ class Reader:
 
     module: str
     options: tuple[str, ...] = ()
-    """Further fields of `ReadOptions` that `read` takes under the same names."""
+    """Further fields of `Reading` that `read` takes under the same names."""
     nodes: tuple[str, ...] = ()
     """Documents that make a directory a node; none if nodes are elsewhere."""
     attributes: str | None = None

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from zarrstack.core.errors import UsageError
 
-from ..archive.read_options import ReadOptions
 from ..planning.unapplied_options import refuse_unapplied
-from ..recipe.options import Format, Link
+from ..recipe.options import Places, Reading, Request, values
 from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
 from .checks.checks_for import checks_for
 from .claim import claimed
-from .endpoints import Endpoints, Options
+from .endpoints import Endpoints
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .outcome import Outcome
@@ -35,63 +33,46 @@ if TYPE_CHECKING:
     from .virtual.run import VirtualRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveRequest:
+@dataclass(frozen=True, kw_only=True)
+class ArchiveRequest(Request, Places):
     """What to do with one archive, as opposed to how to run it (`RunOptions`)."""
 
     source: Place
     destination: Place | None = None
     recipe: Recipe = field(default_factory=Recipe)
-    reading: ReadOptions = field(default_factory=ReadOptions)
-    in_place: bool = False
     virtual: bool = False
-    format: Format | None = None
-    link: Link = "auto"
-    overwrite: bool = False
-    inventory: Path | None = None
-    source_through: str | None = None
-    dest_through: str | None = None
-    provenance: bool = False
-    ro_crate: bool = False
-    storage_options: Options = field(default=None, repr=False)
-    dest_storage_options: Options = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.in_place and self.overwrite:
             # The existing job may contain documents that `finish` removed.
             raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
 
     @classmethod
-    def asked(
+    def of(
         cls,
         source: Place,
         destination: Place | None,
-        *,
         recipe: Recipe | None,
-        in_place: bool,
-        follow_links: bool,
-        axes: Any,
-        allow_fallback: bool,
-        max_document_size: int | None,
-        inventory: str | os.PathLike[str] | None,
-        **others: Any,
+        request: Request,
+        places: Places,
+        *,
+        virtual: bool = False,
     ) -> Self:
         """A request from the arguments of `migrate`; UsageError."""
         return cls(
             source=source,
             destination=destination,
             recipe=recipe or Recipe(),
-            reading=ReadOptions.asked(
-                follow_links=follow_links,
-                axes=axes,
-                allow_fallback=allow_fallback,
-                max_document_size=max_document_size,
-                in_place=in_place,
-            ),
-            in_place=in_place,
-            inventory=None if inventory is None else Path(inventory),
-            **others,
+            virtual=virtual,
+            **values(request, Request),
+            **values(places, Places),
         )
+
+    @property
+    def reading(self) -> Reading:
+        """How the source is read."""
+        return self.settled(in_place=self.in_place)
 
     def open(self) -> Endpoints:
         """Open both ends; UsageError, StorageError."""
@@ -100,8 +81,7 @@ class ArchiveRequest:
             self.destination,
             in_place=self.in_place,
             reading=self.reading,
-            source_options=self.storage_options,
-            destination_options=self.dest_storage_options,
+            places=self,
             source_through=self.source_through,
             destination_through=self.dest_through,
         )
@@ -141,8 +121,7 @@ class ArchiveRequest:
             recipe=self.recipe,
             reading=self.reading,
             format=self.format,
-            storage_options=self.storage_options,
-            dest_storage_options=self.dest_storage_options,
+            places=self,
         )
 
     def described(self, ends: Endpoints) -> Endpoints:
@@ -156,12 +135,10 @@ def migrate_archive(
     path: JobPath,
     options: RunOptions,
     progress: Progress | None,
-    *,
-    take_over: bool = False,
 ) -> Outcome:
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
-    with claimed(ends.place, path, take_over=take_over) as claim:
+    with claimed(ends.place, path, take_over=options.take_over) as claim:
         if not asked.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
         if os.path.lexists(path):
@@ -173,7 +150,7 @@ def migrate_archive(
             if continues_earlier(path, ends, asked.recipe, overwrite=asked.overwrite, **origin):
                 from .resume.resume_job import resume_job
 
-                return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
+                return claim.end(resume_job(path, options, ends, progress))
         if not asked.in_place:
             refuse_existing(ends.destination, overwrite=asked.overwrite)
         refuse_closed(ends.place)

@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from zarrstack.core.digest.value_digest import ArrayDigest
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 from zarrstack.core.json_text import document
 
-from ..archive.read_options import ReadOptions
-from ..recipe.options import Axes, Format
+from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
+from ..recipe.signatures import explicit
+from ..storage.open_storage import Place
 from ..verification.digest_report import ArchiveDigest
 from .ledger.find_job import fetch_job, is_stored
 from .ledger.ledger import SUFFIX, Job
@@ -21,24 +22,18 @@ from .observed import ticking
 from .progress import ProgressChoice
 
 if TYPE_CHECKING:
-    from ..storage.open_storage import Place
     from .ledger.stored_file import JobPath
 
-Digests: TypeAlias = "str | os.PathLike[str] | ArchiveDigest"
+Digests: TypeAlias = str | os.PathLike[str] | ArchiveDigest
 """Digests, or the file that contains them: what `digest` wrote, or a job file."""
 
 
-def digest(
-    source: Place,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    format: Format | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-    progress: ProgressChoice = None,
-) -> ArchiveDigest:
+class _Digesting(DescribingKeywords, SourceOptionsKeywords):
+    """The options of `digest`."""
+
+
+@explicit
+def digest(source: Place, *, progress: ProgressChoice = None, **options: Unpack[_Digesting]) -> ArchiveDigest:
     """Compute a digest of the values of every array of an archive, in any format that can be read.
 
     Equal values have equal digests, however they are stored: chunks, shards, codecs, byte order and format
@@ -62,22 +57,15 @@ def digest(
     >>> before.arrays["sst"] == after.arrays["sst"]
     True
     """
-    from ..formats.describe import describe
-    from ..storage.open_storage import open_storage
+    from ..formats.describe import describe, opened
     from ..verification.value_digests import digest_archive
 
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(SUFFIX):
-        return stored_digests(_job_file(source, storage_options))
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-    )
-    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
+        return stored_digests(_job_file(source, options.get("storage_options")))
+    storage, reading, format = opened(source, options)  # noqa: A001 - as in the public functions
     archive = describe(storage, format=format, options=reading)
     with ticking(progress) as display:
-        return digest_archive(archive, storage, follow_links=follow_links, progress=display)
+        return digest_archive(archive, storage, follow_links=reading.follow_links, progress=display)
 
 
 def _job_file(file: str | os.PathLike[str], options: Mapping[str, Any] | None) -> JobPath:

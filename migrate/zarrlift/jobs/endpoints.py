@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from zarrstack.core.errors import UsageError
 
 from ..archive.nodes import Layout
-from ..archive.read_options import ReadOptions
 from ..archive.store_inventory import StoreInventory
 from ..formats.describe import describe
 from ..planning.inventories import Inventories
@@ -21,7 +19,7 @@ from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
 from ..recipe.format_names import require_installed
-from ..recipe.options import Format
+from ..recipe.options import Format, Moved, PathText, Places, Reading, StorageOptions, Watching
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
@@ -31,15 +29,13 @@ from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
-from .observed import Observed, PathText, observed
+from .observed import Observed, observed
 from .one_archive import refuse_several
 from .option_words import remembered
 from .places import refuse_nested
 from .processes.executors import RunOptions, out_of_reach
 from .progress import ProgressChoice
 from .provenance import Provenance
-
-Options: TypeAlias = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +44,7 @@ class Endpoints:
 
     source: Storage
     destination: Storage
-    reading: ReadOptions
+    reading: Reading
     in_place: bool
     named: bool
     """Whether a destination was given."""
@@ -74,9 +70,8 @@ class Endpoints:
         destination: Place | None,
         *,
         in_place: bool,
-        reading: ReadOptions,
-        source_options: Options = None,
-        destination_options: Options = None,
+        reading: Reading,
+        places: Places = Places(),  # noqa: B008 - frozen
         source_through: str | None = None,
         destination_through: str | None = None,
     ) -> Endpoints:
@@ -84,7 +79,9 @@ class Endpoints:
         if in_place and destination is not None:
             raise UsageError("a migration in place has no destination", found=str(destination))
         try:
-            first = _source(source, source_options, in_place=in_place, follow_links=reading.follow_links)
+            first = _source(
+                source, places.storage_options, in_place=in_place, follow_links=reading.follow_links
+            )
         except UsageError as error:
             from ..storage.open_errors import hint_swapped_arguments
 
@@ -92,7 +89,7 @@ class Endpoints:
         if destination is None:
             second = first
         else:
-            second = open_storage(destination, storage_options=destination_options, mode="w")
+            second = open_storage(destination, storage_options=places.dest_storage_options, mode="w")
             second.document_bound = WRITTEN
             refuse_nested(first, second)
         if second.on_branch and destination_through:
@@ -113,31 +110,29 @@ class Endpoints:
             named=destination is not None,
             source_place=_text(source),
             destination_place=_text(source if destination is None else destination),
-            source_options=json.dumps(source_options or {}),
-            destination_options=json.dumps((source_options if in_place else destination_options) or {}),
+            source_options=json.dumps(places.storage_options or {}),
+            destination_options=json.dumps(places.of_result(in_place=in_place) or {}),
         )
 
     @classmethod
     def of_job(
         cls,
         job: Job,
-        *,
-        source: Place | None = None,
-        destination: Place | None = None,
-        source_options: Options = None,
-        destination_options: Options = None,
+        moved: Moved = Moved(),  # noqa: B008 - frozen
+        places: Places = Places(),  # noqa: B008 - frozen
     ) -> Endpoints:
         """Open the source and destination of a job, or those given because they have moved."""
         header = job.header
         require_installed(header["format"], header.get("package"))
         lasting = job.fact("source_place") or header["source"]
         opened = cls.open(
-            lasting if source is None else source,
-            header["destination"] if destination is None and not header["in_place"] else destination,
+            lasting if moved.source is None else moved.source,
+            header["destination"]
+            if moved.destination is None and not header["in_place"]
+            else moved.destination,
             in_place=header["in_place"],
-            reading=ReadOptions.from_json(header),
-            source_options=source_options,
-            destination_options=destination_options,
+            reading=Reading.from_json(header),
+            places=places,
             source_through=job.fact("source_through"),
             destination_through=job.fact("dest_through"),
         )
@@ -155,7 +150,7 @@ class Endpoints:
         *,
         elsewhere: bool = False,
         inventories: Inventories | None = None,
-        inventory: Path | None = None,
+        inventory: PathText | None = None,
         earlier: Mapping[str, Layout] | None = None,
     ) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it.
@@ -165,7 +160,7 @@ class Endpoints:
         """
         if inventory is not None and self.source_through:
             raise UsageError("an inventory is for a source without layers", found=self.source_through)
-        store_inventory = None if inventory is None else StoreInventory.open(inventory)
+        store_inventory = None if inventory is None else StoreInventory.open(Path(inventory))
         inventories = Inventories() if inventories is None else inventories
         with without_collecting():
             made = self._plan(recipe, format, inventories, store_inventory, earlier, elsewhere=elsewhere)
@@ -263,12 +258,9 @@ class Endpoints:
         if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
 
-    def observed(
-        self, progress: ProgressChoice, *, log: PathText | None, metrics: PathText | None
-    ) -> AbstractContextManager[Observed]:
+    def observed(self, progress: ProgressChoice, watching: Watching) -> AbstractContextManager[Observed]:
         """Write a log and metrics of a run, if requested."""
-        places = self.source.url, self.destination.url
-        return observed(progress, *places, log=log, metrics=metrics)
+        return observed(progress, self.source.url, self.destination.url, watching)
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
         """The specification for workers elsewhere; None for a store that exists only in this process."""
@@ -293,7 +285,7 @@ class Endpoints:
         )
 
 
-def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:
+def _source(place: Place, options: StorageOptions, *, in_place: bool, follow_links: bool) -> Storage:
     """Open the source, which must exist and, for in-place work, be writable."""
     if not in_place or _is_path(place):
         first = open_storage(place, storage_options=options, follow_links=follow_links)

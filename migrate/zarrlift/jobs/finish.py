@@ -7,11 +7,9 @@ Only documents that are unchanged since the migration are removed. All others ar
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, Unpack
 
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.paths import join
@@ -19,6 +17,9 @@ from zarrstack.core.paths import join
 from ..formats.registry import attributes_document
 from ..planning.array_planner import digest
 from ..planning.plans import Plan
+from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords
+from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver
+from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
 from ..storage.icechunk.place import is_icechunk_url
 from ..storage.local.files import WRITTEN
@@ -36,14 +37,12 @@ from .stored_inventories import changed_objects
 _AGAIN: Final = "Undo the job and migrate again."
 
 
-def finish(
-    target: str | os.PathLike[str],
-    *,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: Mapping[str, Any] | None = None,
-    take_over: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Outcome:
+class _Finishing(JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords):
+    """The options of `finish`."""
+
+
+@explicit
+def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
     `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
@@ -73,8 +72,11 @@ def finish(
     'finished'
     """
     started = time.monotonic()
-    with Job.open(find_job(target, job, job_storage_options)) as opened:
-        settle_result(opened, target, storage_options, storage_options)
+    job, places, taking_over = given(options, JobPlace, SourceOptions, TakingOver)
+    storage_options, take_over = places.storage_options, taking_over.take_over
+    with Job.open(find_job(target, job)) as opened:
+        both = Places(storage_options=storage_options, dest_storage_options=storage_options)
+        settle_result(opened, target, both)
         plan = opened.plan()
         if is_icechunk_url(plan.destination):
             place = open_storage(plan.destination, storage_options=storage_options, mode="w")

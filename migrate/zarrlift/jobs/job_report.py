@@ -6,10 +6,9 @@ Neither the source nor the result is opened, so that a report can be made wherev
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from zarrstack.core.errors import Problem, short
 from zarrstack.core.grid.frames import Shards
@@ -17,7 +16,9 @@ from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
 from ..planning.plans import ArrayPlan, Refusal
-from ..recipe.options import Format, VerifyLevel
+from ..recipe.keywords import JobPlaceKeywords
+from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
+from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
 from .current_status import activity
 from .ledger.database import damage_told
@@ -231,12 +232,8 @@ _FACTS = {
 _ORDER = {"refusal": 0, "warning": 1, "note": 2}
 
 
-def job_report(
-    target: str | os.PathLike[str],
-    *,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: Mapping[str, Any] | None = None,
-) -> JobReport:
+@explicit
+def job_report(target: PathText, **options: Unpack[JobPlaceKeywords]) -> JobReport:
     """Report what a job did: each array with its route, sizes and digest, and all problems.
 
     A running job is not affected. The arguments are those of `status`. Only the job file is read.
@@ -252,7 +249,7 @@ def job_report(
     >>> zarrlift.job_report("new.zarr").total("objects_before")
     12
     """
-    with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
+    with Job.open(find_job(target, given(options, JobPlace)), write=False) as opened:
         return report_of(opened)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
+from ..recipe.keywords import JobPlaceKeywords
+from ..recipe.options import JobPlace, PathText
+from ..recipe.signatures import explicit, given
 from .current_status import current_status
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
@@ -13,12 +14,8 @@ from .parts.part_status import status_of_parts
 from .status import Status
 
 
-def status(
-    target: str | os.PathLike[str],
-    *,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: Mapping[str, Any] | None = None,
-) -> Status:
+@explicit
+def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
     """Return the status of a job; a running job is not affected.
 
     `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
@@ -36,7 +33,12 @@ def status(
     >>> status.state, status.bytes_done == status.bytes_total
     ('done', True)
     """
-    with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
-        if opened.fact("parts") is not None and opened.state == "incomplete":
-            return status_of_parts(opened)
-        return current_status(opened)
+    with Job.open(find_job(target, given(options, JobPlace)), write=False) as opened:
+        return status_of(opened)
+
+
+def status_of(job: Job) -> Status:
+    """The status of an open job."""
+    if job.fact("parts") is not None and job.state == "incomplete":
+        return status_of_parts(job)
+    return current_status(job)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TypeAlias
 
+from ..recipe.options import Watching
 from .outcome import Outcome
 from .progress import NullProgress, Progress, ProgressChoice, Ticker
 from .progress_display import chosen_progress
-
-PathText: TypeAlias = str | os.PathLike[str]
 
 
 class Observed:
@@ -48,28 +45,23 @@ def ticking(progress: ProgressChoice) -> Iterator[Progress | None]:
 
 @contextmanager
 def observed(
-    progress: ProgressChoice,
-    source: str,
-    destination: str,
-    *,
-    log: PathText | None,
-    metrics: PathText | None,
+    progress: ProgressChoice, source: str, destination: str, watching: Watching
 ) -> Iterator[Observed]:
-    """Write events to the file `log` and figures to the file `metrics`, each if given.
+    """Write events to the file `log` and figures to the file `metrics` of `watching`, each if given.
 
     UsageError if a file cannot be written. Nothing is loaded for what is not requested.
     """
     with ExitStack() as stack:
-        if log is not None:
+        if watching.log is not None:
             from .event_log import logged
 
-            stack.enter_context(logged(log, f"{source} -> {destination}"))
+            stack.enter_context(logged(watching.log, f"{source} -> {destination}"))
         display = stack.enter_context(shown(progress))
         run = Observed(display)
-        if metrics is not None:
+        if watching.metrics is not None:
             from .metrics_file import MetricsFile
 
-            file = MetricsFile(metrics, display or NullProgress(), name=destination)
+            file = MetricsFile(watching.metrics, display or NullProgress(), name=destination)
             run.progress = file
             stack.callback(lambda: file.end(ok=run.ok))
         yield run

@@ -26,8 +26,8 @@ _NO_SECRETS: Final = frozenset({
     "port", "timeout", "asynchronous",
 })  # fmt: skip
 """Options, mainly of s3fs and botocore, whose values contain locations or settings but no credentials."""
-_FACTS: Final = {"source_options": "--storage-options", "destination_options": "--dest-storage-options"}
-"""Notes of a job, with the command line option for each."""
+_FACTS: Final = {"source_options": "", "destination_options": "dst:"}
+"""Notes of a job, with the place of `--storage-options` for each."""
 
 
 def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, str]:
@@ -40,20 +40,20 @@ def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, st
 
 def option_words(job: Job) -> tuple[str, ...]:
     """Command line arguments with which a command can open the places of a job."""
-    given = {option: json.loads(job.fact(name) or "{}") for name, option in _FACTS.items()}
+    given = {place: json.loads(job.fact(name) or "{}") for name, place in _FACTS.items()}
     if not isinstance(job.path, Path):
-        given["--job-storage-options"] = _shown(job.path.options)
+        given["job:"] = _shown(job.path.options)
     words: list[str] = []
-    for option, options in given.items():
+    for place, options in given.items():
         for prefix in options.pop(ALLOWED, ()):
             words += ("--allow-references", prefix)
         if theirs := options.pop(OPTIONS, None):
-            words += ("--reference-options", json.dumps(theirs))
+            words += ("--storage-options", f"ref:{json.dumps(theirs)}")
         if any(isinstance(value, (dict, list)) for value in options.values()):
-            words += (option, json.dumps(options))
+            words += ("--storage-options", place + json.dumps(options))
             continue
         for key, value in options.items():
-            words += (option, f"{key}={_text(value)}")
+            words += ("--storage-options", f"{place}{key}={_text(value)}")
     return tuple(words)
 
 

@@ -73,7 +73,7 @@ class Outcome(NotebookResult):
         return self.state != "incomplete" and not any_refusal(self.problems)
 
     def to_json(self) -> JSONObject:
-        """JSON for machines, without the plan (see `zarrlift plan --json`)."""
+        """JSON for machines, without the plan (see `zarrlift migrate --dry-run --json`)."""
         names = (
             "job",
             "state",

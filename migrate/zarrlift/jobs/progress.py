@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _REFRESH_SECONDS: Final = 1.0
 
-ProgressChoice: TypeAlias = "Progress | bool | None"
-"""A display; True for the usual one, False for none. None is True in a notebook and False elsewhere."""
-
 
 class Progress(Protocol):
     """Receives the progress of a migration. All calls come from one thread."""
@@ -45,6 +42,10 @@ class Progress(Protocol):
 
     def close(self) -> None:
         """End the display; may be called twice."""
+
+
+ProgressChoice: TypeAlias = Progress | bool | None
+"""A display; True for the usual one, False for none. None is True in a notebook and False elsewhere."""
 
 
 class NullProgress:

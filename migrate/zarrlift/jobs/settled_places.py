@@ -16,10 +16,11 @@ import os
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.errors import JobError
 
+from ..recipe.options import Moved, values
 from ..storage.open_storage import Place
 from ..storage.redact import redact
 from .command_line import command
@@ -36,7 +37,7 @@ _OPTIONS: Final = {"source": "--source", "destination": "--destination"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class SettledPlaces:
     """The places of a job as they are now."""
 
     source: Place
@@ -64,26 +65,25 @@ class Places:
 
 def settled(
     job: Job,
+    moved: Moved = Moved(),  # noqa: B008 - frozen
     *,
-    source: Place | None = None,
-    destination: Place | None = None,
     writes: bool = True,
     reads_source: bool = True,
-) -> Places:
+) -> SettledPlaces:
     """The places of a job; JobError if its file was moved or copied and they cannot be known.
 
-    `source` and `destination` are given by the user and settle that place. `writes`: whether the command
+    Those that the user says have moved are settled. `writes`: whether the command
     changes the result; `reads_source`: whether it reads the source of a copy.
     """
     header = job.header
     recorded = {"source": job.fact("source_place") or header["source"], "destination": header["destination"]}
-    given: dict[str, Any] = {"source": source, "destination": destination}
+    given = values(moved, Moved)
     move = move_of(job)
     if header["in_place"]:
-        recorded["destination"], given["destination"] = recorded["source"], source
+        recorded["destination"], given["destination"] = recorded["source"], moved.source
     places = {role: place if given[role] is None else given[role] for role, place in recorded.items()}
     if move is None:
-        return Places(**places, source_url=header["source"])
+        return SettledPlaces(**places, source_url=header["source"])
     roles = ["source"] if header["in_place"] else ["source", "destination"]
     open_roles = [role for role in roles if given[role] is None]
     changes = {role: writes and (role == "destination" or header["in_place"]) for role in roles}
@@ -102,7 +102,7 @@ def settled(
     source_url = header["source"]
     if findings.get("source") == "relative":
         source_url = move.relative(source_url) or source_url
-    return Places(**places, source_url=source_url, have_moved="relative" in findings.values())
+    return SettledPlaces(**places, source_url=source_url, have_moved="relative" in findings.values())
 
 
 def resolved(

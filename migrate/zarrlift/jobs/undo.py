@@ -9,17 +9,20 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, Unpack
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import ancestors, join
 
 from ..archive.chunk_inventory import take_inventory
 from ..planning.plans import ArrayPlan, GroupPlan, Plan
+from ..recipe.keywords import JobPlaceKeywords, PlacesKeywords, TakingOverKeywords
+from ..recipe.options import JobPlace, PathText, Places, StorageOptions, TakingOver
+from ..recipe.signatures import explicit, given
 from ..storage.base import CLAIM, Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.scratch import LAYERED, directory_of
@@ -47,15 +50,12 @@ _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
 
 
-def undo(
-    target: str | os.PathLike[str],
-    *,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: Mapping[str, Any] | None = None,
-    take_over: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    dest_storage_options: Mapping[str, Any] | None = None,
-) -> Outcome:
+class _Undoing(JobPlaceKeywords, PlacesKeywords, TakingOverKeywords):
+    """The options of `undo`."""
+
+
+@explicit
+def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
     """Revert a job: restore what `finish` removed and delete exactly what the job wrote.
 
     `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
@@ -78,11 +78,13 @@ def undo(
     'undone'
     """
     started = time.monotonic()
-    with Job.open(find_job(target, job, job_storage_options)) as opened:
-        settle_result(opened, target, storage_options, dest_storage_options)
+    job, places, taking_over = given(options, JobPlace, Places, TakingOver)
+    take_over = taking_over.take_over
+    with Job.open(find_job(target, job)) as opened:
+        settle_result(opened, target, places)
         plan = opened.plan()
-        options = storage_options if plan.in_place else dest_storage_options
-        place = open_storage(plan.destination, storage_options=options, mode="w")
+        opening = places.of_result(in_place=plan.in_place)
+        place = open_storage(plan.destination, storage_options=opening, mode="w")
         place.document_bound = WRITTEN
         if opened.fact("parts") is not None:
             refuse_running(opened.path, opened.id, take_over=take_over)
@@ -106,7 +108,7 @@ def undo(
                     problems.extend(_sweep_own(place, opened))
                 documents = PresentDocuments.of(opened, plan, storage)
                 problems += documents.problems()
-                source = _source_of_links(opened, plan, storage_options)
+                source = _source_of_links(opened, plan, places.storage_options)
                 removed = _removed(opened, plan, source, storage, documents, problems)
                 if isinstance(place, LocalStorage) and not plan.in_place:
                     keys = {problem.key for problem in problems}
@@ -148,7 +150,7 @@ def _restored(job: Job, storage: Storage) -> int:
     return restored
 
 
-def _source_of_links(job: Job, plan: Plan, options: Mapping[str, Any] | None) -> Storage | None:
+def _source_of_links(job: Job, plan: Plan, options: StorageOptions) -> Storage | None:
     """The source of a job whose chunks are hard links, if it still exists; None otherwise."""
     if job.fact("link") != "hard":
         return None

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from zarrstack.core.errors import JobError, Problem, UsageError, WorkerError
 
-from ..archive.read_options import ReadOptions
-from ..executors.choice import ExecutorChoice
 from ..recipe.format_names import require_installed
-from ..recipe.options import Axes, Format
+from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
+from ..recipe.options import Describing, Executing, Format, JobPlace, Places, Reading, SourceOptions, values
 from ..recipe.recipe import Recipe
+from ..recipe.signatures import explicit, given
 from ..storage.local.files import WRITTEN
+from ..storage.open_storage import Place, open_storage
 from ..storage.reference_options import with_references
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec
 from ..verification.archives import verify_archives
 from ..verification.listed_objects import Listings
 from ..verification.report import VerificationReport
+from .digests import Digests
 from .endpoints import reachable
 from .ledger.find_job import find_job
 from .ledger.last_run import refuse_running
@@ -37,32 +39,24 @@ from .settled_places import settled
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
-    from ..storage.open_storage import Place
-    from .digests import Digests
     from .ledger.stored_file import JobPath
 
 
+class _Verifying(DescribingKeywords, PlacesKeywords, JobPlaceKeywords, ExecutingKeywords):
+    """The options of `verify`."""
+
+
+@explicit
 def verify(
     source: Place,
     destination: Place | None = None,
     *,
     full: bool = False,
     recipe: Recipe | None = None,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: Mapping[str, Any] | None = None,
-    format: Format | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    dest_storage_options: Mapping[str, Any] | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
     digests: Digests | None = None,
-    progress: ProgressChoice = None,
-    executor: ExecutorChoice | None = None,
-    dask_address: str | None = None,
-    workers: int | None = None,
     no_list: bool = False,
+    progress: ProgressChoice = None,
+    **options: Unpack[_Verifying],
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
 
@@ -102,10 +96,10 @@ def verify(
     """
     from ..formats.describe import describe
     from ..formats.detect import detect
-    from ..storage.open_storage import open_storage
 
+    described, places, job, executing = given(options, Describing, Places, JobPlace, Executing)
     if digests is not None:
-        if destination is not None or full or recipe is not None or job is not None or no_list:
+        if destination is not None or full or recipe is not None or job.job is not None or no_list:
             raise UsageError(
                 "digests are compared with one archive, without a job, a recipe, --full or --no-list"
             )
@@ -113,27 +107,21 @@ def verify(
         from .digests import digest as digest_of
         from .digests import load_digests
 
-        expected = load_digests(digests, job_storage_options)
-        found = digest_of(
-            source,
-            storage_options=storage_options,
-            format=format,
-            follow_links=follow_links,
-            axes=axes,
-            allow_fallback=allow_fallback,
-            max_document_size=max_document_size,
-            progress=progress,
-        )
+        expected = load_digests(digests, job.job_storage_options)
+        opening = values(places, SourceOptions)
+        found = digest_of(source, progress=progress, **values(described, Describing), **opening)
         return compare_digests(found, expected)
     if no_list and full:
         raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
-    options = RunOptions(executor=executor, dask_address=dask_address, workers=workers)
-    known = _known_job(source, destination, job, job_storage_options)
+    run_options = RunOptions.of(executing)
+    known = _known_job(source, destination, job)
     if destination is None:
         if known is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
         source = known.source
         destination = known.source if known.in_place else known.destination
+    follow_links, storage_options = described.follow_links, places.storage_options
+    dest_storage_options = places.dest_storage_options
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     if known is not None and known.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
@@ -151,15 +139,14 @@ def verify(
             key=str(known.path),
             advice="The job file has a copy, which undo restores.",
         )
+    format, reading = described.format, described.settled(in_place=in_place)  # noqa: A001
     if known is not None:
         recipe = known.recipe if recipe is None else recipe
         if format is None:
             require_installed(known.format, known.package)
-        format = known.format if format is None else format  # noqa: A001
-        follow_links = follow_links or known.reading.follow_links
-        axes = known.reading.axes if axes is None else axes
-        allow_fallback = allow_fallback or known.reading.allow_fallback
-        max_document_size = max_document_size or known.reading.max_document_size
+            format = known.format  # noqa: A001
+        words = {name: word for name, word in options.items() if name in values(reading, Reading)}
+        reading = replace(known.reading, **words)  # type: ignore[arg-type]
     if in_place and format is None:
         format = detect(first, beside_v3=True)  # noqa: A001 - both formats have documents at every node
         if format == "zarr3":
@@ -168,13 +155,6 @@ def verify(
                 found=first.url,
                 expected="a destination",
             )
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-        in_place=in_place,
-    )
     if known is not None:
         first, second = with_layers(first, known.source_through), with_layers(second, known.dest_through)
     archive = describe(first, format=format, options=reading)
@@ -185,7 +165,7 @@ def verify(
         second,
         full=full,
         recipe=recipe,
-        threads=workers,
+        threads=executing.workers,
         root_attributes=partial(
             as_expected,
             made=known is not None,
@@ -195,7 +175,7 @@ def verify(
         ),
     )
     spec: WorkerSpec | None = None
-    if full and options.elsewhere:
+    if full and run_options.elsewhere:
         spec = WorkerSpec(
             job_id="",
             run="",
@@ -208,7 +188,7 @@ def verify(
         )
     with (
         _listings(
-            known, follow_links=follow_links, lists=not no_list, changes=not full and not in_place
+            known, follow_links=reading.follow_links, lists=not no_list, changes=not full and not in_place
         ) as listings,
         ticking(progress) as display,
     ):
@@ -216,7 +196,7 @@ def verify(
         if spec is None:
             report = compare()
         else:
-            report = _on_engine(compare, options, spec, None if recipe is None else recipe.memory)
+            report = _on_engine(compare, run_options, spec, None if recipe is None else recipe.memory)
     if known is not None:
         with Job.open(known.path) as opened:
             refuse_running(opened)
@@ -284,7 +264,7 @@ class _KnownJob:
     format: Format
     package: str | None
     """The package that reads the format; None for zarrlift itself."""
-    reading: ReadOptions
+    reading: Reading
     finished: bool
     recipe: Recipe
     source_through: str | None
@@ -294,21 +274,16 @@ class _KnownJob:
     """The digest of all arrays, if the job has digests."""
 
 
-def _known_job(
-    source: Place,
-    destination: Place | None,
-    job: str | os.PathLike[str] | None,
-    options: Mapping[str, Any] | None,
-) -> _KnownJob | None:
+def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _KnownJob | None:
     """The job that made a destination, if found; JobError only if one was requested."""
     target = source if destination is None else destination
-    asked = destination is None or job is not None
+    asked = destination is None or job.job is not None
     if not isinstance(target, (str, os.PathLike)):
-        if job is None:
+        if job.job is None:
             return None
         target = ""
     try:
-        path = find_job(target, job, options)
+        path = find_job(target, job)
         with Job.open(path, write=False) as opened:
             plan = opened.header
             places = settled(opened, writes=False)
@@ -326,7 +301,7 @@ def _known_job(
             dest_through=dest_through,
             provenance=provenance,
             digest=digest,
-            reading=ReadOptions.from_json(plan),
+            reading=Reading.from_json(plan),
             package=plan.get("package"),
             **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
         )

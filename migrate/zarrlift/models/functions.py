@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject
 
-from ..archive.read_options import ReadOptions
-from ..recipe.options import Axes, Format
+from ..formats.describe import opened
+from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.recipe import Recipe
-from ..storage.open_storage import Place, is_url, open_storage
+from ..recipe.signatures import explicit
+from ..storage.open_storage import Place, is_url
 from .differences import Difference, differences
 from .hierarchy import (
     STANDARD_INPUT,
@@ -31,34 +32,26 @@ from .zom import FormatNumber
 if TYPE_CHECKING:
     from zarr import Array, Group
 
-Modelled: TypeAlias = "Place | Group | Array[Any] | JSONObject | Hierarchy"
+    Modelled: TypeAlias = Place | Group | Array[Any] | JSONObject | Hierarchy
+else:  # resolvable at run time, without loading zarr
+    Modelled = Place | Hierarchy | Any
 """An archive (path, URL, store, zarr's open group or array), a model file, or a model."""
 
 
-class Reading(TypedDict, total=False):
+class _Describing(DescribingKeywords, SourceOptionsKeywords):
+    """The arguments that `show` shares with `zarrlift.inspect`."""
+
+
+class Reading(_Describing, total=False):
     """How an archive is read; the arguments of `show`."""
 
     migrated: bool
     recipe: Recipe | None
-    format: Format | None
-    storage_options: Mapping[str, Any] | None
-    follow_links: bool
-    axes: Axes | None
-    allow_fallback: bool
-    max_document_size: int | None
 
 
+@explicit
 def show(
-    place: Modelled,
-    *,
-    migrated: bool = False,
-    recipe: Recipe | None = None,
-    format: Format | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
+    place: Modelled, *, migrated: bool = False, recipe: Recipe | None = None, **options: Unpack[_Describing]
 ) -> Hierarchy:
     """The model of an archive: v2 and v3 unchanged, other formats as the v3 model of their layout.
 
@@ -84,15 +77,9 @@ def show(
     if isinstance(place, dict) or is_model_file(place):
         read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
         return as_v3(read, recipe) if migrated else read
-    options = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-    )
     there: Any = getattr(place, "store_path", place)  # for an object that zarr has opened
-    storage = open_storage(there, storage_options=storage_options, follow_links=follow_links)
-    hierarchy = read_hierarchy(storage, format=format, options=options)
+    storage, reading, format = opened(there, options)  # noqa: A001 - as in the public functions
+    hierarchy = read_hierarchy(storage, format=format, options=reading)
     return as_v3(hierarchy, recipe) if migrated else hierarchy
 
 
@@ -106,17 +93,19 @@ def is_model_file(place: object) -> bool:
     return path.is_file() and path.suffix != ".zip"
 
 
+@explicit
 def schema(
     place: Modelled | None = None,
     *,
     zarr_format: FormatNumber = 3,
     leave_open: Collection[str] = (),
-    **reading: Unpack[Reading],
+    **options: Unpack[Reading],
 ) -> JSONObject:
     """The JSON Schema of all models of Zarr v2 or v3 (`zarr_format`), or of the hierarchy at `place`.
 
     The schema of a hierarchy accepts only this structure, except for the parts in `leave_open`: "shape",
-    "chunks", "codecs", "fill_value", "keys", "attributes", "members". `reading` is as for `show`.
+    "chunks", "codecs", "fill_value", "keys", "attributes", "members". The other arguments are those of
+    `show`.
 
     Raises
     ------
@@ -131,21 +120,22 @@ def schema(
     """
     if place is None:
         return format_schema(zarr_format)
-    return hierarchy_schema(show(place, **reading).model, leave_open=leave_open)
+    return hierarchy_schema(show(place, **options).model, leave_open=leave_open)
 
 
+@explicit
 def validate(
     place: Modelled,
     model: str | JSONObject | type | Requirement,
     *,
     leave_open: Collection[str] = (),
-    **reading: Unpack[Reading],
+    **options: Unpack[Reading],
 ) -> tuple[Problem, ...]:
     """Every violation of a model by the archive at `place`, by path; empty if it conforms.
 
     `model` is a JSON Schema or a ZOM (a file or its content), or a Python type (`module:Name` or the type
     itself); of a ZOM, `leave_open` names parts that may differ (see `schema`). Unreadable parts of the
-    archive are among the problems. `reading` is as for `show`.
+    archive are among the problems. The other arguments are those of `show`.
 
     Raises
     ------
@@ -160,17 +150,18 @@ def validate(
     ['the array is not in the model']
     """
     requirement = model if isinstance(model, Requirement) else load(model, leave_open=leave_open)
-    hierarchy = show(place, **reading)
+    hierarchy = show(place, **options)
     return (*hierarchy.unread_problems, *requirement.violations(hierarchy.model))
 
 
+@explicit
 def validate_many(
-    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Unpack[Reading]
+    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **options: Unpack[Reading]
 ) -> Iterator[tuple[Modelled, tuple[Problem, ...]]]:
     """Validate the archives at `places` against one model; yields each with its violations.
 
-    `model` and `reading` are those of `validate`. An archive that cannot be read has a single problem with
-    the reason; the others are still validated.
+    `model` and the other arguments are those of `validate`. An archive that cannot be read has a single
+    problem with the reason; the others are still validated.
 
     Raises
     ------
@@ -186,19 +177,20 @@ def validate_many(
     requirement = model if isinstance(model, Requirement) else load(model)
     for place in places:
         try:
-            yield place, validate(place, requirement, **reading)
+            yield place, validate(place, requirement, **options)
         except ZarrstackError as error:
             yield place, (error.problem,)
 
 
+@explicit
 def diff(
-    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Unpack[Reading]
+    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **options: Unpack[Reading]
 ) -> tuple[Difference, ...]:
     """The structural differences of `second` from `first`, by path; empty if they are equal.
 
     Values and storage are not compared. Models of one format are compared directly, others as the v3 models
-    of their layouts. `ignore` names members of metadata to skip, such as "codecs". `reading` is as for
-    `show`, for both.
+    of their layouts. `ignore` names members of metadata to skip, such as "codecs". The other arguments are
+    those of `show`, for both.
 
     Raises
     ------
@@ -213,7 +205,7 @@ def diff(
     >>> [(one.path, one.member) for one in differences][:2]
     [('lat', 'chunk_key_encoding'), ('lat', 'dimension_names')]
     """
-    one, other = show(first, **reading), show(second, **reading)
+    one, other = show(first, **options), show(second, **options)
     if (one.format == "zarr2") != (other.format == "zarr2"):
         one, other = in_v3_terms(one), in_v3_terms(other)
     return tuple(differences(one.model, other.model, ignore=ignore))

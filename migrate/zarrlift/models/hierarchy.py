@@ -14,13 +14,12 @@ from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSONObject, excerpt
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
-from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
 from ..formats.tree.documents import parse_object
 from ..formats.tree.node_names import MAX_LEVELS, bad_name
 from ..planning.planner import make_plan
 from ..planning.zarr_json import array_document, group_document, strict_attributes
-from ..recipe.options import Format
+from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .model_storage import ModelStorage
@@ -85,7 +84,7 @@ def read_hierarchy(
     storage: Storage,
     *,
     format: Format | None = None,
-    options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    options: Reading = Reading(),  # noqa: B008 - frozen
 ) -> Hierarchy:
     """The model of an archive: v2 and v3 unchanged, others as the v3 model of their layout.
 

@@ -170,7 +170,7 @@ def refuse_unmet(plan: Plan) -> None:
         raise UsageError(
             f"the result would not conform to the model {plan.recipe.model.name}",
             found=_first(problems),
-            advice="Nothing was moved. zarrlift plan --all lists every violation.",
+            advice="Nothing was moved. zarrlift migrate --dry-run --all lists every violation.",
         )
 
 

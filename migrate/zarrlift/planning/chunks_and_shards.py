@@ -88,8 +88,8 @@ def _without_shards(recipe: ArrayRecipe) -> Iterator[Problem]:
     asked = [
         option
         for option, value in (
-            ("--shard-index", recipe.shard_index),
-            ("--shard-index-location", recipe.shard_index_location),
+            ("--set shard-index", recipe.shard_index),
+            ("--set shard-index-location", recipe.shard_index_location),
         )
         if value is not None
     ]
@@ -129,7 +129,7 @@ def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEn
         if recipe.separator not in (None, source.separator):
             raise UsageError(
                 "chunk keys cannot change in place",
-                found=f"--separator {recipe.separator!r}",
+                found=f"--set separator={recipe.separator}",
                 expected=f"{source.separator!r}, as stored",
                 advice="Migrate to a new destination, or omit the option.",
             )

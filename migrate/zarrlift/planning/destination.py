@@ -196,7 +196,7 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
             raise UnsupportedError(
                 "the values have no Zarr v3 data type",
                 found=_object_words(middle, source),
-                advice="Use --objects json to write each value as JSON text.",
+                advice="Use --set objects=json to write each value as JSON text.",
             )
         data_type, text = DataType("string"), _text_fill(fill, recipe, middle)
         if type(fill) in (int, float) and text == "":
@@ -206,7 +206,7 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                     severity="warning",
                     message="missing chunks will read as '': a fill value of 0 is not text",
                     found=repr(fill),
-                    advice="Use --objects json to keep it as JSON text.",
+                    advice="Use --set objects=json to keep it as JSON text.",
                 )
             )
         fill = text
@@ -255,7 +255,7 @@ def _text_fill(fill: JSON, recipe: ArrayRecipe, codec: str) -> str:
     raise UnsupportedError(
         "the fill value is not a str",
         found=repr(fill)[:80],
-        advice="Use --objects json to write each value as JSON text.",
+        advice="Use --set objects=json to write each value as JSON text.",
     )
 
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..archive.nodes import Archive, Node
-    from ..archive.read_options import ReadOptions
+    from ..recipe.options import Reading
     from ..storage.base import Storage
 
 
-def inspected(archive: Archive, storage: Storage, reading: ReadOptions) -> Archive:
+def inspected(archive: Archive, storage: Storage, reading: Reading) -> Archive:
     """The archive with its conventions, and with the refusals of a plan without options.
 
     Chunks are listed where that is no request, in a directory and in most containers: only a plan lists the

@@ -21,11 +21,10 @@ from zarrstack.core.paths import names_below, parents
 from zarrstack.core.similar_names import meant
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
-from ..archive.read_options import ReadOptions
 from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..recipe.format_names import provider
-from ..recipe.options import FORMATS
+from ..recipe.options import FORMATS, Reading
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
@@ -44,7 +43,7 @@ def make_plan(
     *,
     destination: str | None,
     free_bytes: int | None = None,
-    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     listing: bool = True,
     virtual: KeyEncoding | None = None,
     elsewhere: bool = False,

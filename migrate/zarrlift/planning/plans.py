@@ -12,8 +12,7 @@ from zarrstack.core.json_text import JSONObject
 from ..archive.layout import layout_from_json, layout_to_json
 from ..archive.nodes import Layout, RecognizedConvention
 from ..archive.notebook import NotebookResult
-from ..archive.read_options import ReadOptions
-from ..recipe.options import Format
+from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe
 from .changes import Changes
 from .move import Move
@@ -243,7 +242,7 @@ class Plan(NotebookResult):
     excluded: tuple[str, ...] = ()
     """Paths of the nodes excluded by the recipe."""
     consolidate: bool = False
-    reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
+    reading: Reading = Reading()  # noqa: RUF009 - frozen
     source_digests: tuple[tuple[str, str], ...] = ()
     """Documents that belong to no node, such as `.zmetadata`."""
     problems: tuple[Problem, ...] = ()
@@ -305,7 +304,7 @@ class Plan(NotebookResult):
             virtual=data.get("virtual", False),
             package=data.get("package"),
             recipe=Recipe.from_json(data["recipe"]),
-            reading=ReadOptions.from_json(data),
+            reading=Reading.from_json(data),
             arrays=tuple(by_type[ArrayPlan]),
             groups=tuple(by_type[GroupPlan]),
             refusals=tuple(by_type[Refusal]),

@@ -7,10 +7,11 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 
 from ..recipe.convention_names import conventions_text
+from ..recipe.options import ARRAY_OPTIONS, flag_of
 from ..recipe.recipe import ArrayRecipe
 
 _LEAVE_PAYLOADS: Final = frozenset(
-    {"--codecs", "--key-encoding", "--shards", "--shard-index", "--shard-index-location"}
+    {"--codecs", "--set key-encoding", "--shards", "--set shard-index", "--set shard-index-location"}
 )
 """Options that do not change the stored bytes of chunks."""
 
@@ -19,18 +20,18 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool =
     """Raise UsageError if the requested changes contradict each other, or the place of the chunks."""
     if recipe.multiscale is not None and not {"auto", "n5"} & {*recipe.conventions}:
         raise UsageError(
-            "--multiscale requires the convention n5, which is not requested",
+            "--set multiscale=ome requires the convention n5, which is not requested",
             found=f"--conventions {conventions_text(recipe.conventions)}",
             expected="auto, or n5 among the names",
         )
     if recipe.ome != ArrayRecipe.ome and not {"auto", "ome"} & {*recipe.conventions}:
         raise UsageError(
-            f"--ome {recipe.ome} requires the convention ome, which is not requested",
+            f"--set ome={recipe.ome} requires the convention ome, which is not requested",
             found=f"--conventions {conventions_text(recipe.conventions)}",
             expected="auto, or ome among the names",
         )
     changes = [
-        _option(name)
+        flag_of(name, ARRAY_OPTIONS[name])
         for name, asked in (
             ("dtype", recipe.dtype is not None),
             ("endian", recipe.endian != "keep"),
@@ -54,7 +55,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool =
     if virtual and (changes or recipe.key_encoding is not None or recipe.separator is not None):
         raise UsageError(
             "references leave chunks as they are, and their keys follow from the destination",
-            found=", ".join(changes) or "--key-encoding or --separator",
+            found=", ".join(changes) or "--set key-encoding or separator",
             advice="Omit the option, or migrate without --virtual.",
         )
     changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
@@ -67,10 +68,6 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool =
     if recipe.codecs.head and (recipe.endian != "keep" or recipe.order != "keep"):
         raise UsageError(
             "a complete codec chain defines byte order and memory order",
-            found="--endian or --order in addition",
+            found="--set endian or order in addition",
             advice="Omit them.",
         )
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

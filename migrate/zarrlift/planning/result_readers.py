@@ -34,9 +34,9 @@ _ADVICE: Final[Mapping[str, str]] = {
     "data type": "Cast it with --dtype, exclude the array with --exclude, or omit the reader.",
     "codec": "Choose other codecs, or omit --codecs.",
     "shards": "Omit --shards and the options of the index.",
-    "chunk keys": "Omit --key-encoding and --separator.",
+    "chunk keys": "Omit --set key-encoding and separator.",
     "dimension names": "Correct the names, or omit the reader.",
-    "attributes": "Omit --attributes keep.",
+    "attributes": "Omit --set attributes=keep.",
 }
 """What may help, by the beginning of a feature."""
 _OMIT: Final = "Exclude the array with --exclude, or omit the reader."
@@ -116,7 +116,7 @@ def reader_refusals(document: JSONObject, path: str, recipe: ArrayRecipe) -> Ite
             severity="warning",
             message=f"it is not known whether {_and(readers)} can read the result",
             found=", ".join(features),
-            advice="`zarrlift readers` shows what is known.",
+            advice="`zarrlift list readers` shows what is known.",
         )
 
 

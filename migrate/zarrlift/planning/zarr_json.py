@@ -90,7 +90,7 @@ def _strict(value: JSON, place: str, problems: list[Problem]) -> Any:
                 kind="attributes",
                 severity="note",
                 message=f"attribute {place} is written as the string {text!r}: JSON has no such number",
-                advice="Use --attributes keep to write it as a bare number.",
+                advice="Use --set attributes=keep to write it as a bare number.",
             )
         )
         return text

@@ -143,7 +143,7 @@ def _parse_json(text: str) -> CodecRequest:
             f"{misplaced[0]} requires an array-to-bytes codec in the same chain",
             found=text,
             expected='a whole chain, such as [{"name": "transpose", ...}, {"name": "bytes", ...}]',
-            advice="--order is the short form." if "transpose" in misplaced else None,
+            advice="--set order is the short form." if "transpose" in misplaced else None,
         )
     return CodecRequest(mode="explicit", tail=tuple(specs))
 

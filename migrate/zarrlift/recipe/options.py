@@ -1,12 +1,25 @@
-"""The options of a migration, defined once for Python, TOML files and the command line.
+"""Every option that several functions share: its name, type, default, help and heading, in one line.
 
-Imports nothing heavy, because `--help` needs it. The defaults are those of `ArrayRecipe`.
+The functions of Python, the command line, TOML files, the list of a batch and the records of jobs take them
+from here. Imports nothing heavy, because `--help` needs it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+from zarrstack.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from ..executors.choice import ExecutorChoice
+    from ..storage.open_storage import Place
+
+PathText: TypeAlias = str | os.PathLike[str]
+StorageOptions: TypeAlias = Mapping[str, Any] | None
+"""Options for fsspec."""
 
 Format: TypeAlias = str
 """Name of a source format: one of `FORMATS`, or that of a format added by another package."""
@@ -33,15 +46,26 @@ Multiscale: TypeAlias = Literal["ome"]
 OmeVersion: TypeAlias = Literal["0.5", "0.6"]
 
 
+Heading: TypeAlias = Literal["What to convert", "How", "Where", "Result", "Running", "Output"]
+"""Where `--help` of a command with many options shows one."""
+
+
+class Size(int):
+    """Marks a number of bytes, which may be given as a text such as 512MB."""
+
+
 class Option(NamedTuple):
-    """An option for the arrays of a recipe."""
+    """An option as the command line and TOML files show it."""
 
     help: str
     type: Any = str
-    """bool, a Literal with the choices, or str for a value that `ArrayRecipe` parses."""
+    """bool, int, `Size`, a Literal with the choices, or str, also for a value that `ArrayRecipe` parses."""
     metavar: str | None = None
     flag: str | None = None
     """Option of the command line, if it is not the field's name with hyphens."""
+    heading: Heading = "How"
+    rare: bool = False
+    """Whether the command line takes it by `--set` only."""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -56,28 +80,37 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
         metavar="CODECS",
     ),
     "dtype": Option("Cast to a v3 data type; a value that does not fit is an error.", metavar="NAME"),
-    "casting": Option("Treatment of values that the data type cannot represent.", Casting),
-    "endian": Option("Byte order of the result.", Endian),
-    "order": Option("Memory order within the chunks of the result.", Order),
-    "key_encoding": Option("Chunk key encoding of the result.", KeyEncodingName),
-    "separator": Option("Separator within chunk keys.", Separator),
+    "casting": Option(
+        "With dtype: values that it cannot represent become the nearest valid one (clamp), or are rounded.",
+        Casting,
+        rare=True,
+    ),
+    "endian": Option("Byte order of the result.", Endian, rare=True),
+    "order": Option("Memory order within the chunks of the result.", Order, rare=True),
+    "key_encoding": Option("Chunk key encoding of the result.", KeyEncodingName, rare=True),
+    "separator": Option("Separator within chunk keys.", Separator, rare=True),
     "chunks": Option("Chunk shape of the result, such as 64,64,64; -1 is a whole axis.", metavar="N,N"),
     "shards": Option(
         "Chunks per shard: auto, 8,8,8, 4x (along each axis) or none; chunks are not decoded for this.",
         metavar="SHARDS",
     ),
     "shard_index": Option(
-        "crc32c: the index of each shard has a checksum; bytes: no checksum.", ShardIndexCodec
+        "crc32c: the index of each shard has a checksum; bytes: no checksum.", ShardIndexCodec, rare=True
     ),
-    "shard_index_location": Option("Location of the index in a shard; end by default.", IndexLocation),
+    "shard_index_location": Option(
+        "Location of the index in a shard; end by default.", IndexLocation, rare=True
+    ),
     "drop_empty": Option("Omit chunks that contain only the fill value.", bool),
-    "objects": Option("json: store object values as JSON text.", Objects),
+    "objects": Option("json: store object values as JSON text.", Objects, rare=True),
     "allow_pickle": Option("Unpickle objects. This runs code from the archive.", bool),
     "zero_fill": Option(
         "Fill value 0 of text of fixed length: text means '0', as in zarr-python 2.18; empty, no text.",
         ZeroFill,
+        rare=True,
     ),
-    "attributes": Option("keep: write bare NaN and Infinity; strict: write them as strings.", Attributes),
+    "attributes": Option(
+        "keep: write bare NaN and Infinity; strict: write them as strings.", Attributes, rare=True
+    ),
     "conventions": Option(
         "auto, or names: the metadata of these conventions is converted; none: no attribute changes.",
         metavar="NAMES",
@@ -85,13 +118,249 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     "multiscale": Option(
         "N5: ome describes pyramids of COSEM, n5-viewer, Paintera and BigDataViewer as OME-Zarr 0.5.",
         Multiscale,
+        rare=True,
     ),
-    "ome": Option("Version of OME-Zarr metadata that conventions write; 0.5 by default.", OmeVersion),
+    "ome": Option(
+        "Version of OME-Zarr metadata that conventions write; 0.5 by default.", OmeVersion, rare=True
+    ),
     "readers": Option(
         "Readers that must be able to read the result, such as gdal,xarray: what is free to choose is "
-        "adapted, the rest refused. `zarrlift readers` lists them.",
+        "adapted, the rest refused. `zarrlift list readers` shows them.",
         metavar="NAMES",
         flag="--for",
     ),
 }
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""
+
+
+def flag_of(name: str, known: Option) -> str:
+    """The words of an option on the command line."""
+    return known.flag or ("--set " if known.rare else "--") + name.replace("_", "-")
+
+
+def option(
+    default: Any,
+    help: str,
+    type: Any = str,
+    heading: Heading = "What to convert",
+    *,
+    metavar: str | None = None,
+    flag: str | None = None,
+) -> Any:
+    """A field of a table of options, with what the command line says of it."""
+    return field(default=default, metadata={"option": Option(help, type, metavar, flag, heading)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How an archive is read; a job stores it, so that all its runs read in the same way."""
+
+    follow_links: bool = option(False, "Follow symbolic links to targets outside the archive.", bool)
+    axes: Axes | None = option(
+        None,
+        "N5 only: reversed, to (z, y, x), is the default for copies; in place, only kept is valid.",
+        Axes,
+    )
+    allow_fallback: bool = option(
+        False, "2022 draft of v3 only: read unknown data types as their fallback types.", bool
+    )
+    max_document_size: int = option(
+        64 << 20, "Maximum size of a metadata document; 64MiB by default.", Size, metavar="SIZE"
+    )
+
+    def __post_init__(self) -> None:
+        if self.axes not in (None, *get_args(Axes)):
+            raise UsageError(
+                "unknown order of axes", found=repr(self.axes), expected=", ".join(get_args(Axes))
+            )
+
+    def settled(self, *, in_place: bool = False) -> Reading:
+        """The same with an order of axes, which depends on where the result is, and without other options.
+
+        In place, the codec for N5's blocks already transposes them, so their axes cannot be reversed.
+        """
+        order: Axes = self.axes or ("kept" if in_place else "reversed")
+        return Reading(**(values(self, Reading) | {"axes": order}))
+
+    def to_json(self) -> dict[str, Any]:
+        """The options as JSON."""
+        return values(self.settled(), Reading)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Reading:
+        """Inverse of `to_json`; unknown members are ignored, missing ones have their defaults."""
+        return Reading(**{each.name: data[each.name] for each in fields(Reading) if each.name in data})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Describing(Reading):
+    """How an archive is described."""
+
+    format: Format | None = option(
+        None,
+        f"The source's format, if several are present: {', '.join(FORMATS)}, or that of a plug-in.",
+        metavar="NAME",
+        flag="--from",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Describing):
+    """What is asked for one archive besides its places and its recipe; a batch stores it for each."""
+
+    in_place: bool = option(
+        False, "Add v3 metadata to the source; its chunks are unchanged.", bool, heading="Where"
+    )
+    inventory: PathText | None = option(
+        None,
+        "An S3 Inventory of the source (CSV or its manifest.json), used instead of listing.",
+        metavar="FILE",
+    )
+    source_through: str | None = option(
+        None,
+        "Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",
+        metavar="LAYERS",
+    )
+    dest_through: str | None = option(
+        None, "Storage transformers over the destination.", heading="Where", metavar="LAYERS"
+    )
+    link: Link = option(
+        "auto", "hard: hard links for unchanged chunks, which then share bytes with SRC.", Link, "Where"
+    )
+    overwrite: bool = option(
+        False, "Replace DST; the old content is deleted after the new is complete.", bool, "Where"
+    )
+    verify: VerifyLevel = option(
+        "sample", "How much is compared before an array is published.", VerifyLevel, "Result"
+    )
+    digest: bool = option(False, "Store a digest of the values of each array in the job.", bool, "Result")
+    provenance: bool = option(
+        False, "Write where the result comes from into an attribute of its root.", bool, "Result"
+    )
+    ro_crate: bool = option(
+        False, "Write ro-crate-metadata.json beside the root's zarr.json.", bool, "Result"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How a source is opened."""
+
+    storage_options: StorageOptions = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places(SourceOptions):
+    """How the places of a migration are opened; nothing stores it, since it may be secret."""
+
+    dest_storage_options: StorageOptions = field(default=None, repr=False)
+
+    def of_result(self, *, in_place: bool) -> StorageOptions:
+        """The options that open the place of the result."""
+        return self.storage_options if in_place else self.dest_storage_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPlace:
+    """Where the job file is."""
+
+    job: PathText | None = option(
+        None,
+        "The job file, a path or a URL of a store; by default beside the result.",
+        heading="Running",
+        metavar="PATH",
+    )
+    job_storage_options: StorageOptions = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """Where the places of a job are now."""
+
+    source: Place | None = option(None, "The current place of the source, if it was moved.", metavar="SRC")
+    destination: Place | None = option(
+        None, "The current place of the destination, if it was moved.", heading="Where", metavar="DST"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executing:
+    """What runs the work."""
+
+    workers: int | None = option(
+        None,
+        "Number of workers; by default those of the executor, or as many as suit the work and the machine.",
+        int,
+        "Running",
+        metavar="N",
+        flag="--workers -j",
+    )
+    executor: ExecutorChoice | None = option(
+        None,
+        "threads, processes, dask, or a name that another package registers; threads by default.",
+        heading="Running",
+        metavar="NAME",
+    )
+    dask_address: str | None = option(
+        None,
+        "The scheduler for --executor dask, such as tcp://host:8786; by default processes here.",
+        heading="Running",
+        metavar="URL",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakingOver:
+    """Whose place a job writes to."""
+
+    take_over: bool = option(
+        False,
+        "Continue although a process on another host has claimed the destination. Use it only if that "
+        "process has certainly ended.",
+        bool,
+        "Running",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Executing, TakingOver):
+    """How a job is run."""
+
+    fsync: bool = option(False, "Protect the result against power failures too; slower.", bool, "Running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching:
+    """What is written of a run for those who watch it."""
+
+    log: PathText | None = option(
+        None, "Append what happens to a file, as JSON lines.", heading="Output", metavar="FILE"
+    )
+    metrics: PathText | None = option(
+        None,
+        "Write figures to a file at intervals, in Prometheus' text format.",
+        heading="Output",
+        metavar="FILE",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updating:
+    """What an update may do to a result."""
+
+    delete: bool = option(
+        False, "Remove nodes from the result that the source no longer has.", bool, "Result"
+    )
+    force: bool = option(False, "Replace what others have changed in the result.", bool, "Result")
+
+
+TABLES: Final = (
+    Reading, Describing, Request, SourceOptions, Places, JobPlace, Moved, Executing, TakingOver, Running,
+    Watching, Updating,
+)  # fmt: skip
+"""Those above that inherit from another follow it."""
+
+
+def values(options: Any, table: type) -> dict[str, Any]:
+    """The values of those options that a table has, by name."""
+    return {each.name: getattr(options, each.name) for each in fields(table)}

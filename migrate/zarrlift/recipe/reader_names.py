@@ -1,4 +1,4 @@
-"""Parses `--for`: names of readers in the table of `zarrlift readers`."""
+"""Parses `--for`: names of readers in the table of `zarrlift list readers`."""
 
 from __future__ import annotations
 

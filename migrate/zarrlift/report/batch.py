@@ -130,4 +130,4 @@ def _advice(outcome: BatchOutcome, page: Page) -> Iterator[str]:
 
 
 def _batch(verb: str, outcome: BatchOutcome) -> str:
-    return command("batch", verb, outcome.job)
+    return command(*(["batch"] if verb == "run" else []), verb, outcome.job)

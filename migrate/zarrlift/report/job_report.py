@@ -1,4 +1,4 @@
-"""The output of `zarrlift report` as text."""
+"""The output of `zarrlift status --verbose` as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of `zarrlift plan`: each array before and after, and the cost."""
+"""The output of `zarrlift migrate --dry-run`: each array before and after, and the cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of `zarrlift readers`: who reads what, as a table of text and as JSON."""
+"""The output of `zarrlift list readers`: who reads what, as a table of text and as JSON."""
 
 from __future__ import annotations
 

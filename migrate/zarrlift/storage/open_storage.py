@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
     from zarr.storage import StorePath
 
-
-Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
+    Place: TypeAlias = str | os.PathLike[str] | Store | StorePath | Storage
+else:  # resolvable at run time, without loading zarr
+    Place = str | os.PathLike[str] | Storage | Any
 Mode: TypeAlias = Literal["r", "w"]
 
 _DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")

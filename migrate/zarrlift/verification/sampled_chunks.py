@@ -303,7 +303,7 @@ class Expectation:
     def _compare_texts(
         self, found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
     ) -> list[Problem]:
-        """Compare for `--objects json`, which stores every value as its JSON text."""
+        """Compare for `--set objects=json`, which stores every value as its JSON text."""
         texts = found.astype(object).reshape(-1)
         wrong = [
             (text, value)

@@ -8,15 +8,19 @@ most of them unchanged, the others converted one by one on demand.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+import zarr
 from zarr.abc.store import Store
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import join
 
-from ..archive.read_options import ReadOptions
+from ..formats.describe import opened
+from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
+from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
+from ..recipe.signatures import explicit
 from ..storage.open_storage import Place, open_storage
 from .base import HierarchyView, stored_objects
 from .legacy_hierarchy import DOCUMENT, ViewedArchive
@@ -24,36 +28,24 @@ from .legacy_hierarchy import DOCUMENT, ViewedArchive
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import zarr
-
     from ..planning.plans import Plan
     from ..recipe.options import Axes, Format
     from ..storage.base import Storage
 
 
-class Opening(TypedDict, total=False):
+class _Describing(DescribingKeywords, SourceOptionsKeywords):
+    """The arguments that `open` shares with `inspect`."""
+
+
+class Opening(_Describing, total=False):
     """The arguments of `open` besides the place."""
 
-    storage_options: Mapping[str, Any] | None
-    format: Format | None
-    axes: Axes | None
-    allow_fallback: bool
-    follow_links: bool
-    max_document_size: int | None
     recipe: Recipe | None
 
 
+@explicit
 def open(  # noqa: A001 - what readers of archives expect it to be called
-    source: Place,
-    *,
-    path: str = "",
-    storage_options: Mapping[str, Any] | None = None,
-    format: Format | None = None,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    follow_links: bool = False,
-    max_document_size: int | None = None,
-    recipe: Recipe | None = None,
+    source: Place, *, path: str = "", recipe: Recipe | None = None, **options: Unpack[_Describing]
 ) -> zarr.Group | zarr.Array[Any]:
     """Open a group or array of any archive with zarr-python 3, immediately and read-only.
 
@@ -78,21 +70,14 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     >>> ocean["lat"][:3]
     array([-89., -87., -85.])
     """
-    import zarr
-
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-    )
-    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
+    storage, reading, format = opened(source, options)  # noqa: A001 - as in the public functions
     view = view_of(storage, format=format, reading=reading, recipe=recipe)
     place = path.strip("/")
     view.require_node(place)
     return zarr.open(view, path=place, mode="r", zarr_format=3)
 
 
+@explicit
 def open_array(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Array[Any]:
     """Open an array like `open`.
 
@@ -111,6 +96,7 @@ def open_array(source: Place, *, path: str = "", **options: Unpack[Opening]) -> 
     return array_of(open(source, path=path, **options))
 
 
+@explicit
 def open_group(source: Place, *, path: str = "", **options: Unpack[Opening]) -> zarr.Group:
     """Open a group like `open`.
 
@@ -133,7 +119,7 @@ def view_of(
     storage: Storage,
     *,
     format: Format | None = None,
-    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     recipe: Recipe | None = None,
 ) -> LegacyView:
     """A view of a storage, described already; UsageError if there is no archive, StorageError."""
@@ -172,12 +158,12 @@ class LegacyView(HierarchyView[ViewedArchive]):
         axes: Axes = "reversed",
         allow_fallback: bool = False,
         follow_links: bool = False,
-        max_document_size: int | None = None,
+        max_document_size: int = Reading.max_document_size,
         recipe: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(store)
         self._format = format
-        self._reading = ReadOptions.asked(
+        self._reading = Reading(
             follow_links=follow_links,
             axes=axes,
             allow_fallback=allow_fallback,

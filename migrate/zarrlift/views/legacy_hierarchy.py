@@ -13,12 +13,12 @@ from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
 from ..archive.decoder import object_bound
-from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
 from ..planning.chunk_advice import not_fetched
 from ..planning.planner import make_plan
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.zarr_json import consolidate
+from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
 from ..storage.local.files import ReadLimit
 from ..transfer.counts import MoveCounts
@@ -105,7 +105,7 @@ class ViewedArchive(PresentedHierarchy[ViewedArray]):
     """Keys of extra files that are copied along."""
 
     @classmethod
-    def of(cls, storage: Storage, format: Format | None, reading: ReadOptions, recipe: Recipe) -> Self:
+    def of(cls, storage: Storage, format: Format | None, reading: Reading, recipe: Recipe) -> Self:
         """Describe a storage; UsageError if there is no archive, StorageError."""
         archive = describe(storage, format=format, options=reading)
         plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)

@@ -8,45 +8,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from zarr.abc.store import Store
 
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.grid.chunk_keys_n5 import Axes
+from zarrstack.core.grid.chunk_keys_v3 import Separator
 
-from ..archive.read_options import AXES, ReadOptions
-from ..formats.describe import describe
-from ..storage.local.files import WRITTEN
+from ..formats.describe import describe, opened
+from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
+from ..recipe.options import Axes, Format, Reading
+from ..recipe.recipe import Recipe
+from ..recipe.signatures import explicit
+from ..storage.local.files import WRITTEN, ReadLimit
 from ..storage.open_storage import Place, open_storage
 from .base import HierarchyView, stored_objects
 from .legacy import LegacyView, view_of
-from .reverse_arrays import Presentation
+from .reverse_arrays import Presentation, PresentedFormat
 from .reverse_hierarchy import DOCUMENTS, SHOWN, ReverseHierarchy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from zarrstack.core.grid.chunk_keys_v3 import Separator
-
-    from ..recipe.options import Format
-    from ..recipe.recipe import Recipe
     from ..storage.base import Storage
-    from .reverse_arrays import PresentedFormat
 
 
+class _Describing(DescribingKeywords, SourceOptionsKeywords):
+    """The arguments that `present` shares with `inspect`."""
+
+
+@explicit
 def present(
     source: Place,
     as_format: PresentedFormat,
     *,
     separator: Separator = ".",
-    axes: Axes | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    format: Format | None = None,
-    allow_fallback: bool = False,
-    follow_links: bool = False,
-    max_document_size: int | None = None,
     recipe: Recipe | None = None,
+    **options: Unpack[_Describing],
 ) -> ReverseView:
     """A read-only store that presents any archive as Zarr v2 or N5 immediately.
 
@@ -75,13 +71,7 @@ def present(
     >>> zarr.open_group(store, mode="r", zarr_format=2)["lat"][:3]
     array([-89., -87., -85.])
     """
-    storage = open_storage(source, storage_options=storage_options, follow_links=follow_links)
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-    )
+    storage, reading, format = opened(source, options)  # noqa: A001 - as in the public functions
     return presented(storage, as_format, separator=separator, format=format, reading=reading, recipe=recipe)
 
 
@@ -91,7 +81,7 @@ def presented(
     *,
     separator: Separator = ".",
     format: Format | None = None,
-    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     recipe: Recipe | None = None,
 ) -> ReverseView:
     """Like `present`, for a storage, described already."""
@@ -99,7 +89,7 @@ def presented(
 
     below: Place = storage
     most = reading.max_document_size
-    storage.document_bound = reading.document_bound
+    storage.document_bound = ReadLimit(reading.max_document_size, "document")
     if recipe is not None or detect(storage, format=format) != "zarr3":
         below = view_of(storage, format=format, reading=reading, recipe=recipe)
         storage = open_storage(below)
@@ -109,7 +99,7 @@ def presented(
         store,
         format=shown,
         separator=separator,
-        axes=reading.axes,
+        axes=reading.axes or "reversed",
         follow_links=reading.follow_links,
         max_document_size=most,
     )
@@ -143,20 +133,17 @@ class ReverseView(HierarchyView[ReverseHierarchy]):
         separator: Separator = ".",
         axes: Axes = "reversed",
         follow_links: bool = False,
-        max_document_size: int | None = None,
+        max_document_size: int = Reading.max_document_size,
     ) -> None:
         super().__init__(store)
         for value, allowed, what in (
             (format, tuple(SHOWN), "format"),
             (separator, (".", "/"), "separator"),
-            (axes, AXES, "order of axes"),
         ):
             if value not in allowed:
                 raise UsageError(f"unknown {what}", found=repr(value), expected=", ".join(allowed))
         self._showing = Presentation(format=format, separator=separator, axes=axes)
-        self._reading = ReadOptions.asked(
-            follow_links=follow_links, axes=axes, allow_fallback=False, max_document_size=max_document_size
-        )
+        self._reading = Reading(follow_links=follow_links, axes=axes, max_document_size=max_document_size)
         self._storage: Storage | None = None
 
     def use(self, storage: Storage) -> None:

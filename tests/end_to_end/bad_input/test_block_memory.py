@@ -48,7 +48,7 @@ def peak(*words: str | Path) -> int:
     "options",
     [
         pytest.param(("--shards", "96,1,1"), id="one shard of all"),
-        pytest.param(("--shards", "96,1,1", "--shard-index-location", "start"), id="index at the start"),
+        pytest.param(("--shards", "96,1,1", "--set", "shard-index-location=start"), id="index at the start"),
         pytest.param(("--chunks", "32,256,256", "--codecs", "none"), id="chunks"),
         pytest.param(
             ("--chunks", "8,128,128", "--shards", "12,8,8", "--codecs", "none"),

@@ -65,7 +65,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, tmp_p
         if case.name in VALID:
             continue
         if case.name in DECIDED_BY_CHUNKS:
-            said = " ".join(run("plan", case.path).out.split())
+            said = " ".join(run("migrate", "--dry-run", case.path).out.split())
             assert f"note: /{node}, key '{node}/zarr.json': zarr.json of zarr3 is ignored" in said
         assert case.readable or case.name in AS_MEANT | DECIDED_BY_CHUNKS
         assert json.loads(document.read_text())["node_type"] == "array"
@@ -113,7 +113,7 @@ def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCa
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in FILES_WIN], ids=str)
 def test_broken_consolidated_metadata_is_a_warning_that_names_it(case: BadCase, tmp_path: Path) -> None:
-    planned = json.loads(run("plan", case.path, tmp_path / "out.zarr", "--json").out)
+    planned = json.loads(run("migrate", "--dry-run", case.path, tmp_path / "out.zarr", "--json").out)
     text = json.dumps(planned)
     assert ".zmetadata" in text
     assert '"warning"' in text

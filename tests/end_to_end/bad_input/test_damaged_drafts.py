@@ -32,7 +32,7 @@ SHARDS = [case for case in CASES if case.name.startswith("shard_")]
 IN_CHUNKS = [case for case in CASES if case.name.startswith(("shard_", "chunk_", "array_transformer"))]
 RUNS = [
     *((case, ()) for case in CASES),
-    *((case, ("--shard-index", "crc32c")) for case in IN_CHUNKS),
+    *((case, ("--set", "shard-index=crc32c")) for case in IN_CHUNKS),
     *((case, ("--codecs", "zstd:3")) for case in IN_CHUNKS),
 ]
 """Chunks are looked at by other code where they are changed."""

@@ -41,7 +41,7 @@ def test_a_name_that_is_not_utf8_keeps_back_its_node_alone(source: Path, tmp_pat
     for command in ("inspect", "plan"):
         assert r"caf\udce9" in run(command, source).out
     assert run("resume", destination).code == 1
-    assert run("undo", destination).code == 0
+    assert run("undo", "--yes", destination).code == 0
     assert not destination.exists()
 
 

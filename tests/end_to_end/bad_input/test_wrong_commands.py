@@ -52,7 +52,7 @@ migrate ocean.zarr xyz://bucket/out.zarr
 migrate xyz://bucket/a.zarr out.zarr
 migrate icechunk:///nope out.zarr
 migrate ocean.zarr out.zarr --key-encoding v3
-migrate ocean.zarr icechunk://repo --separator .
+migrate ocean.zarr icechunk://repo --set separator=.
 migrat ocean.zarr out.zarr
 migrate ocean.zarr out.zarr --codec zstd:3
 inspect empty

@@ -14,8 +14,8 @@ from tests.support.fixtures_index import FORMATS, archives
 from tests.support.unpacking import unpacked
 
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.archive.read_options import Axes
 from zarrlift.planning.recipe_checks import check_recipe
+from zarrlift.recipe.options import Axes
 from zarrstack.core.errors import UsageError
 
 CODECS = (

@@ -204,15 +204,15 @@ def test_quiet_says_nothing_when_all_is_well_and_what_went_wrong_otherwise(fakes
 
 def test_every_option_of_migrate_arrives(fakes):
     words = (
-        "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --clamp --round --endian big"
-        " --order F --key-encoding v2 --separator / --chunks 64,-1 --shards 4x --shard-index crc32c"
-        " --shard-index-location start --memory 2GB --include a/* --include b"
-        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
-        " --multiscale ome --ome 0.6 --from zarr2 --job j.db --job-storage-options key=k"
+        "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --set casting=clamp+round --set endian=big"
+        " --set order=F --set key-encoding=v2 --set separator=/ --chunks 64,-1 --shards 4x --set shard-index=crc32c"
+        " --set shard-index-location=start --memory 2GB --include a/* --include b"
+        " --exclude c --drop-empty --set objects=json --allow-pickle --set attributes=keep --conventions none"
+        " --set multiscale=ome --set ome=0.6 --from zarr2 --job j.db --storage-options job:key=k"
         " --workers 3 --executor dask --dask-address tcp://h:1"
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
-        ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
+        ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
         " --axes kept --allow-fallback --max-document-size 1GiB --digest --inventory manifest.json"
         " --provenance --ro-crate --log log.jsonl --metrics zarrlift.prom"
     )
@@ -312,7 +312,7 @@ def test_nothing_asked_is_the_default_recipe(fakes):
 def test_options_change_the_general_part_of_a_recipe_file(fakes, tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text('codecs = "zstd:3"\norder = "F"\nexclude = ["x"]\n')
-    assert main(["plan", "a", "--recipe", str(path), "--order", "C"]) == 1
+    assert main(["plan", "a", "--recipe", str(path), "--set", "order=C"]) == 1
     recipe = fakes["plan"].kwargs["recipe"]
     assert (recipe.base.codecs, recipe.base.order, recipe.exclude) == (
         parse_codecs("zstd:3"),
@@ -334,7 +334,7 @@ def test_codecs_may_be_v3_json(fakes):
             "migrate old.zarr new.zarr --in-place", "exclude each other", id="destination-and-in-place"
         ),
         pytest.param("migrate a b --codecs zstdd", "zstdd", id="unknown-codec"),
-        pytest.param("plan a --clamp", "--dtype", id="clamp-without-dtype"),
+        pytest.param("plan a --set casting=clamp", "--dtype", id="clamp-without-dtype"),
         pytest.param("plan a --storage-options secret", "KEY=VALUE", id="options-without-value"),
         pytest.param("plan a --storage-options {x", "not JSON", id="options-broken-json"),
         pytest.param("plan a --recipe no-such.toml", "no-such.toml", id="no-recipe-file"),

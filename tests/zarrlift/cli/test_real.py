@@ -66,7 +66,7 @@ def test_from_the_first_look_to_the_comparison(old, capsys):
     before = contents(old)
     assert main(["inspect", str(old)]) == 0
     assert "zlib:1" in capsys.readouterr().out
-    assert main(["plan", str(old), str(new)]) == 0
+    assert main(["migrate", "--dry-run", str(old), str(new)]) == 0
     assert "Nothing has been written." in capsys.readouterr().out
     assert not new.exists()
     assert main(["migrate", str(old), str(new)]) == 0
@@ -129,13 +129,13 @@ def test_in_place_there_and_back(old, capsys):
     assert "zarrlift undo" in out
     assert {name for name in contents(old).keys() - before.keys() if not name.endswith("zarr.json")} == set()
     assert np.array_equal(read(old, "a"), VALUES)
-    assert main(["finish", str(old)]) == 1
+    assert main(["finish", "--yes", str(old)]) == 1
     assert "verified" in capsys.readouterr().err
     assert main(["verify", str(old)]) == 0
-    assert main(["finish", str(old)]) == 0
+    assert main(["finish", "--yes", str(old)]) == 0
     assert not list(old.rglob(".zarray"))
     assert np.array_equal(read(old, "a"), VALUES)
-    assert main(["undo", str(old)]) == 0
+    assert main(["undo", "--yes", str(old)]) == 0
     assert contents(old) == before
 
 

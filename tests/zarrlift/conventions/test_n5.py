@@ -1,4 +1,4 @@
-"""Names of axes and pyramids of scales that programs leave on N5, and `--multiscale ome`."""
+"""Names of axes and pyramids of scales that programs leave on N5, and `--set multiscale=ome`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def documents(place: Path) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def lifted(tmp_path_factory) -> Path:
-    """The fixture, migrated with `--multiscale ome`."""
+    """The fixture, migrated with `--set multiscale=ome`."""
     place = tmp_path_factory.mktemp("ome") / "out.zarr"
     zarrlift.migrate(MULTISCALE.path, place, recipe=OME)
     return place
@@ -166,7 +166,7 @@ def test_conventions_none_names_nothing(tmp_path):
 
 
 def test_the_command_line_and_recipes_ask_for_it(tmp_path):
-    assert run("migrate", MULTISCALE.path, tmp_path / "out", "--multiscale", "ome").code == 1
+    assert run("migrate", MULTISCALE.path, tmp_path / "out", "--set", "multiscale=ome").code == 1
     assert "ome" in documents(tmp_path / "out")["cosem/em"]["attributes"]
     (tmp_path / "recipe.toml").write_text('[arrays."viewer/**"]\nmultiscale = "ome"\n')
     run("migrate", MULTISCALE.path, tmp_path / "some", "--recipe", tmp_path / "recipe.toml")

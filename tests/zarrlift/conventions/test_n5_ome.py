@@ -12,7 +12,7 @@ import yaozarrs
 from tests.support.v2_trees import tree
 
 import zarrlift
-from zarrlift.archive.read_options import Axes
+from zarrlift.recipe.options import Axes
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 
 OME = Recipe(base=ArrayRecipe(multiscale="ome"))
@@ -90,7 +90,7 @@ def test_unasked_it_stays_with_a_note_that_says_how(tmp_path: Path) -> None:
     attributes, _, _, told = migrated(tmp_path, group, Recipe())
     assert attributes == group
     assert [(problem.severity, problem.node) for problem in told] == [("note", "a")]
-    assert "--multiscale ome" in str(told[0].advice)
+    assert "--set multiscale=ome" in str(told[0].advice)
 
 
 UNTOLD = {

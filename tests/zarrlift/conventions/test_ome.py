@@ -370,7 +370,7 @@ def test_in_0_6_units_hold_after_the_transformations_of_the_whole_image() -> Non
 def test_what_has_no_form_in_0_6_is_refused(transforms: Any) -> None:
     found = newest({"multiscales": [with_transforms(*transforms)]})
     refusals = [one for one in found.problems_of("im") if one.severity == "refusal"]
-    assert [one.advice for one in refusals] == ["Omit --ome 0.6, for all or for this path in a recipe."]
+    assert [one.advice for one in refusals] == ["Omit --set ome=0.6, for all or for this path in a recipe."]
     assert "im" not in found.changes
 
 

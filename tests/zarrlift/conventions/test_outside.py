@@ -220,6 +220,6 @@ def test_the_installed_package_is_used_unasked(source, tmp_path) -> None:
     assert document["attributes"] == {"units": "s"}
     assert run("verify", source, tmp_path / "new").returncode == 0
     labelled.attrs["DIMENSION_LABELS"] = ["time", "more"]
-    planned = run("plan", source, tmp_path / "other")
+    planned = run("migrate", "--dry-run", source, tmp_path / "other")
     assert planned.returncode == 1
     assert "/a: DIMENSION_LABELS does not fit the array" in planned.stdout

@@ -244,7 +244,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path, slabs, capsys
     assert said.endswith("Did you mean 'slabs'?\n")
     manifest = tmp_path / "rows.csv"
     manifest.write_text(f"source,destination,format\n{tmp_path},{tmp_path}/new,slab\n")
-    assert main(["batch", "plan", str(manifest)]) == 2
+    assert main(["batch", "run", "--dry-run", str(manifest)]) == 2
     assert "unknown format 'slab'" in capsys.readouterr().err
 
 
@@ -399,7 +399,7 @@ ODD = {
 def test_an_odd_value_refuses_its_node_with_a_reason(name, value, tmp_path, monkeypatch, slabs, capsys):
     monkeypatch.setattr(Slabs, "node", lambda self, at: Array(**{**array(at.path), name: value}))
     old = slab(tmp_path / "old/a").parent
-    assert main(["plan", str(old), str(tmp_path / "new")]) == 1
+    assert main(["migrate", "--dry-run", str(old), str(tmp_path / "new")]) == 1
     said = capsys.readouterr()
     words = "".join(said.out.split())  # of which lines are broken at 80 columns
     assert "1noderefused" in words

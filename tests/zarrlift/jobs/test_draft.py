@@ -33,10 +33,12 @@ def test_in_place_is_refused_with_its_reason(tmp_path: Path) -> None:
 def test_the_plan_says_what_becomes_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     # Lines break where the width of a page ends.
-    said = " ".join(run("plan", SHARDED, tmp_path / "out", "--shard-index", "crc32c").out.split())
+    said = " ".join(
+        run("migrate", "--dry-run", SHARDED, tmp_path / "out", "--set", "shard-index=crc32c").out.split()
+    )
     assert "2 x 2 chunks, little index at the end -> 2 x 2 chunks, little index at the end, crc32c" in said
     assert "not decoded (shard index)" in said
-    kept = " ".join(run("plan", SHARDED).out.split())
+    kept = " ".join(run("migrate", "--dry-run", SHARDED).out.split())
     assert "shards 2 x 2 chunks, little index at the end read by" in kept
     assert "bytes:little in shards of 4x6" in run("inspect", SHARDED).out
 

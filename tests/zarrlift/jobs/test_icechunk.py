@@ -228,7 +228,7 @@ def test_what_icechunk_cannot_hold_is_refused(source, url, change, message, tmp_
 
 
 def test_a_plan_makes_no_repository(source, url, tmp_path, capsys):
-    assert main(["plan", str(source), url]) == 0
+    assert main(["migrate", "--dry-run", str(source), url]) == 0
     assert not (tmp_path / "repo").exists()
 
 

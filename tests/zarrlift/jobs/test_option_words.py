@@ -73,17 +73,17 @@ def test_every_command_that_is_advised_holds_them(
     monkeypatch.chdir(tmp_path)
     place = f"memory://{uuid.uuid4()}/out.zarr"
     (source / "g/recode/3").write_bytes(b"no chunk")
-    options = ["--dest-storage-options", "key=AKIAEXAMPLE", "--dest-storage-options", "anon=true"]
+    options = ["--storage-options", "dst:key=AKIAEXAMPLE", "--storage-options", "dst:anon=true"]
     assert main(["migrate", str(source), place, *options, "--job", "j.db"]) == 1
-    needed = "j.db --dest-storage-options 'key=<key>' --dest-storage-options anon=true"
+    needed = "j.db --dest-storage-options 'key=<key>' --storage-options dst:anon=true"
     assert needed in capsys.readouterr().out
     status = zarrlift.status("j.db")
     assert needed in list(report_status.lines(status, Page(width=300)))[-1]
     assert b"AKIAEXAMPLE" not in Path("j.db").read_bytes()
     outcome = zarrlift.resume("j.db", dest_storage_options={"anon": False})
-    assert outcome.options == ("--dest-storage-options", "anon=false"), "those that were given last"
+    assert outcome.options == ("--storage-options", "dst:anon=false"), "those that were given last"
     *_, last = report_outcome.lines(outcome, Page(width=300))
-    assert last.endswith("j.db --dest-storage-options anon=false")
+    assert last.endswith("j.db --storage-options dst:anon=false")
 
 
 def test_an_interruption_names_them_too(
@@ -97,7 +97,7 @@ def test_an_interruption_names_them_too(
         zarrlift.migrate(
             source, f"memory://{uuid.uuid4()}/x", job=tmp_path / "j.db", dest_storage_options={"key": "AKIA"}
         )
-    assert stopped.value.options == ("--dest-storage-options", "key=<key>")
+    assert stopped.value.options == ("--storage-options", "dst:key=<key>")
 
 
 def test_what_concerns_references_has_options_of_its_own(job: Job) -> None:

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 import zarrlift
-from zarrlift.archive.read_options import ReadOptions
 from zarrlift.formats import registry
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
+from zarrlift.recipe.options import Reading
 from zarrstack.core.errors import JobError, UsageError
 
 
@@ -92,6 +92,6 @@ def test_no_other_orders_are_known(source):
 
 
 def test_options_survive_the_job_file_and_older_files_have_the_defaults():
-    options = ReadOptions(follow_links=True, axes="kept", allow_fallback=True, max_document_size=1)
-    assert ReadOptions.from_json({**options.to_json(), "format": "n5"}) == options
-    assert ReadOptions.from_json({"follow_links": True}) == ReadOptions(follow_links=True)
+    options = Reading(follow_links=True, axes="kept", allow_fallback=True, max_document_size=1)
+    assert Reading.from_json({**options.to_json(), "format": "n5"}) == options
+    assert Reading.from_json({"follow_links": True}) == Reading(follow_links=True)

@@ -123,7 +123,11 @@ def test_the_warning_is_printed(
     assert main(["migrate", str(source), str(out), "--workers", "1", "--quiet"]) == 130
     monkeypatch.undo()
     rewritten(Kind(source))
-    for words, code in ((("resume", str(out)), 0), (("status", str(out)), 0), (("report", str(out)), 0)):
+    for words, code in (
+        (("resume", str(out)), 0),
+        (("status", str(out)), 0),
+        (("status", "--check", "--verbose", str(out)), 0),
+    ):
         capsys.readouterr()
         assert main(list(words)) == code
         text = " ".join(capsys.readouterr().out.split())

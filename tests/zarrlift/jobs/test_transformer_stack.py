@@ -124,9 +124,9 @@ def test_a_layer_that_refuses_writes_may_stand_under_the_source(source: Path, tm
 
 
 def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["transformers"]) == 0
+    assert main(["list", "layers"]) == 0
     assert "throttle" in capsys.readouterr().out
-    assert main(["transformers", "--json"]) == 0
+    assert main(["list", "layers", "--json"]) == 0
     names = {row["name"] for row in json.loads(capsys.readouterr().out)["result"]["transformers"]}
     assert {
         "cache",

@@ -136,4 +136,4 @@ def test_an_archive_of_a_batch_leads_to_the_batch(source: Path, tmp_path: Path) 
     with pytest.raises(JobError, match="no job was found") as told:
         zarrlift.status(archive)
     file = tmp_path / "results.zarrlift.db"
-    assert str(told.value.problem.advice).endswith(f"such as: zarrlift batch status {file}")
+    assert str(told.value.problem.advice).endswith(f"of a batch: zarrlift status {file}")

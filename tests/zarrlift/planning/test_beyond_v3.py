@@ -66,7 +66,7 @@ def test_by_default_it_is_refused_by_name_with_the_way_out(array: ExpectedArray,
     destination, outcome = results(array, Recipe())
     (problem,) = (p for p in outcome.problems if p.node == array.path and p.severity == "refusal")
     assert (problem.kind, problem.key) == ("unsupported", f"{array.path}/.zarray")
-    assert "--objects json" in problem.advice
+    assert "--set objects=json" in problem.advice
     assert not (destination / array.path / "zarr.json").exists()
 
 
@@ -84,7 +84,7 @@ def test_on_request_each_value_is_its_json_text(array: ExpectedArray, results) -
 
 
 def warnings_of(source: Path, tmp_path: Path) -> list[str]:
-    document = json.loads(run("plan", source, tmp_path / "out.zarr", "--json").out)
+    document = json.loads(run("migrate", "--dry-run", source, tmp_path / "out.zarr", "--json").out)
     return [text for text in json.dumps(document).split('"') if "cannot read the result" in text]
 
 

@@ -227,7 +227,7 @@ def test_labels_are_text_already() -> None:
     ids=["vlen-array", "long double"],
 )
 def test_other_objects_need_a_word_from_the_user(middle: CodecSpec) -> None:
-    assert "--objects json" in refusal(node(middle, dtype="object"))
+    assert "--set objects=json" in refusal(node(middle, dtype="object"))
 
 
 def test_pickle_needs_trust() -> None:

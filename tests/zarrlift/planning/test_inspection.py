@@ -72,7 +72,7 @@ def refusals(problems: Any) -> list[tuple[Any, ...]]:
 def test_inspect_and_plan_refuse_the_same(write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path / "source")
     shown = run("inspect", tmp_path / "source", "--json")
-    planned = run("plan", tmp_path / "source", tmp_path / "out", "--json")
+    planned = run("migrate", "--dry-run", tmp_path / "source", tmp_path / "out", "--json")
     assert (shown.code, planned.code) == (1, 1)
     result, plan = json.loads(shown.out)["result"], json.loads(planned.out)["result"]
     found = [p for node in result["nodes"] for p in node["problems"]] + result["problems"]
@@ -90,7 +90,7 @@ def test_a_refusal_of_a_convention_counts(tmp_path: Path) -> None:
     tree(tmp_path / "source", {".zgroup": GROUP, ".zattrs": {".specloc": "nowhere", "namespace": "core"}})
     codes = (
         run("inspect", tmp_path / "source").code,
-        run("plan", tmp_path / "source", tmp_path / "out").code,
+        run("migrate", "--dry-run", tmp_path / "source", tmp_path / "out").code,
     )
     assert codes == (1, 1)
 

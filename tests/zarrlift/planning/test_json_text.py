@@ -1,4 +1,4 @@
-"""`--objects json`: different values of an array have different JSON text."""
+"""`--set objects=json`: different values of an array have different JSON text."""
 
 from __future__ import annotations
 

@@ -52,7 +52,12 @@ def test_nothing_changes_for_readers_that_read_the_result_anyway(tmp_path: Path)
         (CASES["data type float64"], "neuroglancer", {}, "--dtype"),
         (CHECKED, "xarray", {}, "Correct the names"),
         (CHECKED, "netcdf-c", {}, "--dtype"),
-        (CASES["attributes: bare NaN or Infinity"], "zarrita", {"attributes": "keep"}, "--attributes keep"),
+        (
+            CASES["attributes: bare NaN or Infinity"],
+            "zarrita",
+            {"attributes": "keep"},
+            "--set attributes=keep",
+        ),
     ],
     ids=["kept", "requested", "shards", "index", "type", "names", "nothing of v3", "attributes"],
 )

@@ -41,9 +41,9 @@ def shapes(plan: zarrlift.Plan) -> dict[str, tuple[tuple[int, ...], tuple[int, .
 NOTHING = [
     (("--shards", "4,4", "--chunks", "10,10"), "no array takes --chunks 10,10 or --shards 4,4"),
     (("--chunks", "10,10"), "no array takes --chunks 10,10"),
-    (("--shard-index", "bytes"), "no array takes --shard-index bytes"),
-    (("--shard-index-location", "start"), "no array takes --shard-index-location start"),
-    (("--multiscale", "ome"), "no array takes --multiscale ome"),
+    (("--set", "shard-index=bytes"), "no array takes --set shard-index=bytes"),
+    (("--set", "shard-index-location=start"), "no array takes --set shard-index-location=start"),
+    (("--set", "multiscale=ome"), "no array takes --set multiscale=ome"),
 ]
 
 

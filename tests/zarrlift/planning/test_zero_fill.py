@@ -45,7 +45,7 @@ def test_with_missing_chunks_it_is_refused_with_both_readings() -> None:
         told = str(refusal.problems[-1])
         assert "the fill value 0 of text is ambiguous, and is the value of 2 missing chunks" in told
         assert "the text '0' (zarr-python 2.18), or no text" in told
-        assert "--zero-fill text or --zero-fill empty" in told
+        assert "--set zero-fill=text or --set zero-fill=empty" in told
 
 
 def test_text_means_what_zarr_2_shows(tmp_path: Path) -> None:

@@ -349,7 +349,7 @@ zarrlift.migrate({str(tmp_path / "old")!r}, {str(tmp_path / "new")!r})
         ["migrate", "old", "newer"],
         ["verify", "old", "new"],
         ["update", "--delete", "new"],
-        ["undo", "new"],
+        ["undo", "--yes", "new"],
     ):
         ended = subprocess.run(
             [sys.executable, "-m", "zarrlift", *words],

@@ -76,10 +76,10 @@ folder, options, *sources = sys.argv[1:]
 out, options = folder + "/out.zarr", options.split()
 for source in sources:
     run("inspect", source)
-    run("plan", source, out, *options)
+    run("migrate", "--dry-run", source, out, *options)
     run("migrate", source, out, *options, "--fsync")
     run("verify", source, out, "--full")
-    run("undo", out)
+    run("undo", "--yes", out)
     assert not os.path.exists(out)
 """
     out = told(script, tmp_path, options, *(archive(name).path for name in ARCHIVES))

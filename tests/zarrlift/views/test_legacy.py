@@ -21,7 +21,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 import zarrlift
-from zarrlift.archive.read_options import ReadOptions
+from zarrlift.recipe.options import Reading
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.views.legacy import LegacyView, view_of
 from zarrlift.views.reverse import ReverseView
@@ -74,7 +74,7 @@ def test_a_view_serves_what_a_migration_writes(one: ExpectedArchive, axes: str, 
     outcome = zarrlift.migrate(one.path, result, axes=axes, verify="none")
     files = [file for file in result.rglob("*") if file.is_file()]
     written = {file.relative_to(result).as_posix(): file.read_bytes() for file in files}
-    view = view_of(open_storage(one.path), reading=ReadOptions(axes=axes))
+    view = view_of(open_storage(one.path), reading=Reading(axes=axes))
     assert read_all(view, written) == written
     more = set(collected(view.list())) - set(written)
     # What a migration refuses once it has looked into a chunk, a view refuses chunk by chunk.

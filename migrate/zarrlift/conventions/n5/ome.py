@@ -28,11 +28,11 @@ _TRANSFORMS: Final = "coordinateTransformations"
 _RANKS: Final = {"time": 0, "space": 2}
 """Types of axes in the order that OME-NGFF requires; channels and other types come in between."""
 _ORDERED: Final = "x first or last; in the order of the arrays time, then channels, then space"
-_ASK: Final = "Use --multiscale ome to convert it to OME-Zarr 0.5, with axes in the order of the arrays."
+_ASK: Final = "Use --set multiscale=ome to convert it to OME-Zarr 0.5, with axes in the order of the arrays."
 
 
 def recognise_in_n5(view: View) -> Recognised:
-    """Convert OME-NGFF 0.4 to 0.5 if `--multiscale ome` is given; otherwise note that it is kept."""
+    """Convert OME-NGFF 0.4 to 0.5 if `--set multiscale=ome` is given; otherwise note that it is kept."""
     problems: list[Problem] = []
     changes: dict[str, Change] = {}
     nodes = [_turned_node(view, node, problems) for node in view.archive.nodes]

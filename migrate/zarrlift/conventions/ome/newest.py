@@ -1,4 +1,4 @@
-"""Brings OME-Zarr 0.5 into the form of 0.6, on request (`--ome 0.6`).
+"""Brings OME-Zarr 0.5 into the form of 0.6, on request (`--set ome=0.6`).
 
 0.6 (September 2026; https://ngff.openmicroscopy.org/0.6/schemas/image.schema) replaces `axes` of an image by
 named coordinate systems. The transformation of each level leads from its array to one system, those of the
@@ -51,7 +51,7 @@ def in_form_of_06(view: View, found: Recognised | None) -> Recognised | None:
             made = {_BLOCK: _block(block)}
         except _NoFormError as error:
             place, what, value, expected = error.args
-            advice = f"Omit --ome {NEWEST}, for all or for this path in a recipe."
+            advice = f"Omit --set ome={NEWEST}, for all or for this path in a recipe."
             problems.append(finding("refusal", node.path, f"{place}: {what}", value, expected, advice=advice))
             changes.pop(node.path, None)
         else:

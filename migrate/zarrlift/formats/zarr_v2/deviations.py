@@ -247,7 +247,7 @@ DEVIATIONS: Final = (
         name=ZERO_FOR_TEXT,
         writer="writers whose default fill value is 0; zarr-python 3.1.6 and 3.4.2 reject it",
         looks='"dtype": "|S4", "fill_value": 0 (and U)',
-        means="empty text; the text '0' in zarr-python 2.18. --zero-fill decides if chunks are missing",
+        means="empty text; the text '0' in zarr-python 2.18. --set zero-fill decides if chunks are missing",
         severity="warning",
         apply=read_as_value("US", is_zero),
     ),

@@ -15,7 +15,7 @@ from ..places import refuse_existing
 from ..run_job import refuse_unsuitable
 from .requests import RowRequest
 from .rows import BatchRow
-from .run_batch import Running, waits
+from .run_batch import BatchOptions, waits
 from .side_by_side import SideBySide, shared
 
 LARGE: Final = 64 << 20
@@ -25,24 +25,24 @@ takes to start.
 
 
 def assessed(
-    rows: Sequence[BatchRow], requests: Mapping[int, RowRequest], running: Running
+    rows: Sequence[BatchRow], requests: Mapping[int, RowRequest], options: BatchOptions
 ) -> list[BatchRow]:
     """The rows with what planning finds; archives that cannot be planned are refused."""
 
     def work(row: BatchRow, _beside: bool) -> BatchRow:
-        return _assess(row, requests[row.number], running, common.threads)
+        return _assess(row, requests[row.number], options, common.threads)
 
     known = {row.number: row for row in rows}
     todo = [row for row in rows if row.state == "pending"]
-    with shared(running.options, waits=any(map(waits, todo)), runs=False) as common:
+    with shared(options.run, waits=any(map(waits, todo)), runs=False) as common:
         for row in SideBySide(work, common.stop, common.threads)(todo):
             known[row.number] = row
     return list(known.values())
 
 
-def _assess(row: BatchRow, asked: RowRequest, running: Running, beside: int) -> BatchRow:
+def _assess(row: BatchRow, asked: RowRequest, options: BatchOptions, beside: int) -> BatchRow:
     try:
-        request = asked.of(row, running.storage_options, running.dest_storage_options)
+        request = asked.of(row, options.places)
         ends = request.open()
         if not asked.in_place:
             refuse_existing(ends.destination, overwrite=asked.overwrite)

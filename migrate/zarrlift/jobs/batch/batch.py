@@ -11,24 +11,25 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Final, Unpack
 
 from zarrstack.core.errors import JobError, any_refusal
 
-from ...executors.choice import ExecutorChoice
+from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
+from ...recipe.options import Places, Running, Updating, Watching
+from ...recipe.signatures import given
 from ..current_status import is_locked
-from ..endpoints import Options
 from ..observed import Observed, observed
 from ..parts.part_index import part_index
 from ..processes.executors import RunOptions
-from ..progress import Progress, ProgressChoice
+from ..progress import ProgressChoice
 from ..progress_display import RefreshingProgress, chosen_progress
 from .batch_file import BatchFile
 from .life_cycle import finish_one, undo_one, update_all, verify_all
 from .outcome import BatchOutcome, state_of, table
 from .places import batch_path
 from .rows import BatchRow, amounts
-from .run_batch import Act, BatchRun, Running, absorb, migrate
+from .run_batch import Act, BatchOptions, BatchRun, absorb, migrate
 from .settle import settle
 from .split import require_part
 
@@ -36,19 +37,12 @@ _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
 _ALL: Final = _AGAIN | {"done", "finished", "undone"}
 
 
-class How(TypedDict, total=False):
+class How(RunningKeywords, PlacesKeywords, WatchingKeywords):
     """How a batch is run; the arguments are those of `migrate`."""
 
-    workers: int | None
-    executor: ExecutorChoice | None
-    dask_address: str | None
-    fsync: bool
-    take_over: bool
-    storage_options: Options
-    dest_storage_options: Options
-    progress: ProgressChoice
-    log: str | os.PathLike[str] | None
-    metrics: str | os.PathLike[str] | None
+
+class _Updating(How, UpdatingKeywords):
+    """The arguments of `update`."""
 
 
 class Batch:
@@ -104,27 +98,31 @@ class Batch:
             rate=_rate(began, done) if running and began is not None else None,
         )
 
-    def run(self, **how: Unpack[How]) -> BatchOutcome:
+    def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
-        return self._act(migrate, _AGAIN | {"undone"}, how)
+        return self._act(migrate, _AGAIN | {"undone"}, progress, *given(how, Running, Places, Watching))
 
-    def resume(self, **how: Unpack[How]) -> BatchOutcome:
+    def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(migrate, _AGAIN, how)
+        return self._act(migrate, _AGAIN, progress, *given(how, Running, Places, Watching))
 
-    def run_part(self, part: int | str, **how: Unpack[How]) -> BatchOutcome:
+    def run_part(
+        self, part: int | str, *, progress: ProgressChoice = None, **how: Unpack[How]
+    ) -> BatchOutcome:
         """Run one part of a batch in parts, which writes to the folder next to the job file only.
 
         "auto" takes its index from the environment of a job array. Its archives are the outcome's rows.
         """
         started = time.monotonic()
         index = part_index(part)
+        running, places, watching = given(how, Running, Places, Watching)
         with self._open(write=False) as file:
             require_part(file, index)
             rows = [self._newest(file, row) for row in settle(file) if row.part == index]
             todo = [row for row in rows if row.state in _AGAIN]
-            with self._observed(how) as run:
-                ran = BatchRun(file, running(how, run.progress), packs=False)(todo)
+            with self._observed(progress, watching) as run:
+                options = BatchOptions(run=RunOptions.of(running), places=places, progress=run.progress)
+                ran = BatchRun(file, options, packs=False)(todo)
                 run.ok = state_of(ran) == "done"
         rows = list({row.number: row for row in (*rows, *ran)}.values())
         state = state_of(rows) if todo else "nothing to do"
@@ -135,24 +133,31 @@ class Batch:
         """Collect what the parts have done; may be called at any time, and again."""
         return self._work(lambda _file, _rows: [], frozenset())
 
-    def verify(self, *, full: bool = False, **how: Unpack[How]) -> BatchOutcome:
+    def verify(
+        self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
+    ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
-        return self._act(verify_all(full=full), frozenset({"done"}), how)
+        return self._act(
+            verify_all(full=full), frozenset({"done"}), progress, *given(how, Running, Places, Watching)
+        )
 
-    def update(self, *, delete: bool = False, force: bool = False, **how: Unpack[How]) -> BatchOutcome:
+    def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
-        asked = update_all(delete=delete, force=force)
-        return self._act(asked, frozenset({"done", "refused"}), how)
+        updating, running, places, watching = given(options, Updating, Running, Places, Watching)
+        states = frozenset({"done", "refused"})
+        return self._act(update_all(updating), states, progress, running, places, watching)
 
-    def finish(self, **how: Unpack[How]) -> BatchOutcome:
+    def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
         if not any(row.source == row.destination for row in self.rows):
             raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
-        return self._act(finish_one, frozenset({"done"}), how)
+        return self._act(finish_one, frozenset({"done"}), progress, *given(how, Running, Places, Watching))
 
-    def undo(self, **how: Unpack[How]) -> BatchOutcome:
+    def undo(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
-        outcome = self._act(undo_one, _ALL - {"pending", "undone"}, how)
+        outcome = self._act(
+            undo_one, _ALL - {"pending", "undone"}, progress, *given(how, Running, Places, Watching)
+        )
         pending = [row.number for row in outcome.rows if row.state == "pending"]
         if pending and all(row.state in ("pending", "undone") for row in outcome.rows):
             # A run that was killed before an archive had a job may have left files.
@@ -204,19 +209,26 @@ class Batch:
         except JobError:
             return replace(row, state="incomplete")
 
-    def _act(self, act: Act, states: frozenset[str], how: How) -> BatchOutcome:
-        with self._observed(how) as run:
-            with_progress = running(how, run.progress)
-            outcome = self._work(lambda file, rows: BatchRun(file, with_progress, act)(rows), states)
+    def _act(
+        self,
+        act: Act,
+        states: frozenset[str],
+        progress: ProgressChoice,
+        running: Running,
+        places: Places,
+        watching: Watching,
+    ) -> BatchOutcome:
+        with self._observed(progress, watching) as run:
+            options = BatchOptions(run=RunOptions.of(running), places=places, progress=run.progress)
+            outcome = self._work(lambda file, rows: BatchRun(file, options, act)(rows), states)
             run.ok = outcome.ok
         return outcome
 
-    def _observed(self, how: How) -> AbstractContextManager[Observed]:
-        progress, place = chosen_progress(how.get("progress")), str(self.path)
+    def _observed(self, choice: ProgressChoice, watching: Watching) -> AbstractContextManager[Observed]:
+        progress, place = chosen_progress(choice), str(self.path)
         if isinstance(progress, RefreshingProgress):
             progress.unit = "archives"
-        display = False if progress is None else progress
-        return observed(display, place, place, log=how.get("log"), metrics=how.get("metrics"))
+        return observed(False if progress is None else progress, place, place, watching)
 
     def _work(
         self, work: Callable[[BatchFile, list[BatchRow]], list[BatchRow]], states: frozenset[str]
@@ -245,20 +257,3 @@ def _rate(began: str, done: int) -> float | None:
     start, before = json.loads(began)
     seconds = time.time() - start
     return (done - before) / seconds if seconds > 0 and done > before else None
-
-
-def running(how: How, progress: Progress | None = None) -> Running:
-    """How a batch is run, from arguments; UsageError."""
-    options = RunOptions(
-        workers=how.get("workers"),
-        executor=how.get("executor"),
-        dask_address=how.get("dask_address"),
-        fsync=how.get("fsync", False),
-    )
-    return Running(
-        options=options,
-        take_over=how.get("take_over", False),
-        storage_options=how.get("storage_options"),
-        dest_storage_options=how.get("dest_storage_options"),
-        progress=progress,
-    )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from zarrstack.core.errors import JobError, Problem
 
+from ...recipe.options import Places, Updating, values
 from ..finish import finish
 from ..ledger.ledger import Job
 from ..resume.relocate import ends_of
@@ -23,8 +24,7 @@ def verify_all(*, full: bool) -> Act:
         report = verify(
             call.ledger,
             full=full,
-            storage_options=call.running.storage_options,
-            dest_storage_options=call.running.dest_storage_options,
+            **values(call.places, Places),
             executor=None if options.engine is None else options.executor,
             dask_address=options.dask_address if options.engine is not None else None,
             workers=options.workers,
@@ -34,24 +34,16 @@ def verify_all(*, full: bool) -> Act:
     return act
 
 
-def update_all(**asked: bool) -> Act:
-    """Bring each result up to date with its source; `asked` as for `update`."""
+def update_all(updating: Updating) -> Act:
+    """Bring each result up to date with its source."""
 
     def act(call: ArchiveCall) -> tuple[Problem, ...]:
         if not call.ledger.exists():
             return call.row.problems  # nothing of it could be migrated
-        running = call.running
         with Job.open(call.ledger, write=False) as opened:
-            ends = ends_of(
-                opened,
-                call.ledger,
-                storage_options=running.storage_options,
-                dest_storage_options=running.dest_storage_options,
-            )
+            ends = ends_of(opened, call.ledger, call.places)
         options = replace(call.options, verify=call.asked.verify)
-        return update_archive(
-            ends, call.ledger, options, call.progress, take_over=running.take_over, **asked
-        ).problems
+        return update_archive(ends, call.ledger, options, call.progress, updating).problems
 
     return act
 
@@ -62,18 +54,12 @@ def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:
         raise JobError(
             "the result has not been verified since it was written", advice="Verify the batch first."
         )
-    return finish(
-        call.ledger, take_over=call.running.take_over, storage_options=call.running.storage_options
-    ).problems
+    opening = call.places.storage_options
+    return finish(call.ledger, take_over=call.options.take_over, storage_options=opening).problems
 
 
 def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:
     """Take back what was written; archives of which nothing was begun count as undone."""
     if not call.ledger.exists():
         return ()
-    return undo(
-        call.ledger,
-        take_over=call.running.take_over,
-        storage_options=call.running.storage_options,
-        dest_storage_options=call.running.dest_storage_options,
-    ).problems
+    return undo(call.ledger, take_over=call.options.take_over, **values(call.places, Places)).problems

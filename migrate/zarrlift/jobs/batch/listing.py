@@ -173,7 +173,7 @@ def _destination(candidate: _Candidate, number: int) -> str:
     if redact(template) != template:
         raise UsageError(
             "a batch does not store users, passwords and queries of URLs",
-            advice="Give --dest-storage-options.",
+            advice="Give --storage-options dst:KEY=VALUE.",
         )
     if unknown := [name for name in _FIELD.findall(template) if name not in _FIELDS]:
         raise UsageError(

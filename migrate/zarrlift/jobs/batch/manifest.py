@@ -15,38 +15,24 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.json_text import JSONObject
 from zarrstack.core.sizes import parse_size
 
-from ...archive.read_options import ReadOptions
 from ...recipe.format_names import require_known
-from ...recipe.options import ARRAY_OPTIONS, Axes, Link, VerifyLevel
+from ...recipe.options import ARRAY_OPTIONS, Option, Request, Size
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .requests import RowRequest
 
 SUFFIXES: Final = (".csv", ".jsonl", ".ndjson", ".toml")
-_FLAGS: Final = (
-    *("in_place", "overwrite", "digest", "provenance", "ro_crate"),
-    *("follow_links", "allow_fallback"),
-)
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "link": get_args(Link),
-    "verify": get_args(VerifyLevel),
-    "axes": get_args(Axes),
-}
-_TEXTS: Final = ("format", "source_through", "dest_through", "inventory")
+_ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
 _RECIPE: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays", *ARRAY_OPTIONS)
-_KNOWN: Final = (
-    *("source", "destination", "recipe", "max_document_size"),
-    *(*_FLAGS, *_CHOICES, *_TEXTS, *_RECIPE),
-)
+_KNOWN: Final = ("source", "destination", "recipe", *_ASKED, *_RECIPE)
 _SECRET: Final = ("storage_options", "dest_storage_options", "job_storage_options")
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -169,34 +155,24 @@ def _unknown(name: object, known: str) -> str:
 
 def _request(values: Mapping[str, Any], default: RowRequest, recipes: dict[str, Recipe]) -> RowRequest:
     """What a row asks for; UsageError."""
-    changed: dict[str, Any] = {}
-    for name in _FLAGS:
-        if name in values:
-            changed[name] = _flag(name, values[name])
-    for name, choices in _CHOICES.items():
-        if name in values:
-            if values[name] not in choices:
-                raise UsageError(f"{name}: {values[name]!r}", expected=", ".join(choices))
-            changed[name] = values[name]
-    if "format" in values:
-        require_known(str(values["format"]))
-    changed.update({name: values[name] for name in _TEXTS if name in values})
-    in_place = changed.get("in_place", default.in_place)
-    reading: JSONObject = default.reading.to_json()
-    if in_place != default.in_place and "axes" not in changed:
-        reading["axes"] = "kept" if in_place else "reversed"
-    for name in ("follow_links", "allow_fallback", "axes"):
-        if name in changed:
-            reading[name] = changed.pop(name)
-    if "max_document_size" in values:
-        size = values["max_document_size"]
-        number = parse_size(size) if isinstance(size, str) else size
-        if not isinstance(number, (int, float)) or isinstance(number, bool):
-            raise UsageError("max_document_size is not a size", found=repr(size))
-        reading["max_document_size"] = int(number)
+    changed = {name: _value(name, known, values[name]) for name, known in _ASKED.items() if name in values}
+    if "format" in changed:
+        require_known(str(changed["format"]))
+    return replace(default, recipe=_recipe(values, default.recipe, recipes), **changed)
 
-    recipe = _recipe(values, default.recipe, recipes)
-    return replace(default, recipe=recipe, reading=ReadOptions.from_json(reading), **changed)
+
+def _value(name: str, known: Option, value: Any) -> Any:
+    """The value of an option; UsageError for one that it does not take."""
+    if known.type is bool:
+        return _flag(name, value)
+    if known.choices and value not in known.choices:
+        raise UsageError(f"{name}: {value!r}", expected=", ".join(known.choices))
+    if known.type is Size:
+        number = parse_size(value) if isinstance(value, str) else value
+        if not isinstance(number, (int, float)) or isinstance(number, bool):
+            raise UsageError(f"{name} is not a size", found=repr(value))
+        return int(number)
+    return value
 
 
 def _recipe(values: Mapping[str, Any], default: Recipe, recipes: dict[str, Recipe]) -> Recipe:

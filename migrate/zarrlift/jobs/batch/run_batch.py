@@ -11,11 +11,11 @@ from typing import Protocol
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
 from ...errors import Interrupted
+from ...recipe.options import Places
 from ...storage.open_storage import is_url
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import migrate_archive
-from ..endpoints import Options
 from ..processes.executors import RunOptions
 from ..progress import NullProgress, Progress
 from .batch_file import BatchFile
@@ -29,13 +29,11 @@ _REFUSED = ("usage", "metadata", "unsupported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class BatchOptions:
     """How a batch is run."""
 
-    options: RunOptions
-    take_over: bool = False
-    storage_options: Options = None
-    dest_storage_options: Options = None
+    run: RunOptions
+    places: Places
     progress: Progress | None = None
 
 
@@ -48,7 +46,7 @@ class ArchiveCall:
     ledger: Path
     """Where its ledger is, or will be."""
     options: RunOptions
-    running: Running
+    places: Places
     progress: Progress
 
 
@@ -62,37 +60,31 @@ class Act(Protocol):
 def migrate(call: ArchiveCall) -> tuple[Problem, ...]:
     """Migrate an archive, or resume its job."""
     asked = call.asked
-    request = asked.of(call.row, call.running.storage_options, call.running.dest_storage_options)
+    request = asked.of(call.row, call.places)
     options = replace(call.options, verify=asked.verify, digest=asked.digest, hard_links=asked.link == "hard")
-    outcome = migrate_archive(
-        request,
-        request.open(),
-        call.ledger,
-        options,
-        call.progress,
-        take_over=call.running.take_over,
-    )
-    return outcome.problems
+    return migrate_archive(request, request.open(), call.ledger, options, call.progress).problems
 
 
 class BatchRun:
     """One run of a batch, or of a part of it."""
 
-    def __init__(self, file: BatchFile, running: Running, act: Act = migrate, *, packs: bool = True) -> None:
+    def __init__(
+        self, file: BatchFile, options: BatchOptions, act: Act = migrate, *, packs: bool = True
+    ) -> None:
         """`packs`: whether ledgers are packed into the file, which is then open for writing."""
         self._file = file
-        self._running = running
+        self._options = options
         self._act = act
         self._packs = packs
         self._requests = {number: RowRequest.from_json(asked) for number, asked in file.requests().items()}
-        self._progress = BatchProgress(running.progress or NullProgress())
+        self._progress = BatchProgress(options.progress or NullProgress())
 
     def __call__(self, rows: Iterable[BatchRow]) -> list[BatchRow]:
         """Work on archives; returns their rows. Interrupted, if Ctrl-C stops them."""
         rows = list(rows)
         try:
             with (
-                shared(self._running.options, waits=any(map(waits, rows)), alone=len(rows) == 1) as common,
+                shared(self._options.run, waits=any(map(waits, rows)), alone=len(rows) == 1) as common,
                 self._progress.of(rows),
             ):
                 return list(self._each(rows, common))
@@ -131,7 +123,7 @@ class BatchRun:
                     asked=self._requests[row.number],
                     ledger=path,
                     options=options,
-                    running=self._running,
+                    places=self._options.places,
                     progress=self._progress.archive(),
                 )
             )

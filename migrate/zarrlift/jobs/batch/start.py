@@ -9,44 +9,39 @@ from typing import Unpack
 
 from zarrstack.core.errors import JobError, UsageError
 
-from ...archive.read_options import ReadOptions
-from ...recipe.options import Axes, Format, Link, VerifyLevel
+from ...recipe.keywords import PlacesKeywords, RequestKeywords, RunningKeywords, WatchingKeywords
+from ...recipe.options import PathText, Places, Request, Running, Watching, values
 from ...recipe.recipe import Recipe
+from ...recipe.signatures import explicit, given
 from ...storage.redact import redact
+from ..processes.executors import RunOptions
+from ..progress import ProgressChoice
 from .assess import assessed
-from .batch import Batch, How, running
+from .batch import Batch, How
 from .batch_file import BatchFile
 from .listing import Rows, list_archives
 from .places import default_path
 from .requests import RowRequest
-from .run_batch import Running
+from .run_batch import BatchOptions
 from .settle import settle
 from .split import split
 
 
+class _Batching(RequestKeywords, RunningKeywords, PlacesKeywords, WatchingKeywords):
+    """The options of `batch`."""
+
+
+@explicit
 def batch(
-    *places: str | os.PathLike[str],
+    *places: PathText,
     to: str | None = None,
-    job: str | os.PathLike[str] | None = None,
+    job: PathText | None = None,
     run: bool = True,
     update: bool = False,
     parts: int | None = None,
     recipe: Recipe | None = None,
-    in_place: bool = False,
-    format: Format | None = None,
-    verify: VerifyLevel = "sample",
-    digest: bool = False,
-    link: Link = "auto",
-    overwrite: bool = False,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-    source_through: str | None = None,
-    dest_through: str | None = None,
-    provenance: bool = False,
-    ro_crate: bool = False,
-    **how: Unpack[How],
+    progress: ProgressChoice = None,
+    **options: Unpack[_Batching],
 ) -> Batch:
     """Migrate many archives as one job.
 
@@ -81,38 +76,23 @@ def batch(
     >>> batch.outcome.counts
     {'done': 2}
     """
+    request, running, opening, watching = given(options, Request, Running, Places, Watching)
+    how: How = {**values(running, Running), **values(opening, Places), **values(watching, Watching)}  # type: ignore[typeddict-item]
     if not places:
         if job is None:
             raise UsageError("there is nothing to migrate", expected="a folder, a glob, a manifest or a job")
         opened = Batch(job)
         if run:
-            opened.run(**how)
+            opened.run(progress=progress, **how)
         return opened
     texts = [os.fspath(place) for place in places]
-    asked = RowRequest(
-        recipe=recipe or Recipe(),
-        reading=ReadOptions.asked(
-            follow_links=follow_links,
-            axes=axes,
-            allow_fallback=allow_fallback,
-            max_document_size=max_document_size,
-            in_place=in_place,
-        ),
-        in_place=in_place,
-        format=format,
-        link=link,
-        overwrite=overwrite,
-        source_through=source_through,
-        dest_through=dest_through,
-        provenance=provenance,
-        ro_crate=ro_crate,
-        verify=verify,
-        digest=digest,
-    )
-    if in_place and (overwrite or to is not None):
+    asked = RowRequest(recipe=recipe or Recipe(), **values(request, Request))
+    if request.inventory is not None:
+        raise UsageError("an inventory is of one archive", expected="a column of the manifest")
+    if request.in_place and (request.overwrite or to is not None):
         raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
-    with_options = running(how)
-    rows = list_archives(texts, destination=to, request=asked, storage_options=how.get("storage_options"))
+    with_options = BatchOptions(run=RunOptions.of(running), places=opening)
+    rows = list_archives(texts, destination=to, request=asked, storage_options=opening.storage_options)
     path = Path(os.path.abspath(job)) if job is not None else default_path(texts, to)
     added: tuple[str, ...] = ()
     if not os.path.lexists(path):
@@ -123,29 +103,29 @@ def batch(
         added = _continue(path, rows, with_options, update=update)
     opened = Batch(path)
     if run and parts is None:
-        opened.run(**how)
+        opened.run(progress=progress, **how)
     else:
         opened.last = replace(opened.status(), state="planned")
     opened.last = replace(opened.outcome, added=added)
     return opened
 
 
-def _create(path: Path, rows: Rows, running: Running, *, parts: int | None, plans: bool) -> None:
+def _create(path: Path, rows: Rows, options: BatchOptions, *, parts: int | None, plans: bool) -> None:
     requests = {row.number: RowRequest.from_json(asked) for row, asked in rows}
     known = [row for row, _ in rows]
     if plans:
-        known = assessed(known, requests, running)
+        known = assessed(known, requests, options)
     facts = {}
     if parts is not None:
         known = split(known, parts)
         facts = {"parts": str(parts)}
     asked = {row.number: request for row, request in rows}
     BatchFile.create(
-        path, [(row, asked[row.number]) for row in known], facts, fsync=running.options.fsync
+        path, [(row, asked[row.number]) for row in known], facts, fsync=options.run.fsync
     ).close()
 
 
-def _continue(path: Path, rows: Rows, running: Running, *, update: bool) -> tuple[str, ...]:
+def _continue(path: Path, rows: Rows, options: BatchOptions, *, update: bool) -> tuple[str, ...]:
     """Check that an existing batch is that of the list, and add new archives if asked; else returns them."""
     with BatchFile.open(path) as file:
         known = {row.source: row for row in settle(file)}
@@ -172,5 +152,5 @@ def _continue(path: Path, rows: Rows, running: Running, *, update: bool) -> tupl
         asked_for = {after + place: asked for place, (_, asked) in enumerate(new, 1)}
         numbered = [replace(row, number=after + place) for place, (row, _) in enumerate(new, 1)]
         requests_of = {number: RowRequest.from_json(asked) for number, asked in asked_for.items()}
-        file.add((row, asked_for[row.number]) for row in assessed(numbered, requests_of, running))
+        file.add((row, asked_for[row.number]) for row in assessed(numbered, requests_of, options))
     return ()

@@ -6,20 +6,21 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 from ...archive.nodes import Archive
-from ...archive.read_options import ReadOptions
 from ...formats.describe import describe
 from ...formats.detect import detect
 from ...formats.globs import divided
 from ...formats.search import FoundArchive, search
 from ...planning.planner import make_plan
 from ...planning.plans import Plan
-from ...recipe.options import Axes
+from ...recipe.keywords import ReadingKeywords, SourceOptionsKeywords
+from ...recipe.options import PathText, Reading, SourceOptions
 from ...recipe.recipe import Recipe
+from ...recipe.signatures import explicit, given
 from ...storage.open_storage import is_url, open_storage
 from ...storage.redact import redact, secrets_of
 from ...transfer.unexpected_errors import unexpected_error
@@ -31,18 +32,19 @@ _AT_ONCE: Final = 16
 _Assessed: TypeAlias = tuple[FoundArchive, tuple[Archive, Plan] | Problem]
 
 
+class _Reading(ReadingKeywords, SourceOptionsKeywords):
+    """The options of `census`."""
+
+
+@explicit
 def census(
-    place: str | os.PathLike[str],
+    place: PathText,
     *,
     recipe: Recipe | None = None,
     listing: bool = True,
     rate: float | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] | None = None,
+    **options: Unpack[_Reading],
 ) -> Census:
     """Return what the archives in a place contain, and what a migration of all would do and cost.
 
@@ -71,17 +73,13 @@ def census(
         raise UsageError("not a rate", found=repr(rate), expected="bytes per second")
     if not listing and rate is not None:
         raise UsageError("the time requires a listing of the chunks", advice="Omit the rate, or list.")
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-    )
+    reading, opening = given(options, Reading, SourceOptions)
+    storage_options = opening.storage_options
     counting = Counting(listed=listing)
-    found = search(place, storage_options=storage_options, follow_links=follow_links)
+    found = search(place, storage_options=storage_options, follow_links=reading.follow_links)
     for archive, result in _each(
         _archives(found, counting),
-        lambda each: _assess(each, recipe or Recipe(), reading, storage_options, listing=listing),
+        lambda each: _assess(each, recipe or Recipe(), reading.settled(), storage_options, listing=listing),
         at_once=_AT_ONCE if is_url(os.fspath(place)) else 1,
     ):
         if isinstance(result, Problem):
@@ -110,7 +108,7 @@ def _archives(found: Iterable[FoundArchive | Problem], counting: Counting) -> It
 def _assess(
     found: FoundArchive,
     recipe: Recipe,
-    reading: ReadOptions,
+    reading: Reading,
     storage_options: Mapping[str, Any] | None,
     *,
     listing: bool,

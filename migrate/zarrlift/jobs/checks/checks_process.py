@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .checks import LocalChecks
 
 _COMMANDS: Final = frozenset({"migrate", "resume", "gather", "run"})
-_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "--part"})
+_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "--part", "--parts", "-n", "--dry-run"})
 """Arguments with which a command checks nothing."""
 
 _begun: Final[list[ForkedProcess]] = []

@@ -229,7 +229,7 @@ def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
         raise JobError(
             "this is the job of a batch of archives",
             key=str(path),
-            advice=f"Use zarrlift batch with it, such as: {command('batch', 'status', str(path))}",
+            advice=f"It is that of a batch: {command('status', str(path))}",
         )
     if not {"version", "id", "state", "plan"} <= meta.keys():
         raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)

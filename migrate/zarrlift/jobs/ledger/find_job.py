@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from zarrstack.core.errors import JobError, UsageError
 from zarrstack.core.similar_names import meant
 
+from ...recipe.options import JobPlace, PathText
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
@@ -27,25 +28,18 @@ if TYPE_CHECKING:
 _NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
 
 
-def job_path(
-    destination: Path | None,
-    url: str,
-    explicit: str | os.PathLike[str] | None,
-    options: Mapping[str, Any] | None = None,
-) -> JobPath:
-    """The path of a job's file: `explicit`, or next to a local destination, or in the working directory.
-
-    `explicit` may be a URL, which is opened with `options`.
+def job_path(destination: Path | None, url: str, job: JobPlace) -> JobPath:
+    """The path of a job's file: the given one, or next to a local destination, or in the working directory.
 
     For in-place work the destination is the source. Remote places often share their last name, so the name of
     a file in the working directory contains a digest of the URL.
     """
-    local = None if explicit is None else _given(explicit)
-    if explicit is not None and local is None:
-        stored = _stored(os.fspath(explicit), options)
+    local = None if job.job is None else _given(job.job)
+    if job.job is not None and local is None:
+        stored = _stored(os.fspath(job.job), job.job_storage_options)
         stored.fetch()
         return stored
-    _refuse(options)
+    _refuse(job.job_storage_options)
     if local is not None:
         return local
     if destination is not None:
@@ -105,25 +99,22 @@ def is_stored(target: object) -> bool:
     return isinstance(target, str) and target.endswith(SUFFIX) and is_url(target) and _local(target) is None
 
 
-def find_job(
-    target: str | os.PathLike[str],
-    explicit: str | os.PathLike[str] | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> JobPath:
+def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: B008 - frozen
     """The job file for `target`, which is a job file, a destination, or a source.
 
-    A job file may be a URL, which is opened with `options`. Searches next to a local target and in the
+    A job file may be a URL. Searches next to a local target and in the
     working directory. A file is accepted by name alone only next to a local target; elsewhere the job must
     concern the target, because remote places often share their last name. Raises JobError with the searched
     locations.
     """
-    if explicit is not None:
-        given = _given(explicit)
+    options = job.job_storage_options
+    if job.job is not None:
+        given = _given(job.job)
         if given is None:
-            return fetch_job(os.fspath(explicit), options)
+            return fetch_job(os.fspath(job.job), options)
         _refuse(options)
         if not given.is_file():
-            raise JobError("there is no such job file", key=os.fspath(explicit), advice=_near(given))
+            raise JobError("there is no such job file", key=os.fspath(job.job), advice=_near(given))
         return given
     text = os.fspath(target)
     if is_stored(text):

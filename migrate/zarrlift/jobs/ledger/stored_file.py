@@ -30,7 +30,9 @@ _SHARE: Final = 10
 """An upload takes at most this part of the time: one that takes 6 s is followed by 60 s without any."""
 _ATTEMPTS: Final = 5
 _ADVICE: Final = "Nothing is lost: what is not recorded in it is repeated by zarrlift resume."
-_CHECK: Final = "Check the permission to write there, and --job-storage-options. Nothing was written."
+_CHECK: Final = (
+    "Check the permission to write there, and --storage-options job:KEY=VALUE. Nothing was written."
+)
 
 _folders: Final[set[str]] = set()
 """Directories of copies that are removed."""

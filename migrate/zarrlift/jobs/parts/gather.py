@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import replace
+from typing import Unpack
 
-from ...executors.choice import ExecutorChoice
-from ...recipe.options import VerifyLevel
+from ...recipe.keywords import JobPlaceKeywords, PlacesKeywords, RunningKeywords, WatchingKeywords
+from ...recipe.options import JobPlace, PathText, Places, Running, VerifyLevel, Watching
+from ...recipe.signatures import explicit, given
 from ...storage.listed_versions import Timestamp
 from ..branch import refuse_parts
 from ..checks.checks_for import checks_for
 from ..claim import claimed
-from ..endpoints import Options
 from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..observed import PathText
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
@@ -29,22 +28,17 @@ from .migrate_part import divided, require_parts
 from .shares import GatherShare
 
 
+class _Gathering(JobPlaceKeywords, PlacesKeywords, RunningKeywords, WatchingKeywords):
+    """The options of `gather`."""
+
+
+@explicit
 def gather(
-    target: str | os.PathLike[str],
+    target: PathText,
     *,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: Options = None,
-    workers: int | None = None,
-    executor: ExecutorChoice | None = None,
-    dask_address: str | None = None,
     verify: VerifyLevel = "sample",
-    fsync: bool = False,
-    take_over: bool = False,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: PathText | None = None,
-    metrics: PathText | None = None,
+    **options: Unpack[_Gathering],
 ) -> Outcome:
     """Record what the parts of a job have done, and verify and publish every array that is complete.
 
@@ -69,26 +63,19 @@ def gather(
     >>> zarrlift.gather("parts.db").state
     'done'
     """
-    path = find_job(target, job, job_storage_options)
-    options = RunOptions(
-        workers=workers,
-        executor=executor,
-        dask_address=dask_address,
-        verify=verify,
-        fsync=fsync,
-    )
+    job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
+    path = find_job(target, job)
+    run_options = replace(RunOptions.of(running), verify=verify)
     with Job.open(path, write=False) as opened:
         require_parts(opened)
-        ends = ends_of(
-            opened, target, storage_options=storage_options, dest_storage_options=dest_storage_options
-        )
+        ends = ends_of(opened, target, places)
     refuse_parts(ends.destination)
-    ends.check_reach(options)
+    ends.check_reach(run_options)
     with (
-        ends.observed(progress, log=log, metrics=metrics) as run,
-        claimed(ends.place, path, take_over=take_over) as claim,
-        checks_for(ends.source, ends.destination, options.verify) as checks,
-        Job.open(path, fsync=options.fsync) as current,
+        ends.observed(progress, watching) as run,
+        claimed(ends.place, path, take_over=running.take_over) as claim,
+        checks_for(ends.source, ends.destination, run_options.verify) as checks,
+        Job.open(path, fsync=run_options.fsync) as current,
     ):
         refuse_undone(current)
         follow(current, ends)
@@ -97,7 +84,7 @@ def gather(
             require_visible(current, ends)
             sweep_parts(current, ends.place)
             return run.end(claim.end(nothing_to_do(current)))
-        options = replace(options, digest=current.fact("digest") is not None)
+        run_options = replace(run_options, digest=current.fact("digest") is not None)
         division, made = divided(current)
         crashed = ends.local_destination is not None and may_be_lost(current)
         with noted_run(current), closing(planned_inventories(path, current.id)) as inventories:
@@ -108,7 +95,7 @@ def gather(
                 find_torn_documents(current, ends.destination)
                 compare_unsynced(current, made, ends.source, ends.destination, inventories)
             share = GatherShare()
-            outcome = run_job(current, made, ends, options, checks, inventories, run.progress, share)
+            outcome = run_job(current, made, ends, run_options, checks, inventories, run.progress, share)
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:

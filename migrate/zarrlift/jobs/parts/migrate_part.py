@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 from zarrstack.core.errors import UsageError
 
 from ...errors import Interrupted
-from ...executors.choice import ExecutorChoice
 from ...planning.plans import ArrayPlan, Plan
-from ...recipe.options import VerifyLevel
+from ...recipe.keywords import PlacesKeywords, RunningKeywords, WatchingKeywords
+from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching
+from ...recipe.signatures import explicit, given
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from .. import log_messages
 from ..branch import refuse_parts
 from ..checks.checks import LocalChecks
 from ..disk_sync import sync
-from ..endpoints import Options
 from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
-from ..observed import PathText
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -60,20 +59,18 @@ class _Part:
     options: tuple[str, ...]
 
 
+class _Moving(PlacesKeywords, RunningKeywords, WatchingKeywords):
+    """The options of `migrate_part`."""
+
+
+@explicit
 def migrate_part(
-    job: str | os.PathLike[str],
+    job: PathText,
     part: int | str,
     *,
-    workers: int | None = None,
-    executor: ExecutorChoice | None = None,
-    dask_address: str | None = None,
     verify: VerifyLevel = "sample",
-    fsync: bool = False,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: PathText | None = None,
-    metrics: PathText | None = None,
+    **options: Unpack[_Moving],
 ) -> Outcome:
     """Do the tasks of one part of a job made by `plan_parts`.
 
@@ -101,33 +98,27 @@ def migrate_part(
     started = time.monotonic()
     path = job_of_parts(job)
     index = part_index(part)
-    options = RunOptions(
-        workers=workers,
-        executor=executor,
-        dask_address=dask_address,
-        verify=verify,
-    )
+    places, running, watching = given(options, Places, Running, Watching)
     with snapshot(path) as opened:
         known = _part(opened, index)
-        ends = ends_of(
-            opened, path, storage_options=storage_options, dest_storage_options=dest_storage_options
-        )
-        options = replace(
-            options,
+        ends = ends_of(opened, path, places)
+        run_options = replace(
+            RunOptions.of(running),
+            verify=verify,
             # Others have to know what has reached the disk.
-            fsync=fsync or (ends.local_destination is not None and sys.platform != "linux"),
+            fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
             hard_links=opened.fact("link") == "hard",
             digest=opened.fact("digest") is not None,
         )
     refuse_parts(ends.destination)
-    ends.check_reach(options)
+    ends.check_reach(run_options)
     nothing = Outcome(
         job=str(path), state="nothing to do", part=index, options=known.options, plan=known.plan
     )
     if known.complete:
         return nothing
     with (
-        ends.observed(progress, log=log, metrics=metrics) as run,
+        ends.observed(progress, watching) as run,
         own_ledger(path, known.job_id, index) as ledger,
     ):
         ledger.parts.adopt(known.rows[array.path] for array in known.plan.arrays)
@@ -141,8 +132,8 @@ def migrate_part(
                     known.plan,
                     ends.source,
                     ends.destination,
-                    options,
-                    spec=ends.spec(ledger.id, options),
+                    run_options,
+                    spec=ends.spec(ledger.id, run_options),
                     checks=checks,
                     inventories=inventories,
                     progress=run.progress,
@@ -209,7 +200,7 @@ def require_parts(job: Job) -> int:
     parts = job.fact("parts")
     if parts is None:
         raise UsageError(
-            "this job has no parts", key=str(job.path), advice="Make it with: zarrlift plan --job --parts."
+            "this job has no parts", key=str(job.path), advice="Make it with: zarrlift migrate --job --parts."
         )
     return int(parts)
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 from zarrstack.core.errors import JobError, UsageError
 
-from ...archive.read_options import ReadOptions
 from ...planning.plans import Plan
 from ...planning.unapplied_options import refuse_unapplied
-from ...recipe.options import Axes, Format, Link
+from ...recipe.keywords import PlacesKeywords, RequestKeywords, TakingOverKeywords
+from ...recipe.options import PathText, Places, Request, TakingOver
 from ...recipe.recipe import Recipe
+from ...recipe.signatures import explicit, given
 from ...storage.open_storage import Place
 from ...storage.transformer_stack import without_layers
+from ..archive_run import ArchiveRequest
 from ..branch import refuse_parts
 from ..claim import claimed
-from ..endpoints import Endpoints, Options
 from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
 from ..places import refuse_claim_in_source, refuse_closed, refuse_existing
@@ -32,29 +31,19 @@ _MEMORY: Final = 1_000_000_000
 """Default of `memory`: that of the machine which makes the plan says nothing about those of the parts."""
 
 
+class _Planning(RequestKeywords, PlacesKeywords, TakingOverKeywords):
+    """The options of `plan_parts`."""
+
+
+@explicit
 def plan_parts(
     source: Place,
     destination: Place | None = None,
     *,
-    job: str | os.PathLike[str],
+    job: PathText,
     parts: int,
     recipe: Recipe | None = None,
-    in_place: bool = False,
-    format: Format | None = None,
-    digest: bool = False,
-    link: Link = "auto",
-    take_over: bool = False,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
-    source_through: str | None = None,
-    dest_through: str | None = None,
-    follow_links: bool = False,
-    axes: Axes | None = None,
-    allow_fallback: bool = False,
-    max_document_size: int | None = None,
-    inventory: str | os.PathLike[str] | None = None,
-    provenance: bool = False,
-    ro_crate: bool = False,
+    **options: Unpack[_Planning],
 ) -> Plan:
     """Create a job that `parts` processes do, each by `migrate_part`, and claim the destination for it.
 
@@ -77,32 +66,22 @@ def plan_parts(
     """
     if parts < 1:
         raise UsageError("a job has at least one part", found=str(parts))
-    if destination is None and not in_place:
+    request, places, taking_over = given(options, Request, Places, TakingOver)
+    if destination is None and not request.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
+    if request.overwrite:
+        raise UsageError("a job in parts overwrites nothing", found="--overwrite")
     recipe = recipe or Recipe()
-    recipe = replace(recipe, memory=recipe.memory or _MEMORY)
-    ends = Endpoints.open(
-        source,
-        destination,
-        in_place=in_place,
-        reading=ReadOptions.asked(
-            follow_links=follow_links,
-            axes=axes,
-            allow_fallback=allow_fallback,
-            max_document_size=max_document_size,
-            in_place=in_place,
-        ),
-        source_options=storage_options,
-        destination_options=dest_storage_options,
-        source_through=source_through,
-        destination_through=dest_through,
+    asked = ArchiveRequest.of(
+        source, destination, replace(recipe, memory=recipe.memory or _MEMORY), request, places
     )
+    ends = asked.open()
     refuse_parts(ends.destination)
     path = job_of_parts(job)
     if ends.spec("", RunOptions()) is None:
         raise out_of_reach()
-    with claimed(ends.place, path, take_over=take_over) as claim:
-        if not in_place:
+    with claimed(ends.place, path, take_over=taking_over.take_over) as claim:
+        if not asked.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
         if claim.new_id is None:
             raise JobError(
@@ -114,17 +93,18 @@ def plan_parts(
                 key=str(left[0].path),
                 advice="Delete them.",
             )
-        if not in_place:
+        if not asked.in_place:
             refuse_existing(ends.destination)
         refuse_closed(ends.place)
-        ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
-        facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts)}
-        if digest:
+        ends = asked.described(ends)
+        facts = {"link": asked.link, "source_place": ends.lasting_place, "parts": str(parts)}
+        if asked.digest:
             facts["digest"] = "yes"
         facts |= ends.layers | ends.options
         with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
-            given = None if inventory is None else Path(inventory)
-            made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
+            made, _ = ends.plan(
+                asked.recipe, asked.format, inventories=inventories, inventory=asked.inventory
+            )
             refuse_unsuitable(made)
             refuse_unapplied(made)
             with Job.create(path, made, id=claim.new_id, facts=facts, fsync=True) as created:

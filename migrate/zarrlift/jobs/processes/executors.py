@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zarrstack.core.errors import JobError
 
-from ...executors.choice import ExecutorChoice, check_choice, in_process, on_this_machine, open_engine
+from ...executors.choice import check_choice, in_process, on_this_machine, open_engine
 from ...executors.engine import Engine, SharedEngine
 from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
-from ...recipe.options import VerifyLevel
+from ...recipe.options import Executing, Request, Running, VerifyLevel, values
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, move, sent
 from ..log_messages import archive
@@ -42,16 +42,14 @@ _LOCKED: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How to run a job, as opposed to what it does; UsageError if there is no such executor."""
+class RunOptions(Running):
+    """How to run a job, as opposed to what it does; UsageError if there is no such executor.
 
-    workers: int | None = None
-    """None selects by the executor, or by the machine and the chunk size."""
-    executor: ExecutorChoice | None = None
-    """None selects threads, or forked processes for tiny chunks."""
-    dask_address: str | None = None
+    `workers` None selects by the executor, or by the machine and the chunk size; `executor` None selects
+    threads, or forked processes for tiny chunks.
+    """
+
     verify: VerifyLevel = "sample"
-    fsync: bool = False
     hard_links: bool = False
     digest: bool = False
     """Whether a digest of the values of each array is stored in the job."""
@@ -62,6 +60,16 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_choice(self.executor, dask_address=self.dask_address)
+
+    @classmethod
+    def of(cls, given: Executing, request: Request = Request()) -> Self:  # noqa: B008 - frozen
+        """The options that are given for a run, and those of what is requested."""
+        return cls(
+            **values(given, type(given)),
+            verify=request.verify,
+            digest=request.digest,
+            hard_links=request.link == "hard",
+        )
 
     @property
     def digest_of_tasks(self) -> bool:

@@ -22,13 +22,14 @@ from zarrstack.core.paths import join
 from ...archive.chunk_inventory import take_inventory
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
+from ...recipe.options import Moved, PathText, Places
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
-from ...storage.open_storage import Place, is_url, open_storage
+from ...storage.open_storage import is_url, open_storage
 from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
 from ..command_line import command
-from ..endpoints import Endpoints, Options
+from ..endpoints import Endpoints
 from ..ledger.find_job import is_stored, names_of
 from ..ledger.home import Home
 from ..ledger.ledger import Job
@@ -37,7 +38,7 @@ from ..ledger.rows import NodeRow
 from ..overwrite import not_yet_aside
 from ..own_documents import is_current, is_own
 from ..parts.ledgers import ledgers_of
-from ..settled_places import Places, is_same_place, settled
+from ..settled_places import SettledPlaces, is_same_place, settled
 from .lost_tasks import lost_tasks
 from .replan import unchanged
 
@@ -49,49 +50,36 @@ _BATCH: Final = 500
 
 def ends_of(
     job: Job,
-    target: str | os.PathLike[str],
-    *,
-    source: Place | None = None,
-    destination: Place | None = None,
-    storage_options: Options,
-    dest_storage_options: Options,
+    target: PathText,
+    places: Places,
+    moved: Moved = Moved(),  # noqa: B008 - frozen
 ) -> Endpoints:
     """Open both ends of the job that was found for a target, or those given because they have moved."""
-    places = settled(job, source=source, destination=destination)
-    if source is None and destination is None:
-        refuse_other_place(target, job, places)
-    ends = Endpoints.of_job(
-        job,
-        source=places.source,
-        destination=destination if job.header["in_place"] else places.destination,
-        source_options=storage_options,
-        destination_options=dest_storage_options,
-    )
-    if places.have_moved:
+    now = settled(job, moved)
+    if moved == Moved():
+        refuse_other_place(target, job, now)
+    destination = moved.destination if job.header["in_place"] else now.destination
+    ends = Endpoints.of_job(job, Moved(source=now.source, destination=destination), places)
+    if now.have_moved:
         require_result(job, job.plan(), ends.destination)
     return ends
 
 
-def settle_result(
-    job: Job, target: str | os.PathLike[str], storage_options: Options, dest_storage_options: Options
-) -> None:
-    """Record where the result of a job open for writing is now; JobError if that cannot be known.
-
-    The options are those of the source, in place of the result too, and of the destination.
-    """
-    places = settled(job, reads_source=False)
-    refuse_other_place(target, job, places)
-    if places.have_moved:
-        options = storage_options if job.header["in_place"] else dest_storage_options
-        place = open_storage(places.destination, storage_options=options, mode="w")
+def settle_result(job: Job, target: PathText, places: Places) -> None:
+    """Record where the result of a job open for writing is now; JobError if that cannot be known."""
+    now = settled(job, reads_source=False)
+    refuse_other_place(target, job, now)
+    if now.have_moved:
+        options = places.of_result(in_place=job.header["in_place"])
+        place = open_storage(now.destination, storage_options=options, mode="w")
         if not place.on_branch:  # whose snapshots name their job
             require_result(job, job.plan(), with_layers(place, job.fact("dest_through")))
             if isinstance(place, LocalStorage):
                 _take_times(job, place)
         header = job.header
-        destination = places.source_url if header["in_place"] else places.destination
-        header.update(source=places.source_url, destination=destination)
-        job.note(plan=json.dumps(header), source_place=str(places.source))
+        destination = now.source_url if header["in_place"] else now.destination
+        header.update(source=now.source_url, destination=destination)
+        job.note(plan=json.dumps(header), source_place=str(now.source))
     settle_home(job)
 
 
@@ -102,7 +90,7 @@ def settle_home(job: Job) -> None:
         job.commit()
 
 
-def refuse_other_place(target: str | os.PathLike[str], job: Job, places: Places) -> None:
+def refuse_other_place(target: str | os.PathLike[str], job: Job, places: SettledPlaces) -> None:
     """Raise JobError if the place given to a command is not one of the job's.
 
     This happens if the place and the job file next to it were renamed.

@@ -31,8 +31,6 @@ def resume_job(
     options: RunOptions,
     ends: Endpoints,
     progress: Progress | None,
-    *,
-    take_over: bool = False,
 ) -> Outcome:
     """Check what an earlier run left, or parts of the job, and run the job to its end."""
     from ..parts.ledgers import merge_ended, sweep_parts
@@ -54,7 +52,7 @@ def resume_job(
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
         if job.fact("parts") is not None:
-            merge_ended(job, ends.place, take_over=take_over)
+            merge_ended(job, ends.place, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete":
             find_torn_documents(job, ends.destination)

@@ -14,6 +14,7 @@ from zarrstack.core.json_text import JSONObject
 from ...archive.chunk_inventory import Inventory
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from ...recipe.options import Updating
 from ...storage.base import Storage
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
@@ -98,16 +99,14 @@ def steps_of(
     before: Inventories,
     now: Inventories,
     ends: tuple[Storage, Storage],
-    *,
-    delete: bool,
-    force: bool,
+    updating: Updating,
 ) -> Steps:
     """Compare the plan of a job with a plan of the present source, and the result with what the job knows.
 
     `before` has the inventories of the last run, `now` those of the fresh plan; `ends` are source and
     destination.
     """
-    return _Comparison(job, old, fresh, before, now, ends, delete=delete, force=force)()
+    return _Comparison(job, old, fresh, before, now, ends, updating)()
 
 
 class _Comparison:
@@ -119,16 +118,14 @@ class _Comparison:
         before: Inventories,
         now: Inventories,
         ends: tuple[Storage, Storage],
-        *,
-        delete: bool,
-        force: bool,
+        updating: Updating,
     ) -> None:
         self._rows = {row.path: row for row in job.nodes()}
         self._old = {node.path: node for node in old.nodes}
         self._fresh = {node.path: node for node in fresh.nodes}
         self._before, self._now = before, now
         self._source, self._destination = ends
-        self._delete, self._force = delete, force
+        self._updating = updating
         sums_up = job.fact("provenance") is not None and job.fact("digest") is not None
         self._root_depends = fresh.consolidate or sums_up
         self._reconsolidated = fresh.consolidate != old.consolidate
@@ -162,7 +159,7 @@ class _Comparison:
 
     def _come(self, new: Planned) -> None:
         told = () if isinstance(new, Refusal) else tuple(self._conflicts.in_the_way(new))
-        if told and not self._force:
+        if told and not self._updating.force:
             self._keep(new, told)
             return
         self._steps.chosen[new.path] = new
@@ -183,7 +180,7 @@ class _Comparison:
             message="the source no longer has this node, and the result keeps it",
             advice="To remove it too: update with --delete.",
         )
-        if not self._delete:
+        if not self._updating.delete:
             self._keep(earlier, (gone,))
         elif not self._kept(earlier, lambda: self._conflicts.of_all(earlier)):
             self._steps.removed.append(earlier)
@@ -290,7 +287,7 @@ class _Comparison:
 
     def _kept(self, earlier: Planned, look: Callable[[], Iterator[Problem]]) -> bool:
         """Whether a node is left as it is, because others have changed it."""
-        told = () if self._force else tuple(look())
+        told = () if self._updating.force else tuple(look())
         if told:
             self._keep(earlier, told)
         return bool(told)

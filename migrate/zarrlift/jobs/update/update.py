@@ -6,22 +6,28 @@ anything is changed, as work that is not done, so that an update that was killed
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Unpack
 
 from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
 
-from ...executors.choice import ExecutorChoice
 from ...planning.inventories import Inventories
-from ...recipe.options import VerifyLevel
-from ...storage.open_storage import Place
+from ...recipe.keywords import (
+    JobPlaceKeywords,
+    MovedKeywords,
+    PlacesKeywords,
+    RunningKeywords,
+    UpdatingKeywords,
+    WatchingKeywords,
+)
+from ...recipe.options import JobPlace, Moved, PathText, Places, Running, Updating, VerifyLevel, Watching
+from ...recipe.signatures import explicit, given
 from ..branch import refuse_update
 from ..checks.checks_for import checks_for
 from ..claim import claimed
-from ..endpoints import Endpoints, Options
+from ..endpoints import Endpoints
 from ..ledger.find_job import find_job
 from ..ledger.last_run import level_before
 from ..ledger.ledger import Job
@@ -35,8 +41,6 @@ from .update_job import compared, refuse_ended, update_job
 
 if TYPE_CHECKING:
     from ..ledger.stored_file import JobPath
-
-PathText: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +86,16 @@ class UpdatePlan:
         }
 
 
-def plan_update(
-    target: PathText,
-    *,
-    job: PathText | None = None,
-    job_storage_options: Options = None,
-    delete: bool = False,
-    force: bool = False,
-    source: Place | None = None,
-    destination: Place | None = None,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
-) -> UpdatePlan:
+class _Comparing(JobPlaceKeywords, PlacesKeywords, MovedKeywords, UpdatingKeywords):
+    """The options of `plan_update`."""
+
+
+class _Updating(_Comparing, RunningKeywords, WatchingKeywords):
+    """The options of `update`."""
+
+
+@explicit
+def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     """Return what `update` would do, without changing anything.
 
     The arguments are those of `update`.
@@ -111,43 +113,24 @@ def plan_update(
     >>> zarrlift.plan_update("new.zarr").objects
     1
     """
-    path = find_job(target, job, job_storage_options)
+    job, places, moved, updating = given(options, JobPlace, Places, Moved, Updating)
+    path = find_job(target, job)
     with Job.open(path, write=False) as opened:
-        ends = ends_of(
-            opened,
-            target,
-            source=source,
-            destination=destination,
-            storage_options=storage_options,
-            dest_storage_options=dest_storage_options,
-        )
+        ends = ends_of(opened, target, places, moved)
         refuse_ended(opened)
         refuse_update(ends.destination)
         with closing(last_inventories(opened)) as before:
-            _, steps = compared(opened, ends, before, Inventories(), None, delete=delete, force=force)
+            _, steps = compared(opened, ends, before, Inventories(), None, updating)
         return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
 
 
+@explicit
 def update(
     target: PathText,
     *,
-    job: PathText | None = None,
-    job_storage_options: Options = None,
-    delete: bool = False,
-    force: bool = False,
-    workers: int | None = None,
-    executor: ExecutorChoice | None = None,
-    dask_address: str | None = None,
     verify: VerifyLevel | None = None,
-    fsync: bool = False,
-    source: Place | None = None,
-    destination: Place | None = None,
-    take_over: bool = False,
-    storage_options: Options = None,
-    dest_storage_options: Options = None,
     progress: ProgressChoice = None,
-    log: PathText | None = None,
-    metrics: PathText | None = None,
+    **options: Unpack[_Updating],
 ) -> Outcome:
     """Bring the result of a job up to date with a source that has changed since.
 
@@ -181,44 +164,27 @@ def update(
     >>> int(zarr.open_array("new.zarr", path="time")[0])
     1
     """
-    path = find_job(target, job, job_storage_options)
-    options = RunOptions(
-        workers=workers,
-        executor=executor,
-        dask_address=dask_address,
-        fsync=fsync,
+    job, places, moved, updating, running, watching = given(
+        options, JobPlace, Places, Moved, Updating, Running, Watching
     )
+    path = find_job(target, job)
     with Job.open(path, write=False) as opened:
-        ends = ends_of(
-            opened,
-            target,
-            source=source,
-            destination=destination,
-            storage_options=storage_options,
-            dest_storage_options=dest_storage_options,
-        )
-        options = replace(options, verify=verify or level_before(opened))
-    asked = {"delete": delete, "force": force}
-    with ends.observed(progress, log=log, metrics=metrics) as run:
-        return run.end(update_archive(ends, path, options, run.progress, take_over=take_over, **asked))
+        ends = ends_of(opened, target, places, moved)
+        run_options = replace(RunOptions.of(running), verify=verify or level_before(opened))
+    with ends.observed(progress, watching) as run:
+        return run.end(update_archive(ends, path, run_options, run.progress, updating))
 
 
 def update_archive(
-    ends: Endpoints,
-    path: JobPath,
-    options: RunOptions,
-    progress: Progress | None,
-    *,
-    take_over: bool = False,
-    **asked: bool,
+    ends: Endpoints, path: JobPath, options: RunOptions, progress: Progress | None, updating: Updating
 ) -> Outcome:
-    """Update the result of the job at `path`; `asked` are `delete` and `force`."""
+    """Update the result of the job at `path`."""
     refuse_update(ends.destination)
     ends.check_reach(options)
     # The checks start first: a forked process must not inherit the lock on the job.
     with (
-        claimed(ends.place, path, take_over=take_over) as claim,
+        claimed(ends.place, path, take_over=options.take_over) as claim,
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as opened,
     ):
-        return claim.end(update_job(opened, options, ends, checks, progress, **asked))
+        return claim.end(update_job(opened, options, ends, checks, progress, updating))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from ...archive.chunk_inventory import take_inventory
 from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
+from ...recipe.options import Updating, values
 from ...storage.writer_for import writer_for
 from ..checks.checks import Checks
 from ..endpoints import Endpoints
@@ -58,9 +58,8 @@ def compared(
     before: Inventories,
     now: Inventories,
     progress: Progress | None,
+    updating: Updating,
     *,
-    delete: bool,
-    force: bool,
     elsewhere: bool = False,
 ) -> tuple[Plan, Steps]:
     """The plan after the update, and what leads to it.
@@ -77,9 +76,7 @@ def compared(
             earlier={array.path: array.destination for array in old.arrays},
         )
     refuse_unsuitable(fresh)
-    steps = steps_of(
-        job, old, fresh, before, now, (ends.source, ends.destination), delete=delete, force=force
-    )
+    steps = steps_of(job, old, fresh, before, now, (ends.source, ends.destination), updating)
     nodes = sorted(steps.chosen.values(), key=lambda node: node.path)
     plan = replace(
         fresh,
@@ -96,9 +93,7 @@ def update_job(
     ends: Endpoints,
     checks: Checks,
     progress: Progress | None,
-    *,
-    delete: bool = False,
-    force: bool = False,
+    updating: Updating = Updating(),  # noqa: B008 - frozen
 ) -> Outcome:
     """Update the result of a job open for writing, or continue an update that was interrupted."""
     refuse_ended(job)
@@ -109,8 +104,10 @@ def update_job(
         job.note(update=None)
         job.commit()
         earlier = {}
-    asked = {"delete": delete, "force": force}
-    asked = {name: given or bool(earlier.get(name)) for name, given in asked.items()}
+    updating = Updating(
+        delete=updating.delete or earlier.get("delete", False),
+        force=updating.force or earlier.get("force", False),
+    )
     crashed = ends.local_destination is not None and may_be_lost(job)
     if crashed and job.state == "incomplete":
         find_torn_documents(job, ends.destination)
@@ -121,11 +118,11 @@ def update_job(
         set_aside(job, ends.destination)
         with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
-                job, ends, before, now, progress, elsewhere=options.on_other_machines, **asked
+                job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
             )
             if not steps.any and job.state == "done":
                 return replace(nothing_to_do(job), problems=steps.problems)
-            _intend(job, plan, steps, asked)
+            _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
@@ -139,13 +136,13 @@ def update_job(
         return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
 
 
-def _intend(job: Job, plan: Plan, steps: Steps, asked: Mapping[str, bool]) -> None:
+def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
     """Record what the update does before it changes anything."""
     rows = {row.path: row for row in job.nodes()}
     header = plan.header_to_json()
     job.note(
         state="incomplete",
-        update=json.dumps({**asked, "keeps_root": steps.keeps_root}),
+        update=json.dumps({**values(updating, Updating), "keeps_root": steps.keeps_root}),
         verified=None,
         plan=json.dumps(header),
     )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +15,12 @@ from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import NOT_LISTED
-from ...archive.read_options import ReadOptions
 from ...formats.describe import describe
 from ...planning.inventories import Inventories
 from ...planning.planner import make_plan
 from ...planning.regrid.blocks import memory_budget
 from ...planning.zarr_json import consolidate
-from ...recipe.options import Format, VerifyLevel
+from ...recipe.options import Format, Places, Reading, VerifyLevel
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import Place, open_storage
 from ...transfer.counts import MoveCounts, MoveResult
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from ...storage.base import Storage
     from .output import ReferenceOutput
 
-Options: TypeAlias = "Mapping[str, Any] | None"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualRequest:
@@ -53,18 +50,18 @@ class VirtualRequest:
     source: Place
     destination: Any
     recipe: Recipe = field(default_factory=Recipe)
-    reading: ReadOptions = field(default_factory=ReadOptions)
+    reading: Reading = field(default_factory=Reading)
     format: Format | None = None
-    storage_options: Options = field(default=None, repr=False)
-    dest_storage_options: Options = field(default=None, repr=False)
+    places: Places
 
     def opened(self) -> VirtualRun:
         """The run with both ends opened; UsageError, StorageError."""
         storage = open_storage(
-            self.source, storage_options=self.storage_options, follow_links=self.reading.follow_links
+            self.source, storage_options=self.places.storage_options, follow_links=self.reading.follow_links
         )
         place = ReferredPlace.of(storage)
-        output = output_for(self.destination, self.dest_storage_options, place, self.storage_options)
+        given = self.places
+        output = output_for(self.destination, given.dest_storage_options, place, given.storage_options)
         return VirtualRun(self, storage, output)
 
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from zarrstack.core.errors import ZarrstackError, short
 from zarrstack.core.json_text import canonical
 
-from ...archive.read_options import ReadOptions
-from ...formats.describe import describe
+from ...formats.describe import describe, opened
 from ...jobs.job_report import StoredForm
 from ...jobs.units import bytes_text, count_text, safe, shape_text
 from ...planning.inspection import inspected
+from ...recipe.options import Reading
 from ...recipe.recipe import Recipe
-from ...storage.open_storage import open_storage
 from .job_pictures import pictures_of_view
 from .pictures import NO_PICTURES, PictureMaker, Pictures
 from .problem_groups import grouped
@@ -48,23 +47,15 @@ class Reader:
     allowed: bool = False
 
 
-def page_of(
-    place: Any,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    format: Format | None = None,
-    follow_links: bool = False,
-    **reading: Any,
-) -> str:
+def page_of(place: Any, **options: Any) -> str:
     """The page on the archive at a place, with stored sizes, for which chunks are listed."""
-    options = ReadOptions.asked(follow_links=follow_links, **reading)
-    storage = open_storage(place, storage_options=storage_options, follow_links=follow_links)
-    archive = inspected(describe(storage, format=format, options=options), storage, options)
-    found = pictures(storage, format, options, PictureMaker())
-    return archive_page(archive, pictures=found, stored=_stored(archive, storage, options))
+    storage, reading, format = opened(place, options)  # noqa: A001 - as in the public functions
+    archive = inspected(describe(storage, format=format, options=reading), storage, reading)
+    found = pictures(storage, format, reading, PictureMaker())
+    return archive_page(archive, pictures=found, stored=_stored(archive, storage, reading))
 
 
-def pictures(storage: Storage, format: Format | None, reading: ReadOptions, maker: PictureMaker) -> Pictures:
+def pictures(storage: Storage, format: Format | None, reading: Reading, maker: PictureMaker) -> Pictures:
     """Pictures of the images of an archive, so far as there is a view of it."""
     from ...views.legacy import view_of
 
@@ -104,7 +95,7 @@ def archive_page(
     )
 
 
-def _stored(archive: Archive, storage: Storage, reading: ReadOptions) -> dict[str, ArrayPlan] | None:
+def _stored(archive: Archive, storage: Storage, reading: Reading) -> dict[str, ArrayPlan] | None:
     """The plan of each array, with its listed chunks; None if the archive cannot be planned or listed."""
     from ...planning.planner import make_plan
 

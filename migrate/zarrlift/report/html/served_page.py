@@ -17,8 +17,7 @@ from .rendering import policy
 
 if TYPE_CHECKING:
     from ...archive.nodes import Archive
-    from ...archive.read_options import ReadOptions
-    from ...recipe.options import Format
+    from ...recipe.options import Format, Reading
     from ...storage.base import Storage
 
 _MAX_IMAGES: Final = 24
@@ -30,7 +29,7 @@ def served_page(
     storage: Storage,
     *,
     format: Format | None,
-    reading: ReadOptions,
+    reading: Reading,
     shown_as: str,
     origins: frozenset[str],
 ) -> Callable[[str], Page]:

@@ -117,7 +117,7 @@ def _s3(prefix: str, store: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
         raise UsageError(
             "a container of virtual chunks is on a server that the options do not name",
             found=f"{redact(prefix)} on {redact(str(named))}",
-            advice=f"If you trust it: --reference-options endpoint_url={redact(str(named))}",
+            advice=f"If you trust it: --storage-options ref:endpoint_url={redact(str(named))}",
         )
     anonymous = bool(settings.get("skip_signature"))
     region = settings.get("region") or getattr(getattr(store, "_0", None), "region", None)

@@ -205,7 +205,7 @@ def test_the_ledger_of_an_archive_is_a_job_file(old: Path) -> None:
 
 def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> None:
     zarrlift.batch("old", to=TO, run=False)
-    with pytest.raises(JobError, match="zarrlift batch status"):
+    with pytest.raises(JobError, match="zarrlift status"):
         zarrlift.status("v3.zarrlift.db")
     zarrlift.migrate("old/a/v2.zarr", "one.zarr")
     with pytest.raises(JobError, match="not of a batch"):

@@ -25,7 +25,7 @@ TO = ("--to", "v3/{relative}.zarr")
 
 def batch(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     """What a command prints."""
-    assert main(["batch", *words]) == code
+    assert main([*(["batch"] if words[0] == "run" else []), *words]) == code
     return capsys.readouterr().out
 
 
@@ -38,18 +38,18 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> d
 
 
 def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "\n  zarrlift batch run /" in batch(capsys, "plan", "old", *TO, code=1)
+    assert "\n  zarrlift batch run /" in batch(capsys, "run", "--dry-run", "old", *TO, code=1)
     assert as_json(capsys, "status", "v3", "--watch", code=1)["counts"] == {"pending": 6, "refused": 1}
     text = batch(capsys, "run", "v3.zarrlift.db", code=1)
     assert "7 archives: 5 done, 1 failed, 1 refused" in text
-    assert "zarrlift batch resume /" in text
+    assert "zarrlift resume /" in text
     assert as_json(capsys, "resume", "v3", code=1)["ran"] == 2
     told = as_json(capsys, "verify", "v3", "--full", code=1)
     assert {row["verified"] for row in told["archives"]} == {"full", None}
     assert as_json(capsys, "finish", "v3", "--yes", code=1)["message"].startswith(
         "there is nothing to finish"
     )
-    assert "undone" in batch(capsys, "undo", "v3")
+    assert "undone" in batch(capsys, "undo", "v3", "--yes")
 
 
 def test_a_finished_batch_has_nothing_to_do(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_parts_take_their_index_from_a_job_array(
     old: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch(capsys, "plan", "old", *TO, "--parts", "2", code=1)
+    batch(capsys, "run", "old", *TO, "--parts", "2", code=1)
     ran = []
     for index in ("0", "1"):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", index)
@@ -93,7 +93,7 @@ def test_parts_take_their_index_from_a_job_array(
         (("run", "old", "--to", "x/{other}"), "the template has an unknown field"),
         (("run", "old", "--to", "x/{name}", "--in-place"), "no destination"),
         (("run", "old", "--part", "1"), "--part is for a batch that was planned"),
-        (("plan", "old", *TO, "--inventory", "file.csv"), "an inventory is of one archive"),
+        (("run", "old", *TO, "--inventory", "file.csv"), "an inventory is of one archive"),
     ],
 )
 def test_what_is_wrong_with_a_request(
@@ -138,7 +138,7 @@ def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[st
     batch(capsys, "run", "old", *TO, "--report", "all.html", code=1)
     page = Path("all.html").read_text()
     assert all(row in page for row in ("a/v2.zarr", BROKEN, NOTHING))
-    assert main(["report", "v3", "--json"]) == 1
+    assert main(["status", "--check", "--verbose", "v3", "--json"]) == 1
     archives = json.loads(capsys.readouterr().out)["result"]["archives"]
     reports = {row["relative"]: row["report"] for row in archives}
     assert len(reports) == 7

@@ -97,8 +97,12 @@ def test_the_commands_refuse_a_copied_batch(
     other = copied(folder)
     before = tree(folder)
     monkeypatch.chdir(other)
-    for words in (["undo", "old"], ["finish", "old", "--yes"], ["run", "old", "--in-place"]):
-        assert main(["batch", *words]) == 1
+    for words in (
+        ["undo", "old", "--yes"],
+        ["finish", "old", "--yes"],
+        ["batch", "run", "old", "--in-place"],
+    ):
+        assert main(words) == 1
         assert TWO in capsys.readouterr().err
     assert tree(folder) == before
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.zarrlift.jobs.faults.commands import Ended
 from tests.zarrlift.jobs.faults.life import incomplete, untruly_equal
-from tests.zarrlift.jobs.faults.life_steps import RESULT, SOURCE, Step, Variant, pick, step
+from tests.zarrlift.jobs.faults.life_steps import ASKING, RESULT, SOURCE, Step, Variant, pick, step
 from tests.zarrlift.jobs.faults.living_archive import Archive
 from tests.zarrlift.jobs.faults.play import Play, Told
 from tests.zarrlift.jobs.faults.site import Site, rows_of
@@ -155,15 +155,15 @@ class BatchGame:
         if not self.variant.in_place:
             where = ("--to", f"{at.folder}/v3/{{relative}}.zarr", *where)
         if name == "plan":
-            return ("batch", "plan", old, *where, "--parts", str(self.variant.parts))
+            return ("batch", "run", old, *where, "--parts", str(self.variant.parts))
         if name == "part":
             return ("batch", "run", "--job", job, "--part", str(rng.randrange(self.variant.parts or 1)))
         if name == "run":
             return ("batch", "run", old, *where, *flags, "--workers", "1")
         if name == "gather":
-            return ("batch", "gather", job)
-        workers = ("--workers", "1") if name in ("resume", "update") else ()
-        return ("batch", name, target, *flags, *workers)
+            return ("gather", job)
+        more = {"resume": ("--workers", "1"), "update": ("--workers", "1"), **ASKING}.get(name, ())
+        return (name, target, *flags, *more)
 
     def command(
         self, at: Copy, words: tuple[str, ...], rng: random.Random, order: str | None = None

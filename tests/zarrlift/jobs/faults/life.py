@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.zarrlift.jobs.faults.commands import Ended
 from tests.zarrlift.jobs.faults.life_files import FILES, Files
-from tests.zarrlift.jobs.faults.life_steps import VARIANTS, Step
+from tests.zarrlift.jobs.faults.life_steps import ASKING, VARIANTS, Step
 from tests.zarrlift.jobs.faults.living_archive import Archive
 from tests.zarrlift.jobs.faults.play import Play, Told
 from tests.zarrlift.jobs.faults.site import Site
@@ -70,14 +70,14 @@ class Life:
             return ("migrate", "--job", job, "--part", str(rng.randrange(self.variant.parts)))
         if name == "migrate" and self.variant.parts:
             parts = ("--parts", str(self.variant.parts))
-            return ("plan", *places, *self.variant.options, "--job", job, *parts)
+            return ("migrate", *places, *self.variant.options, "--job", job, *parts)
         if name == "migrate":
             return ("migrate", *places, *self.variant.options, *(() if is_beside else ("--job", job)))
         if name == "adopt":
             moved = ("--source", source, *(() if site.in_place else ("--destination", result)))
             return ("resume", target, *moved)
-        workers = ("--workers", "1") if name in ("resume", "update") else ()
-        return (name, target, *flags, *workers)
+        more = {"resume": ("--workers", "1"), "update": ("--workers", "1"), **ASKING}.get(name, ())
+        return (name, target, *flags, *more)
 
     def command(
         self, site: Site, words: tuple[str, ...], rng: random.Random, order: str | None = None

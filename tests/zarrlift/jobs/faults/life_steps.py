@@ -84,6 +84,8 @@ def parsed(text: str) -> tuple[str, list[Step]]:
     return variant, [Step.parse(step) for step in steps if step]
 
 
+ASKING: Final = {"undo": ("--yes",), "finish": ("--yes",)}
+"""Commands that ask first, and what answers."""
 SOURCE: Final = {
     "rewrite": 6,
     "grow": 4,

@@ -20,12 +20,12 @@ from tests.support.job_archives import other_archive, write_archive
 Words = tuple[str, ...]
 MIGRATE: Words = ("migrate", "{src}", "{dst}")
 RESUME: Words = ("resume", "{dst}")
-UNDO: Words = ("undo", "{dst}")
+UNDO: Words = ("undo", "--yes", "{dst}")
 IN_PLACE: Words = ("migrate", "{src}", "--in-place")
 RESUME_IN_PLACE: Words = ("resume", "{src}")
 VERIFY: Words = ("verify", "{src}")
-FINISH: Words = ("finish", "{src}")
-UNDO_IN_PLACE: Words = ("undo", "{src}")
+FINISH: Words = ("finish", "--yes", "{src}")
+UNDO_IN_PLACE: Words = ("undo", "--yes", "{src}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ _PROCESSES = ("--executor", "processes", "--workers", "2")
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
 _DASK = ("--executor", "dask", "--workers", "2")
 _JOB = "{home}/job.db"
-_PLAN: Words = ("plan", "{src}", "{dst}", "--job", _JOB, "--parts", "2")
+_PLAN: Words = ("migrate", "{src}", "{dst}", "--job", _JOB, "--parts", "2")
 _PARTS: tuple[Words, ...] = tuple(("migrate", "--job", _JOB, "--part", part) for part in "01")
 _GATHER: Words = ("gather", _JOB)
 _REFERENCES: dict[str, Words] = {
@@ -100,7 +100,9 @@ SCENARIOS = (
     _copy("copy, file URLs", source="mixed", remote=frozenset({"file"})),
     _copy("copy, a job file elsewhere", "--job", "{home}/elsewhere.db"),
     _copy("shards", "--shards", "4,4", source="boxes"),
-    _copy("shards, index at the start", "--shards", "4,4", "--shard-index-location", "start", source="boxes"),
+    _copy(
+        "shards, index at the start", "--shards", "4,4", "--set", "shard-index-location=start", source="boxes"
+    ),
     _copy("gathered", "--shards", "auto", "--workers", "2", source="tiny"),
     _copy("regrid", "--chunks", "9,11", source="boxes"),
     _copy("regrid in shards", "--chunks", "5,7", "--shards", "3x", source="boxes"),
@@ -200,7 +202,7 @@ SCENARIOS = (
     Scenario(
         id="a part, in one process after all", before=(_PLAN,), words=_PARTS[0], again=(("resume", _JOB),)
     ),
-    Scenario(id="a part, taken back", before=(_PLAN,), words=_PARTS[0], again=(("undo", _JOB),)),
+    Scenario(id="a part, taken back", before=(_PLAN,), words=_PARTS[0], again=(("undo", "--yes", _JOB),)),
     Scenario(
         id="a part to S3",
         before=(_PLAN,),

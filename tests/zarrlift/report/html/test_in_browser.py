@@ -37,7 +37,7 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
     for write, name in ((write_images, "images"), (write_hostile, "hostile")):
         write(tmp_path / name)
         zarrlift.migrate(name, f"{name}.v3")
-        main(["report", f"{name}.v3", "--html", f"{name}.html"])
+        main(["status", "--check", "--verbose", f"{name}.v3", "--html", f"{name}.html"])
         main(["inspect", name, "--html", f"{name}-inspect.html"])
     (tmp_path / "many.html").write_text(report_page(many(250)))
     write_census(tmp_path / "all")

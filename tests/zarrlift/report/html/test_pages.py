@@ -84,7 +84,7 @@ def test_a_page_of_a_job_links_each_picture_to_its_array(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "a")
     zarrlift.migrate("a", "b", digest=True)
-    assert main(["report", "b", "--html", "b.html"]) == 0
+    assert main(["status", "--check", "--verbose", "b", "--html", "b.html"]) == 0
     page = Page((tmp_path / "b.html").read_text())
     pictures = [found["src"] for tag, found in page.found if tag == "img"]
     assert len(pictures) == 2 * 3  # the multiscale, its labels, and the photo; before and after
@@ -103,7 +103,7 @@ def test_nothing_of_a_hostile_archive_is_markup(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_hostile(tmp_path / "a")
     zarrlift.migrate("a", "b")
-    main(["report", "b", "--html", "b.html"])
+    main(["status", "--check", "--verbose", "b", "--html", "b.html"])
     main(["inspect", "a", "--html", "a.html"])
     for name in ("a.html", "b.html"):
         text = (tmp_path / name).read_text()

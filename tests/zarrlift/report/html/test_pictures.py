@@ -13,7 +13,7 @@ import zarr
 from tests.support.image_archives import plane, write_images
 
 import zarrlift
-from zarrlift.archive.read_options import ReadOptions
+from zarrlift.recipe.options import Reading
 from zarrlift.report.html.archive_page import pictures
 from zarrlift.report.html.images import MAX_READ, Image, cost, images_of
 from zarrlift.report.html.pictures import PictureMaker
@@ -84,7 +84,7 @@ def test_a_picture_is_the_middle_plane(tmp_path):
     root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2)
     root.create_array("a", shape=values.shape, chunks=(2, 50, 50), dtype="<u2")[...] = values
     storage = open_storage(tmp_path / "a")
-    (picture,) = pictures(storage, None, ReadOptions(), PictureMaker()).shown
+    (picture,) = pictures(storage, None, Reading(), PictureMaker()).shown
     pixels = decoded(base64.b64decode(picture.sides[0][1].partition(",")[2]))
     low, high = np.percentile(plane(), (1, 99))
     expected = (np.clip((plane() - low) / (high - low), 0, 1) * 255).astype(np.uint8)
@@ -95,7 +95,7 @@ def test_equal_labels_have_equal_colours_and_zero_is_black(tmp_path):
     values = (plane() // 100).astype("<u8")
     root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2)
     root.create_array("segmentation", shape=values.shape, chunks=(50, 50), dtype="<u8")[...] = values
-    (picture,) = pictures(open_storage(tmp_path / "a"), None, ReadOptions(), PictureMaker()).shown
+    (picture,) = pictures(open_storage(tmp_path / "a"), None, Reading(), PictureMaker()).shown
     pixels = decoded(base64.b64decode(picture.sides[0][1].partition(",")[2]))
     colours = {
         int(label): {tuple(colour) for colour in pixels[values == label].tolist()}
@@ -111,6 +111,6 @@ def test_damaged_images_and_those_without_room_are_counted(tmp_path):
     for name in "abc":
         root.create_array(name, shape=(96, 128), chunks=(96, 128), dtype="<u2")[...] = plane()
     (tmp_path / "a/a/0.0").write_bytes(b"damaged")
-    found = pictures(open_storage(tmp_path / "a"), None, ReadOptions(), PictureMaker(images=2))
+    found = pictures(open_storage(tmp_path / "a"), None, Reading(), PictureMaker(images=2))
     assert [picture.path for picture in found.shown] == ["b"]
     assert (found.left_out, len(found.unread), len(found.notes)) == (1, 1, 2)

@@ -177,7 +177,7 @@ def shown(value: object) -> str:
 
 
 def matches_json_text(text: object, value: object, *, tagged: bool = False) -> bool:
-    """Whether `text` is JSON for `value`, as written by `--objects json`.
+    """Whether `text` is JSON for `value`, as written by `--set objects=json`.
 
     `tagged`: with the names of types that JSON lacks, as where values may be of any type.
     """

@@ -1,7 +1,7 @@
 """Conversion of Python objects in legacy object arrays to v3's strings or bytes.
 
 json2, msgpack2 and categorize arrays hold arbitrary objects. In Zarr v3 they become `string` if every value
-is a str; other values are refused by name, or every value is written as JSON text with `--objects json`.
+is a str; other values are refused by name, or every value is written as JSON text with `--set objects=json`.
 
 Values that JSON lacks have two forms. Where all values of an array have one type (`vlen-array`, structs), it
 is the form of v3 fill values: "NaN", base64. Where an object can be anything, it is an object with one
@@ -56,7 +56,7 @@ def to_strings(
                 "an object is not a str",
                 found=f"{type(value).__name__} {value!r:.80} at {place} of the chunk",
                 expected="str in every place",
-                advice="Use --objects json to write each value as JSON text.",
+                advice="Use --set objects=json to write each value as JSON text.",
             )
     return result
 
