@@ -19,6 +19,8 @@ from .session import DONE, PARTLY, Answer, refused_briefly
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..jobs.job_report import JobReport
+
 
 class Census(Group):
     """How many archives are assessed."""
@@ -173,43 +175,33 @@ def status(
         return {name: value for name, value in storage.arguments().items() if name != "job_storage_options"}
 
     def work() -> Answer:
-        from ..jobs.job_report import report_of
-        from ..jobs.job_status import status_of
-        from ..jobs.ledger.find_job import find_job
-        from ..jobs.ledger.ledger import Job
+        import zarrlift
+
         from ..report import job_report as report_job
         from ..report import status as report_status
 
         if batch is not None:
             return _batch_report(batch, html, places(), pictures=pictures)
         given = options.of(JobPlace)
-        if "job_storage_options" in (opening := storage.arguments()):
-            given["job_storage_options"] = opening["job_storage_options"]
+        given |= {name: value for name, value in storage.arguments().items() if name == "job_storage_options"}
+
+        def ask() -> Any:
+            return zarrlift.status(target, **given)
+
         code = DONE
         if watch:
-            import zarrlift
-
             from . import watching
 
             stream = sys.stderr if output.as_json else sys.stdout
-            last = watching.watch(
-                lambda: zarrlift.status(target, **given),
-                stream,
-                watching.a_job(),
-                everything=output.show_all,
-            )
-            code = DONE if last.state in ("done", "finished") else PARTLY
-        with Job.open(find_job(target, JobPlace(**given)), write=False) as opened:
-            found = status_of(opened)
-            report = report_of(opened) if verbose or html or check or output.as_json else None
-            if html is not None and report is not None:
-                from ..report.html.job_pictures import pictures_of_job
-                from ..report.html.pictures import NO_PICTURES, PictureMaker
-                from ..report.html.rendering import write_page
-                from ..report.html.report_page import ReportedArchive, report_page
-
-                shown = pictures_of_job(opened, PictureMaker(), **places()) if pictures else NO_PICTURES
-                write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
+            found = watching.watch(ask, stream, watching.a_job(), everything=output.show_all)
+            code = DONE if found.state in ("done", "finished") else PARTLY
+        else:
+            found = ask()
+        report = None
+        if verbose or html or check or output.as_json:
+            report = zarrlift.job_report(target, **given)
+        if html is not None and report is not None:
+            _write_page(html, report, places() if pictures else None)
         if check and report is not None:
             code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
         return Answer(
@@ -225,6 +217,22 @@ def status(
     session = output.session("status")
     session.how_to_continue = lambda _: "The job is not affected."
     return session.run(work)
+
+
+def _write_page(html: str, report: JobReport, places: dict[str, Any] | None) -> None:
+    """Write the page on a job; `places` are the storage options for its pictures, None for no pictures."""
+    from ..jobs.ledger.find_job import find_job
+    from ..jobs.ledger.ledger import Job
+    from ..report.html.job_pictures import pictures_of_job
+    from ..report.html.pictures import NO_PICTURES, PictureMaker
+    from ..report.html.rendering import write_page
+    from ..report.html.report_page import ReportedArchive, report_page
+
+    shown = NO_PICTURES
+    if places is not None:
+        with Job.open(find_job(report.job), write=False) as opened:
+            shown = pictures_of_job(opened, PictureMaker(), **places)
+    write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
 
 
 def _batch_now(path: Path, output: o.Output, *, watch: bool) -> Any:

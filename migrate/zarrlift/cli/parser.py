@@ -17,7 +17,7 @@ from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, unp
 
 _HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 
-Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr new.zarr
+Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
 
 Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
 {{commands}}
