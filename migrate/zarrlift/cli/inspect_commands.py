@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..jobs.job_report import JobReport
+    from ..jobs.ledger.stored_file import JobPath
 
 
 class Census(Group):
@@ -177,6 +178,7 @@ def status(
     def work() -> Answer:
         import zarrlift
 
+        from ..jobs.ledger.find_job import find_job
         from ..report import job_report as report_job
         from ..report import status as report_status
 
@@ -201,7 +203,7 @@ def status(
         if verbose or html or check or output.as_json:
             report = zarrlift.job_report(target, **given)
         if html is not None and report is not None:
-            _write_page(html, report, places() if pictures else None)
+            _write_page(html, report, find_job(target, JobPlace(**given)), places() if pictures else None)
         if check and report is not None:
             code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
         return Answer(
@@ -219,9 +221,8 @@ def status(
     return session.run(work)
 
 
-def _write_page(html: str, report: JobReport, places: dict[str, Any] | None) -> None:
+def _write_page(html: str, report: JobReport, path: JobPath, places: dict[str, Any] | None) -> None:
     """Write the page on a job; `places` are the storage options for its pictures, None for no pictures."""
-    from ..jobs.ledger.find_job import find_job
     from ..jobs.ledger.ledger import Job
     from ..report.html.job_pictures import pictures_of_job
     from ..report.html.pictures import NO_PICTURES, PictureMaker
@@ -230,7 +231,7 @@ def _write_page(html: str, report: JobReport, places: dict[str, Any] | None) -> 
 
     shown = NO_PICTURES
     if places is not None:
-        with Job.open(find_job(report.job), write=False) as opened:
+        with Job.open(path, write=False) as opened:
             shown = pictures_of_job(opened, PictureMaker(), **places)
     write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
 

@@ -102,7 +102,7 @@ def test_a_copied_job_changes_neither_the_original_nor_the_copy(
 
 
 @pytest.mark.slow(one_in=3)
-@pytest.mark.parametrize("call", [zarrlift.finish, *CHANGING.values()], ids=["finish", *CHANGING])
+@pytest.mark.parametrize("call", [zarrlift.finish, *CHANGING.values()], ids=["finish", "--yes", *CHANGING])
 def test_a_copied_job_in_place_changes_neither(call: Callable[[Path], object], folder: Path) -> None:
     other = copied(migrated_in_place(folder))
     before = tree(folder), arrays(other)
@@ -489,7 +489,7 @@ def test_a_moved_repository_of_icechunk_is_undone_and_a_copied_one_is_not(folder
 
 def test_the_command_names_both_places(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = copied(migrated(folder))
-    assert main(["undo", "--yes", str(other / OUT)]) == 1
+    assert main(["undo", "--yes", "--yes", str(other / OUT)]) == 1
     error = capsys.readouterr().err
     assert f"{other}/out.zarr, {folder}/out.zarr" in error
     assert np.array_equal(
