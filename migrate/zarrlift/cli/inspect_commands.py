@@ -316,7 +316,7 @@ def verify(
                 recipe=load_recipe(recipe_file),
                 progress=progress,
                 **options.arguments(),
-                **storage.arguments(),
+                **storage.of(source, destination),
             )
         return Answer(
             code=DONE if found.ok else PARTLY,
