@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.grid.frames import Shards
@@ -10,6 +10,7 @@ from zarrstack.core.json_text import canonical
 
 from ..jobs.units import brief, count_text, safe, shape_text
 from . import problems as report_problems
+from .names import node_names
 from .table import Column
 
 if TYPE_CHECKING:
@@ -20,17 +21,21 @@ _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
 _FILL: Final = 24
 """Maximum number of characters of a fill value; those of structs are long base64 texts."""
-_COLUMNS: Final = (
+_COLUMNS: Final[tuple[Column, ...]] = (
     Column(title="node"),
     Column(title="kind"),
     Column(title="shape"),
-    Column(title="chunk"),
-    Column(title="data type", wraps=True),
-    Column(title="fill", spare=2),
-    Column(title="codecs", wraps=True, spare=1),
-    Column(title="keys", spare=3),
+    Column(title="chunk", once=True),
+    Column(title="data type", wraps=True, once=True),
+    Column(title="fill", spare=2, once=True),
+    Column(title="codecs", wraps=True, spare=1, once=True),
+    Column(title="keys", spare=3, once=True),
     Column(title="attributes", right=True, spare=4),
 )
+_FORM: Final = slice(5, 8)
+"""The columns that stand in a table of their own if most arrays share them."""
+_NAMES: Final = 3
+"""Maximum number of names and ranges of arrays that share them; further ones are counted."""
 
 
 def lines(archive: Archive, page: Page) -> Iterator[str]:
@@ -40,12 +45,19 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield from page.paragraph(head, hang=2, tone="title")
     yield from convention_lines(archive.conventions, page)
     yield ""
-    shown = archive.nodes if page.everything else archive.nodes[:_NODES]
-    yield from page.table(_COLUMNS, (_row(node) for node in shown))
-    if len(shown) < len(archive.nodes):
-        rest = count_text(len(archive.nodes) - len(shown), "more node")
-        yield f"  and {rest} (--all shows them)"
+    nodes = page.shown(archive.nodes, _NODES)
+    rows = [_row(node) for node in nodes]
+    forms = _forms(nodes, rows)
+    if forms:
+        rows = [(*row[: _FORM.start], "", "", "", *row[_FORM.stop :]) for row in rows]
+    yield from page.table(_COLUMNS, rows)
+    yield from page.rest(len(archive.nodes) - len(nodes), "node")
     yield ""
+    if forms:
+        most = None if page.everything else _NAMES
+        columns = (Column(title="arrays", wraps=True), *_COLUMNS[_FORM])
+        yield from page.table(columns, ((node_names(paths, most), *form) for form, paths in forms.items()))
+        yield ""
     problems = archive.all_problems()
     if problems:
         yield from report_problems.lines(problems, page, refusal="refused")
@@ -58,6 +70,15 @@ def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterat
     text = "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen)
     if text:
         yield from page.paragraph(f"conventions: {text}", indent=2, hang=4)
+
+
+def _forms(nodes: Sequence[Node], rows: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], list[str]]:
+    """Form -> paths of its arrays; empty if the arrays share one form, or few share any."""
+    forms: dict[tuple[str, ...], list[str]] = {}
+    for node, row in zip(nodes, rows, strict=True):
+        if any(row[_FORM]):
+            forms.setdefault(row[_FORM], []).append(node.path)
+    return forms if 1 < len(forms) < sum(map(len, forms.values())) / 2 else {}
 
 
 def _row(node: Node) -> tuple[str, ...]:

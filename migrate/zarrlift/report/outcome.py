@@ -11,6 +11,7 @@ from ..jobs.command_line import command
 from ..jobs.parts.part_index import has_lsf
 from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
 from . import problems as report_problems
+from .names import index_ranges
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -110,17 +111,6 @@ def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
     said = [problem for problem in outcome.problems if problem.severity != "refusal"]
     warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
     yield from report_problems.lines(dict.fromkeys((*said, *warnings)), page)
-
-
-def index_ranges(indexes: Iterable[int]) -> str:
-    """Indexes in the notation of job arrays, such as `0-2,7`."""
-    ranges: list[list[int]] = []
-    for index in sorted(indexes):
-        if ranges and ranges[-1][1] == index - 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def headline(outcome: Outcome) -> str:

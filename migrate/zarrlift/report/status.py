@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
 from ..jobs.status import silence_of
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe, silence_text
-from .outcome import index_ranges
+from .names import index_ranges, node_names
 from .problems import failures
 from .problems import lines as problem_lines
 from .table import Column
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .page import Page
 
 _NODES: Final = 20
-"""Maximum number of rows; the rest is counted. Failed nodes come first."""
+"""Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together."""
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
 _ACTIVITIES: Final[dict[Activity | None, str]] = {
     "running": "running",
@@ -55,13 +55,13 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         )
     )
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
-    shown = rows if page.everything else rows[:_NODES]
     if rows:
+        alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
         yield ""
-        yield from page.table(_COLUMNS, (_row(row) for row in shown))
-    if len(shown) < len(rows):
-        yield f"  and {count_text(len(rows) - len(shown), 'more node')} (--all shows them)"
+        yield from page.table(_COLUMNS, map(_row, page.shown(alike, _NODES)))
+        yield from page.rest(sum(map(len, alike)) - sum(map(len, page.shown(alike, _NODES))), "node")
     yield ""
+    shown = page.shown(rows, _NODES)
     errors = [(row.state, node_text(row.path), safe(row.error)) for row in shown if row.error]
     if errors:
         yield from failures(errors, page)
@@ -137,20 +137,31 @@ def _when_to_resume(status: Status) -> str:
     return "After the cause is fixed:"
 
 
-def _row(row: NodeStatus) -> tuple[str, ...]:
-    tasks = f"{count_text(row.tasks_done)}/{count_text(row.tasks_total)}" if row.tasks_total else ""
-    size = _bytes(row) if row.bytes_total else ""
+def _alike(rows: Iterable[NodeStatus], *, apart: bool) -> list[list[NodeStatus]]:
+    """The nodes of each row of the table: those with the same state and route, unless begun, or one each."""
+    alike: dict[tuple[str | None, ...], list[NodeStatus]] = {}
+    for row in rows:
+        begun = 0 < row.tasks_done < row.tasks_total
+        key = (row.path,) if apart or begun else (row.state, row.kind, row.route)
+        alike.setdefault(key, []).append(row)
+    return list(alike.values())
+
+
+def _row(rows: list[NodeStatus]) -> tuple[str, ...]:
+    first = rows[0]
+    done, total = sum(row.tasks_done for row in rows), sum(row.tasks_total for row in rows)
     return (
-        node_text(row.path),
-        row.state,
-        row.route or ("group" if row.kind == "group" else ""),
-        tasks,
-        size,
+        node_names((row.path for row in rows), 1),
+        first.state,
+        first.route or ("group" if first.kind == "group" else ""),
+        f"{count_text(done)}/{count_text(total)}" if total else "",
+        _bytes(*rows) if any(row.bytes_total for row in rows) else "",
     )
 
 
-def _bytes(of: NodeStatus | Status) -> str:
-    return f"{bytes_text(of.bytes_done)} of {bytes_text(of.bytes_total, estimated=not of.bytes_known)}"
+def _bytes(*of: NodeStatus | Status) -> str:
+    done, total = sum(each.bytes_done for each in of), sum(each.bytes_total for each in of)
+    return f"{bytes_text(done)} of {bytes_text(total, estimated=not all(each.bytes_known for each in of))}"
 
 
 def summary_text(status: Status) -> str:

@@ -29,6 +29,9 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "plan": lambda page: report_plan.lines(examples.PLAN, page),
     "plan-of-other-chunks": lambda page: report_plan.lines(examples.CUT_ANEW, page),
     "plan-of-many": lambda page: report_plan.lines(examples.MANY, page),
+    "plan-of-a-pyramid": lambda page: report_plan.lines(examples.PYRAMID, page),
+    "plan-of-other-codecs": lambda page: report_plan.lines(examples.CODECS, page),
+    "inspect-of-images": lambda page: report_archive.lines(examples.IMAGES, page),
     "done": lambda page: report_outcome.lines(examples.DONE, page),
     "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
     "failed": lambda page: report_outcome.lines(examples.FAILED, page),
@@ -47,6 +50,7 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "part-waiting": lambda page: report_outcome.lines(replace(examples.PART, second_pass=True), page),
     "gathered": lambda page: report_outcome.lines(examples.GATHERED, page),
     "status-of-parts": lambda page: report_status.lines(examples.IN_PARTS, page),
+    "status-of-many": lambda page: report_status.lines(examples.MANY_NODES, page),
     "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
     "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
 }
@@ -88,6 +92,23 @@ def test_all_shows_every_array_and_every_place():
     assert all(f"/t/{i:04} " in text for i in range(1500))
     assert all(f"/bad/{i}," in text for i in range(40))
     assert "--all shows" not in text
+
+
+def test_all_shows_every_node_in_a_row_of_its_own():
+    text = "\n".join(report_status.lines(examples.MANY_NODES, Page(width=100, everything=True)))
+    assert all(
+        re.search(rf"^  /t/{number} +(done|pending) +relink +[012]/2 ", text, re.MULTILINE)
+        for number in range(40)
+    )
+    text = "\n".join(report_archive.lines(examples.IMAGES, Page(width=100, everything=True)))
+    assert "/image/0 to 3 " in text
+
+
+def test_levels_of_a_pyramid_share_one_block():
+    lines = list(report_plan.lines(examples.PYRAMID, Page(width=80)))
+    assert sum(line.startswith("reframe: 7 arrays") for line in lines) == 1
+    assert sum("read by" in line for line in lines) == 1
+    assert len(lines) < 35
 
 
 def test_a_total_that_is_an_estimate_is_marked_as_one():

@@ -146,5 +146,32 @@ def test_the_names_of_a_tree_stay_indented_when_they_are_cut():
     assert max(map(len, lines)) <= 40
 
 
+@pytest.mark.parametrize(
+    ("cells", "width", "lines"),
+    [
+        pytest.param("aaa", 40, ["x", "0", "1", "2", "The same for all: y a."], id="three-equal"),
+        pytest.param("aa", 40, ["x  y", "0  a", "1  a"], id="two-equal"),
+        pytest.param(
+            2 * ["a" * 39], 40, ["x", "0", "1", "The same for all: y", "a" * 39 + "."], id="too-wide"
+        ),
+        pytest.param(
+            ["a", "", "a", "a"], 40, ["x", "0", "1", "2", "3", "The same for all: y a."], id="empty"
+        ),
+        pytest.param("aaab", 40, ["x  y", "0  a", "1  a", "2  a", "3  b"], id="one-differs"),
+        pytest.param("a", 40, ["x  y", "0  a"], id="one-row"),
+    ],
+)
+def test_what_is_equal_in_all_rows_stands_once(cells, width, lines):
+    shape = (Column(title="x"), Column(title="y", once=True))
+    rows = [(str(number), cell) for number, cell in enumerate(cells)]
+    assert table(shape, rows, width, indent=0) == lines
+
+
+def test_equal_cells_stay_in_their_rows_unless_they_may_stand_once():
+    rows = [(str(number), "7") for number in range(9)]
+    assert len(table((Column(title="x"), Column(title="y", right=True)), rows, 40)) == 10
+    assert table((Column(title="x"), Column(title="y")), rows, 40)[-1].split() == ["8", "7"]
+
+
 def test_a_column_without_text_is_left_out():
     assert table(SHAPE, [("/a", "", "7 B")], 80) == ["  node  bytes", "  /a      7 B"]

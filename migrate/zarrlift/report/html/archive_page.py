@@ -17,9 +17,9 @@ from ...jobs.units import bytes_text, count_text, safe, shape_text
 from ...planning.inspection import inspected
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import open_storage
+from ..problem_groups import grouped
 from .job_pictures import pictures_of_view
 from .pictures import NO_PICTURES, PictureMaker, Pictures
-from .problem_groups import grouped
 from .rendering import document_lines, render
 from .report_page import FORMATS, PAGE_SIZE
 

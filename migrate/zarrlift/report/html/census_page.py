@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...jobs.units import bytes_text, count_text
 from ..census import cost_rows, range_text, summary
-from .problem_groups import ProblemGroup, Where, grouped
+from ..problem_groups import MAX_PLACES, ProblemGroup, grouped
 from .rendering import render
 from .report_page import FORMATS, MEANINGS
 
 if TYPE_CHECKING:
     from ...jobs.census.census import Census, RouteTotals, Tally
-    from ...jobs.census.census import ProblemGroup as Counted
 
 _ROWS: Final = 12
 """Maximum number of bars of a chart; further names are counted."""
@@ -72,7 +71,14 @@ def census_page(census: Census) -> str:
         listed=census.listed,
         cost=[] if census.cost is None else list(cost_rows(census.cost)),
         charts=[chart for chart in _charts(census) if chart.bars],
-        groups=[_group(group) for group in census.problems],
+        groups=[
+            ProblemGroup.of(
+                [(example.archive or None, example.problem) for example in group.examples],
+                most=MAX_PLACES,
+                count=group.count,
+            )
+            for group in census.problems
+        ],
     )
 
 
@@ -118,28 +124,3 @@ def _shown(names: Iterable[str]) -> list[str]:
     every = list(names)
     more = len(every) - _ROWS
     return every if more <= 0 else [*every[:_ROWS], f"and {count_text(more)} more"]
-
-
-def _group(group: Counted) -> ProblemGroup:
-    problems = [example.problem for example in group.examples]
-    same = len({problem.found for problem in problems}) == 1
-    places = tuple(
-        Where(
-            example.archive or None,
-            example.problem.node,
-            example.problem.key,
-            None if same else example.problem.found,
-        )
-        for example in group.examples
-    )
-    return ProblemGroup(
-        severity=group.severity,
-        kind=group.kind,
-        message=group.message,
-        found=problems[0].found if same else None,
-        expected=problems[0].expected,
-        advice=problems[0].advice,
-        count=group.count,
-        places=places,
-        more=group.count - len(places),
-    )

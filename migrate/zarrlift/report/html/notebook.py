@@ -20,9 +20,9 @@ from ..archive import summary_text
 from ..outcome import headline, verification_lines
 from ..page import Page
 from ..plan import totals
+from ..problem_groups import ProblemGroup, grouped
 from ..status import amount_text, state_text
 from ..status import summary_text as status_text
-from .problem_groups import ProblemGroup, grouped
 from .rendering import document_lines, fragment
 from .report_page import FORMATS
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ...jobs.units import bytes_text, count_text, duration_text, rate_text
+from ..problem_groups import grouped
 from .charts import line_of, sizes_of
 from .pictures import NO_PICTURES, Pictures
-from .problem_groups import grouped
 from .rendering import mapping_rows, moment, render
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def report_page(archives: Sequence[ReportedArchive], *, title: str | None = None
         places=_places(alone),
         summary=_summary(archives, arrays),
         figures=list(_figures(archives, arrays)),
-        groups=[group for group in groups if group.severity == "refusal"],
-        notes=[group for group in groups if group.severity != "refusal"],
+        groups=[group for group in groups if group.first.severity == "refusal"],
+        notes=[group for group in groups if group.first.severity != "refusal"],
         routes=routes,
         most_by_route=max((max(row["bytes_in"], row["bytes_out"]) for row in routes), default=0),
         sizes=rows,
