@@ -46,10 +46,7 @@ def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator
         )
     )
     yield ""
-    shown = report.arrays if page.everything else report.arrays[:_ARRAYS]
-    yield from page.table(_COLUMNS, map(_row, shown))
-    if len(shown) < len(report.arrays):
-        yield f"  and {count_text(len(report.arrays) - len(shown), 'more array')} (--all shows them)"
+    yield from page.listing(_COLUMNS, report.arrays, _row, most=_ARRAYS, what="array")
     if report.problems:
         yield ""
         yield from report_problems.lines(report.problems, page, refusal="refused or failed")

@@ -27,7 +27,7 @@ _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
 _EXCLUDED: Final = 5
 """Maximum number of names of excluded nodes; further ones are counted."""
-_MEANING: Final = {
+MEANINGS: Final = {
     "stay": "metadata only; chunks are unchanged and stay in place",
     "relink": "chunks copied unchanged",
     "reframe": "chunks copied into another frame, not decoded",
@@ -35,6 +35,7 @@ _MEANING: Final = {
     "rewrite": "decoded and re-encoded",
     "regrid": "rechunked",
 }
+"""What each route does, in a few words."""
 _COLUMNS: Final = (
     Column(title="array"),
     Column(title="shape"),
@@ -140,7 +141,7 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
     name = first.route.name
     count = count_text(len(group), "array")
     reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
-    head = f"{name}: {count}, {_MEANING.get(name, '')}{safe(reason)}"
+    head = f"{name}: {count}, {MEANINGS.get(name, '')}{safe(reason)}"
     yield from page.paragraph(head, hang=2, tone="title")
     shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
     whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))

@@ -31,11 +31,8 @@ def lines(plan: UpdatePlan, page: Page) -> Iterator[str]:
         return
     amount = f"{count_text(plan.objects, 'chunk')} to read, {bytes_text(plan.bytes)}"
     yield from page.paragraph(f"{count_text(len(plan.nodes), 'node')} to change: {amount}.", tone="title")
-    shown = plan.nodes if page.everything else plan.nodes[:_NODES]
     yield ""
-    yield from page.table(_COLUMNS, map(_row, shown))
-    if len(shown) < len(plan.nodes):
-        yield f"  and {count_text(len(plan.nodes) - len(shown), 'more node')} (--all shows them)"
+    yield from page.listing(_COLUMNS, plan.nodes, _row, most=_NODES, what="node")
     if any(node.visible for node in plan.nodes):
         yield ""
         yield from page.paragraph(

@@ -13,15 +13,15 @@ from zarrstack.core.json_text import canonical
 from ...archive.read_options import ReadOptions
 from ...formats.describe import describe
 from ...jobs.job_report import StoredForm
-from ...jobs.units import bytes_text, count_text, safe, shape_text
+from ...jobs.units import FORMATS, bytes_text, count_text, safe, shape_text
 from ...planning.inspection import inspected
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import open_storage
 from ..problem_groups import grouped
 from .job_pictures import pictures_of_view
 from .pictures import NO_PICTURES, PictureMaker, Pictures
-from .rendering import document_lines, render
-from .report_page import FORMATS, PAGE_SIZE
+from .rendering import attribute_lines, render
+from .report_page import PAGE_SIZE
 
 if TYPE_CHECKING:
     from ...archive.nodes import Archive, Node
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _MAX_NODES: Final = 2000
 _MAX_ATTRIBUTES: Final = 2_000_000
 """Maximum number of characters of all attributes together."""
+_TOO_MANY: Final = "not shown: the page has too many attributes; see zarrlift inspect --json"
 _DEEPEST: Final = 6
 """Nodes below are indented no further."""
 
@@ -136,15 +137,11 @@ def _decoded(node: Node) -> int | None:
 
 
 def _nodes(archive: Archive, stored: Mapping[str, ArrayPlan]) -> Iterator[dict[str, Any]]:
-    room = _MAX_ATTRIBUTES
+    room = [_MAX_ATTRIBUTES]
     for number, node in enumerate(archive.nodes[:_MAX_NODES]):
         layout = getattr(node, "layout", None)
         array = hasattr(node, "layout")
         plan = stored.get(node.path)
-        lines = document_lines(dict(node.attributes)) if node.attributes and room > 0 else []
-        room -= sum(map(len, lines))
-        if node.attributes and not lines:
-            lines = ["not shown: the page has too many attributes; see zarrlift inspect --json"]
         size = "" if layout is None else bytes_text(_decoded(node) or 0)
         if plan is not None:
             size = f"{bytes_text(plan.bytes_in, estimated=not plan.bytes_in_known)} of {size}"
@@ -156,7 +153,7 @@ def _nodes(archive: Archive, stored: Mapping[str, ArrayPlan]) -> Iterator[dict[s
             "kind": "refused" if node.refused else "array" if array else "group",
             "tone": "bad" if node.refused else "",
             "attributes_text": count_text(len(node.attributes), "attribute") if node.attributes else "",
-            "attributes": lines,
+            "attributes": attribute_lines(node.attributes, room, _TOO_MANY),
             "shape": "" if layout is None else shape_text(layout.shape),
             "data_type": "" if layout is None else short(safe(str(layout.data_type)), 60),
             "size": size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ from zarrstack.core.json_text import canonical
 from ...archive.nodes import Archive, Layout
 from ...jobs.outcome import Outcome
 from ...jobs.status import NodeStatus, Status
-from ...jobs.units import bytes_text, count_text, node_text, rate_text, safe, shape_text
+from ...jobs.units import FORMATS, bytes_text, count_text, node_text, rate_text, safe, shape_text
 from ...planning.plans import ArrayPlan, Plan
 from ...verification.report import VerificationReport
 from ..archive import summary_text
@@ -23,8 +23,7 @@ from ..plan import totals
 from ..problem_groups import ProblemGroup, grouped
 from ..status import amount_text, state_text
 from ..status import summary_text as status_text
-from .rendering import document_lines, fragment
-from .report_page import FORMATS
+from .rendering import attribute_lines, fragment
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -50,7 +49,7 @@ Facts = Sequence[tuple[str, str]]
 class Row:
     """A node of the tree."""
 
-    name: str
+    name: str = ""
     cells: Sequence[str] = ()
     """Beside its name."""
     tone: str = ""
@@ -128,13 +127,9 @@ def _plan(plan: Plan) -> View:
             *((seen.name, seen.summary) for seen in plan.conventions),
             *([("excluded", count_text(len(plan.excluded), "node"))] if plan.excluded else []),
         ],
-        trees=[_planned(plan)],
+        trees=[_tree("Nodes", plan.nodes, _plan_row)],
         **_problems(plan.all_problems()),
     )
-
-
-def _planned(plan: Plan) -> Tree:
-    return _tree("Nodes", plan.nodes, _plan_row)
 
 
 def _outcome(outcome: Outcome) -> View:
@@ -151,7 +146,7 @@ def _outcome(outcome: Outcome) -> View:
         text=headline(outcome),
         tone="good" if outcome.ok else "bad",
         facts=facts,
-        trees=[] if plan is None else [_planned(plan)],
+        trees=[] if plan is None else [_tree("Nodes", plan.nodes, _plan_row)],
         **_problems(outcome.problems),
     )
 
@@ -198,44 +193,34 @@ def _problems(problems: Iterable[Problem]) -> dict[str, Any]:
     return {"groups": groups[:_MAX_GROUPS], "more_groups": max(len(groups) - _MAX_GROUPS, 0)}
 
 
-def _tree(label: str, nodes: Sequence[Any], row: Any) -> Tree:
+def _tree(label: str, nodes: Sequence[Any], row: Callable[[Any], Row]) -> Tree:
     """The first nodes, sorted by path, below their groups; a group that is no node has a name alone."""
-    top = Row(name="/")
-    rows: dict[tuple[str, ...], Row] = {(): top}
+    rows: dict[tuple[str, ...], Row] = {}
     for node in nodes[:_MAX_NODES]:
         names = tuple(node.path.split("/")) if node.path else ()
         if len(names) > _DEEPEST:
             names = (*names[: _DEEPEST - 1], "/".join(names[_DEEPEST - 1 :]))
-        made = row(node)
-        place = _place(rows, names)
-        place.cells, place.tone, place.facts, place.attributes = (
-            made.cells,
-            made.tone,
-            made.facts,
-            made.attributes,
-        )
-    return Tree(label=label, rows=[top] if nodes else [], more=max(len(nodes) - _MAX_NODES, 0))
+        _place(rows, names, row(node))
+    return Tree(label=label, rows=[rows[()]] if nodes else [], more=max(len(nodes) - _MAX_NODES, 0))
 
 
-def _place(rows: dict[tuple[str, ...], Row], names: tuple[str, ...]) -> Row:
-    if names not in rows:
-        rows[names] = Row(name=short(safe(names[-1]), _LONGEST))
-        _place(rows, names[:-1]).children.append(rows[names])
-    return rows[names]
+def _place(rows: dict[tuple[str, ...], Row], names: tuple[str, ...], row: Row) -> Row:
+    """The row of a node, put below that of its group."""
+    row.name = short(safe(names[-1]), _LONGEST) if names else "/"
+    rows[names] = row
+    if names:
+        (rows.get(names[:-1]) or _place(rows, names[:-1], Row())).children.append(row)
+    return row
 
 
 def _node_row(room: list[int], node: Node) -> Row:
     layout = getattr(node, "layout", None)
-    lines = document_lines(dict(node.attributes)) if node.attributes and room[0] > 0 else []
-    room[0] -= sum(map(len, lines))
-    if node.attributes and not lines:
-        lines = [f"{count_text(len(node.attributes), 'attribute')}, not shown"]
+    not_shown = f"{count_text(len(node.attributes), 'attribute')}, not shown"
     return Row(
-        name="",
         cells=[*_shown(layout), *(["refused"] if node.refused else [])],
         tone="bad" if node.refused else "",
         facts=[] if layout is None else [*_stored(layout)],
-        attributes=lines,
+        attributes=attribute_lines(node.attributes, room, not_shown),
     )
 
 
@@ -259,13 +244,12 @@ def _stored(layout: Layout) -> Iterator[tuple[str, str]]:
 def _plan_row(node: Planned) -> Row:
     if not isinstance(node, ArrayPlan):
         refused = hasattr(node, "kind")
-        return Row(name="", cells=["refused"] if refused else [], tone="bad" if refused else "")
+        return Row(cells=["refused"] if refused else [], tone="bad" if refused else "")
     before, after = dict(_stored(node.source)), dict(_stored(node.destination))
     written = (
         "" if node.route.name == "stay" else f", {_amount(node.bytes_out, node.bytes_out_known)} written"
     )
     return Row(
-        name="",
         cells=[*_shown(node.destination), node.route.name],
         facts=[
             (
@@ -290,7 +274,6 @@ def _status_row(node: NodeStatus) -> Row:
     if node.bytes_total:
         amount = f"{bytes_text(node.bytes_done)} of {_amount(node.bytes_total, node.bytes_known)}"
     return Row(
-        name="",
         cells=[text for text in (node.route or "", amount, node.state) if text],
         tone={"failed": "bad", "refused": "bad", "done": "good"}.get(node.state, ""),
         facts=[("error", node.error)] if node.error else [],

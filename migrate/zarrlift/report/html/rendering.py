@@ -80,6 +80,13 @@ def document_lines(value: Any) -> list[str]:
     )
 
 
+def attribute_lines(attributes: Mapping[str, Any], room: list[int], otherwise: str) -> list[str]:
+    """Attributes as lines as long as `room` is left for their characters; then `otherwise`."""
+    lines = document_lines(dict(attributes)) if attributes and room[0] > 0 else []
+    room[0] -= sum(map(len, lines))
+    return [otherwise] if attributes and not lines else lines
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
