@@ -34,6 +34,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 _FORM: Final = slice(5, 8)
 """The columns that stand in a table of their own if most arrays share them."""
+_ARRAYS: Final = Column(title="arrays", wraps=True)
 _NAMES: Final = 3
 """Maximum number of names and ranges of arrays that share them; further ones are counted."""
 
@@ -52,16 +53,11 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
         rows = [(*row[: _FORM.start], "", "", "", *row[_FORM.stop :]) for row in rows]
     yield from page.table(_COLUMNS, rows)
     yield from page.rest(len(archive.nodes) - len(nodes), "node")
+    most = None if page.everything else _NAMES
+    form_rows = [(node_names(paths, most), *form) for form, paths in forms.items()]
+    yield from page.apart(page.table((_ARRAYS, *_COLUMNS[_FORM]), form_rows))
+    yield from page.apart(report_problems.lines(archive.all_problems(), page, refusal="refused"))
     yield ""
-    if forms:
-        most = None if page.everything else _NAMES
-        columns = (Column(title="arrays", wraps=True), *_COLUMNS[_FORM])
-        yield from page.table(columns, ((node_names(paths, most), *form) for form, paths in forms.items()))
-        yield ""
-    problems = archive.all_problems()
-    if problems:
-        yield from report_problems.lines(problems, page, refusal="refused")
-        yield ""
     yield from page.paragraph(summary_text(archive), hang=2)
 
 

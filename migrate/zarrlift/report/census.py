@@ -26,6 +26,12 @@ TALLIES: Final = (
     ("chunk shapes", "array", "chunk_shapes"),
 )
 """Title, what is counted, and field of each tally."""
+_SIZES: Final = (
+    Column(title="chunk sizes"),
+    Column(title="arrays", right=True),
+    Column(title="chunks", right=True),
+    Column(title=""),
+)
 _ROUTES: Final = (
     Column(title="route"),
     Column(title="archives", right=True),
@@ -44,20 +50,8 @@ def lines(census: Census, page: Page) -> Iterator[str]:
     yield from page.pairs(contents(census))
     for title, unit, name in TALLIES:
         yield from _tally(getattr(census, name), title, unit, page)
-    if census.chunk_sizes:
-        yield ""
-        yield from page.table(
-            (
-                Column(title="chunk sizes"),
-                Column(title="arrays", right=True),
-                Column(title="chunks", right=True),
-                Column(title=""),
-            ),
-            _sizes(census),
-        )
-    if census.routes:
-        yield ""
-        yield from page.table(_ROUTES, _routes(census, page))
+    yield from page.apart(page.table(_SIZES, _sizes(census)))
+    yield from page.apart(page.table(_ROUTES, _routes(census, page)))
     yield from _problems(census, page)
     if census.cost is not None:
         yield ""
@@ -100,7 +94,7 @@ def _tally(tally: Tally, title: str, unit: str, page: Page) -> Iterator[str]:
 
 
 def _sizes(census: Census) -> Iterator[tuple[str, ...]]:
-    most = max(size.arrays for size in census.chunk_sizes)
+    most = max((size.arrays for size in census.chunk_sizes), default=0)
     for size in census.chunk_sizes:
         bar = "#" * -(-20 * size.arrays // most)
         stored = count_text(size.chunks) if census.listed else ""
@@ -138,9 +132,7 @@ def _problems(census: Census, page: Page) -> Iterator[str]:
         for example in shown:
             yield from page.paragraph(_example(example), indent=2, hang=4)
         yield from page.rest(len(census.broken) - len(shown))
-    if census.unsearched:
-        yield ""
-        yield from report_problems.lines(census.unsearched, page, refusal="not searched")
+    yield from page.apart(report_problems.lines(census.unsearched, page, refusal="not searched"))
     if census.nested:
         yield ""
         paths = page.shown(census.nested, _ROWS)

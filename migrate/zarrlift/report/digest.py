@@ -30,9 +30,7 @@ def lines(found: ArchiveDigest, page: Page) -> Iterator[str]:
     yield from page.paragraph(f"{safe(found.url)} ({found.format})", hang=2, tone="title")
     arrays = list(found.arrays.items())
     yield from page.listing(_COLUMNS, arrays, _row, most=_ARRAYS, what="array")
-    if found.problems:
-        yield ""
-        yield from report_problems.lines(found.problems, page, refusal="no digest")
+    yield from page.apart(report_problems.lines(found.problems, page, refusal="no digest"))
 
 
 def brief(found: ArchiveDigest) -> Iterator[str]:

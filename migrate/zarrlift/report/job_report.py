@@ -47,12 +47,9 @@ def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator
     )
     yield ""
     yield from page.listing(_COLUMNS, report.arrays, _row, most=_ARRAYS, what="array")
-    if report.problems:
-        yield ""
-        yield from report_problems.lines(report.problems, page, refusal="refused or failed")
+    yield from page.apart(report_problems.lines(report.problems, page, refusal="refused or failed"))
     if html is not None:
-        yield ""
-        yield from page.paragraph(f"Page: {safe(html)}", hang=2)
+        yield from page.apart(page.paragraph(f"Page: {safe(html)}", hang=2))
 
 
 def _row(array: ArrayReport) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TextIO, TypeAlias, TypeVar
 
@@ -89,6 +89,13 @@ class Page:
         """The number of items that are not shown; nothing for 0."""
         text = count_text(count, f"more {what}") if what else f"{count_text(count)} more"
         return self.paragraph(f"and {text} (--all shows them)", indent=indent) if count > 0 else []
+
+    def apart(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines below an empty one; nothing without lines."""
+        for number, line in enumerate(lines):
+            if number == 0:
+                yield ""
+            yield line
 
     def listing(
         self,

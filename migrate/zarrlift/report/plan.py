@@ -56,15 +56,10 @@ def lines(plan: Plan, page: Page, *, job: str | None = None) -> Iterator[str]:
     yield from page.paragraph(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6, tone="title")
     yield from convention_lines(plan.conventions, page)
     for group in _groups(plan.arrays):
-        yield ""
-        yield from _group(group, page)
-    problems = plan.all_problems()
-    if problems:
-        yield ""
-        yield from report_problems.lines(problems, page, refusal="refused")
+        yield from page.apart(_group(group, page))
+    yield from page.apart(report_problems.lines(plan.all_problems(), page, refusal="refused"))
     if plan.excluded:
-        yield ""
-        yield from _excluded(plan, page)
+        yield from page.apart(_excluded(plan, page))
     yield ""
     yield from page.paragraph(totals(plan), hang=2)
     if job is None:

@@ -55,20 +55,15 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         )
     )
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
-    if rows:
-        alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
-        yield ""
-        yield from page.table(_COLUMNS, map(_row, page.shown(alike, _NODES)))
-        yield from page.rest(sum(map(len, alike)) - sum(map(len, page.shown(alike, _NODES))), "node")
+    alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
+    shown = page.shown(alike, _NODES)
+    yield from page.apart(page.table(_COLUMNS, map(_row, shown)))
+    yield from page.rest(len(rows) - sum(map(len, shown)), "node")
+    first = page.shown(rows, _NODES)
+    errors = [(row.state, node_text(row.path), safe(row.error)) for row in first if row.error]
+    yield from page.apart(failures(errors, page))
+    yield from page.apart(problem_lines(status.problems, page))
     yield ""
-    shown = page.shown(rows, _NODES)
-    errors = [(row.state, node_text(row.path), safe(row.error)) for row in shown if row.error]
-    if errors:
-        yield from failures(errors, page)
-        yield ""
-    if status.problems:
-        yield from problem_lines(status.problems, page)
-        yield ""
     yield from page.paragraph(summary_text(status), hang=2)
     if status.state == "undone":
         yield "Everything the job wrote was removed."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -72,7 +72,6 @@ class Tree:
 class View:
     """What is shown of a result."""
 
-    name: str
     text: str
     tone: str = ""
     facts: Facts = ()
@@ -85,28 +84,13 @@ def notebook_html(result: Archive | Plan | Outcome | Status | VerificationReport
     """A fragment of HTML without scripts and requests, whose size is bounded."""
     from zarrstack.base.notebook import STYLE
 
-    return fragment("notebook.html", notebook_style=STYLE, view=_view(result))
-
-
-def _view(result: Any) -> View:
-    match result:
-        case Archive():
-            return _archive(result)
-        case Plan():
-            return _plan(result)
-        case Outcome():
-            return _outcome(result)
-        case Status():
-            return _status(result)
-        case VerificationReport():
-            return _verification(result)
-    raise TypeError(f"not a result: {type(result).__name__}")
+    view = _VIEWS[type(result)](result)
+    return fragment("notebook.html", notebook_style=STYLE, name=type(result).__name__, view=view)
 
 
 def _archive(archive: Archive) -> View:
     room = [_MAX_ATTRIBUTES]
     return View(
-        name="Archive",
         text=f"{FORMATS.get(archive.format, archive.format)}: {summary_text(archive)}",
         tone="bad" if any(node.refused for node in archive.nodes) else "",
         facts=[("at", archive.url), *((seen.name, seen.summary) for seen in archive.conventions)],
@@ -118,7 +102,6 @@ def _archive(archive: Archive) -> View:
 def _plan(plan: Plan) -> View:
     where = "in place" if plan.in_place else plan.destination or "(no destination given)"
     return View(
-        name="Plan",
         text=totals(plan),
         tone="bad" if plan.refusals else "",
         facts=[
@@ -142,7 +125,6 @@ def _outcome(outcome: Outcome) -> View:
     for number, line in enumerate(outcome.how_to_open.splitlines()):
         facts.append(("" if number else "open it by", line))
     return View(
-        name="Outcome",
         text=headline(outcome),
         tone="good" if outcome.ok else "bad",
         facts=facts,
@@ -164,7 +146,6 @@ def _status(status: Status) -> View:
     ]
     failed = any(row.state in ("failed", "refused") for row in status.nodes)
     return View(
-        name="Status",
         text=status_text(status),
         tone="bad" if failed else "good" if status.state in ("done", "finished") else "",
         facts=[(name, text) for name, text in facts if text],
@@ -179,13 +160,21 @@ def _verification(report: VerificationReport) -> View:
     ]
     more = max(len(report.differences) - _MAX_NODES, 0)
     return View(
-        name="VerificationReport",
         text=next(verification_lines(report, _WIDE)),
         tone="good" if report.ok else "bad",
         facts=[("source", report.source), ("destination", report.destination)],
         trees=[Tree(label="Nodes that differ", rows=differ, more=more)] if differ else [],
         **_problems(report.problems),
     )
+
+
+_VIEWS: Final[Mapping[type, Callable[[Any], View]]] = {
+    Archive: _archive,
+    Plan: _plan,
+    Outcome: _outcome,
+    Status: _status,
+    VerificationReport: _verification,
+}
 
 
 def _problems(problems: Iterable[Problem]) -> dict[str, Any]:
