@@ -150,20 +150,20 @@ MANY = replace(
 SHARDED_LEVELS = tuple(
     array_plan(
         str(level),
-        before := layout(shape=(4096 >> level, 4096 >> level), chunk=(64, 64)),
-        replace(before, keys=DEFAULT, frame=Shards((64 >> level, 64 >> level), IndexFormat())),
-        chunks=4 ** (6 - level),
-        size=4 ** (12 - level),
+        before := layout(shape=(8192 >> level, 8192 >> level), chunk=(64, 64)),
+        replace(before, keys=DEFAULT, frame=Shards((128 >> level, 128 >> level), IndexFormat())),
+        chunks=4 ** (7 - level),
+        size=4 ** (13 - level),
         problems=(
             Problem(
                 kind="shards",
                 severity="note",
                 node=str(level),
-                message=f"shards of {64 >> level} x {64 >> level} chunks",
+                message=f"shards of {128 >> level} x {128 >> level} chunks",
             ),
         ),
     )
-    for level in range(7)
+    for level in range(8)
 )
 PYRAMID = replace(PLAN, arrays=SHARDED_LEVELS, refusals=(), excluded=())
 """Its levels differ in their shards."""

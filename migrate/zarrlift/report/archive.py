@@ -11,7 +11,7 @@ from zarrstack.core.json_text import canonical
 from ..jobs.units import brief, count_text, safe, shape_text
 from . import problems as report_problems
 from .names import node_names
-from .table import Column
+from .table import REPEATED, Column, fits
 
 if TYPE_CHECKING:
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
@@ -32,7 +32,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     Column(title="keys", spare=3, once=True),
     Column(title="attributes", right=True, spare=4),
 )
-_FORM: Final = slice(5, 8)
+_FORM: Final = slice(6, 8)
 """The columns that stand in a table of their own if most arrays share them."""
 _ARRAYS: Final = Column(title="arrays", wraps=True)
 _NAMES: Final = 3
@@ -48,9 +48,9 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield ""
     nodes = page.shown(archive.nodes, _NODES)
     rows = [_row(node) for node in nodes]
-    forms = _forms(nodes, rows)
+    forms = _forms(nodes, rows, page)
     if forms:
-        rows = [(*row[: _FORM.start], "", "", "", *row[_FORM.stop :]) for row in rows]
+        rows = [(*row[: _FORM.start], "", "", *row[_FORM.stop :]) for row in rows]
     yield from page.table(_COLUMNS, rows)
     yield from page.rest(len(archive.nodes) - len(nodes), "node")
     most = None if page.everything else _NAMES
@@ -68,13 +68,17 @@ def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterat
         yield from page.paragraph(f"conventions: {text}", indent=2, hang=4)
 
 
-def _forms(nodes: Sequence[Node], rows: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], list[str]]:
-    """Form -> paths of its arrays; empty if the arrays share one form, or few share any."""
+def _forms(
+    nodes: Sequence[Node], rows: Sequence[tuple[str, ...]], page: Page
+) -> dict[tuple[str, ...], list[str]]:
+    """Codecs and keys -> paths of their arrays; empty if they may stand in the rows of the arrays."""
     forms: dict[tuple[str, ...], list[str]] = {}
     for node, row in zip(nodes, rows, strict=True):
         if any(row[_FORM]):
             forms.setdefault(row[_FORM], []).append(node.path)
-    return forms if 1 < len(forms) < sum(map(len, forms.values())) / 2 else {}
+    arrays = sum(map(len, forms.values()))
+    shared = 1 < len(forms) < arrays / 2
+    return forms if shared and (arrays >= REPEATED or not fits(_COLUMNS, rows, page.width - 2)) else {}
 
 
 def _row(node: Node) -> tuple[str, ...]:

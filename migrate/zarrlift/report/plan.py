@@ -119,15 +119,16 @@ _FORMS: Final = (_codecs, _keys, _per_shard)
 def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
     """Arrays with the same conversion, in the order of first appearance.
 
-    Those of a route whose codecs and keys no other array has are together.
+    Those of a route whose codecs and keys no other array has are together if the same readers read them.
     """
     alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
     for array in arrays:
         route = (array.route.name, array.route.reason, _index(array))
         alike.setdefault((*route, _codecs(array), _keys(array)), []).append(array)
-    groups: dict[tuple[str, ...], list[ArrayPlan]] = {}
+    groups: dict[tuple[object, ...], list[ArrayPlan]] = {}
     for key, group in alike.items():
-        groups.setdefault(key if len(group) > 1 else key[:3], []).extend(group)
+        able = next(readings(group, _current()))[1].able if len(group) == 1 else ()
+        groups.setdefault((*key[:3], *able) if able else key, []).extend(group)
     return list(groups.values())
 
 
@@ -165,9 +166,14 @@ def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
         yield "memory", f"about {bytes_text(max(needed))} for each worker, in addition to the program's own"
 
 
+def _current() -> tuple[Reader, ...]:
+    """The newest version of each reader, except for those of no Zarr v3."""
+    return tuple(reader for reader in table().current if reader.reads and reader.built_on is None)
+
+
 def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
-    """Who can read all of the arrays, and who cannot, and why; readers of no Zarr v3 are left out."""
-    readers = tuple(reader for reader in table().current if reader.reads and reader.built_on is None)
+    """Who can read all of the arrays, and who cannot, and why."""
+    readers = _current()
     prevents: dict[Reader, dict[str, None]] = {}
     lost: Counter[Reader] = Counter()
     unknown: set[Reader] = set()

@@ -42,18 +42,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     """The report on a job."""
     where = "in place" if status.in_place else f"-> {safe(status.destination)}"
     yield from page.paragraph(f"{safe(status.source)} {where}", hang=2, tone="title")
-    yield from page.pairs(
-        (
-            ("state", state_text(status)),
-            ("done", amount_text(status)),
-            ("retries", count_text(status.retries, "request") if status.retries else ""),
-            ("parts", _parts(status)),
-            ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
-            ("job", safe(status.job)),
-            ("created", _moment(status.created)),
-            ("updated", _moment(status.updated)),
-        )
-    )
+    yield from page.pairs(facts(status))
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
     alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
     shown = page.shown(alike, _NODES)
@@ -77,7 +66,21 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
 
 
-def state_text(status: Status) -> str:
+def facts(status: Status) -> list[tuple[str, str]]:
+    """Names and texts of what is known of the job as a whole; some texts are empty."""
+    return [
+        ("state", _state(status)),
+        ("done", amount_text(status)),
+        ("retries", count_text(status.retries, "request") if status.retries else ""),
+        ("parts", _parts(status)),
+        ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
+        ("job", safe(status.job)),
+        ("created", _moment(status.created)),
+        ("updated", _moment(status.updated)),
+    ]
+
+
+def _state(status: Status) -> str:
     """The state of a job and who runs it."""
     process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
     if status.parts and status.activity != "running":

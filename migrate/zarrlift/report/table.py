@@ -17,7 +17,7 @@ _NARROWEST: Final = 16
 """Minimum width of a wrapping column; a narrower one is hard to read."""
 _LONGEST_WORD: Final = 28
 """A wrapping column is not narrowed so far that words of up to this length are cut."""
-_REPEATED: Final = 3
+REPEATED: Final = 8
 """Equal cells of this number stand once even if the table is not too wide."""
 
 
@@ -76,12 +76,14 @@ def table(
 
     Below them is what is the same in all rows, and what had to be left out.
     """
-    used = [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
-    too_wide = sum(_widest(shape, rows, used)) + _GAP * (len(used) - 1) > width - indent
-    texts = {i: [row[i] for row in rows if row[i]] for i in used if shape[i].once}
-    least = 2 if too_wide else _REPEATED
-    once = {i: found[0] for i, found in texts.items() if len(found) >= least and len(set(found)) == 1}
-    used = [i for i in used if i not in once]
+    used = _used(shape, rows)
+    once: dict[int, str] = {}
+    for i in sorted(used, key=lambda i: (-shape[i].spare, i)):
+        texts = [row[i] for row in rows if row[i]]
+        repeated = REPEATED if fits(shape, rows, width - indent, used) else 2
+        if shape[i].once and len(texts) >= repeated and len(set(texts)) == 1:
+            once[i] = texts[0]
+            used.remove(i)
     kept, fitted = _narrowed(shape, rows, used, width - indent)
     if fitted is None:  # names of nodes are cut too, and every other text
         shape = [replace(column, wraps=True) for column in shape]
@@ -92,7 +94,7 @@ def table(
     cells = [[column.title for column in shown], *([row[i] for i in kept] for row in rows)]
     lines = [line for row in cells for line in _flat(shown, row, fitted, indent)]
     below = {
-        "The same for all": "; ".join(f"{shape[i].title} {text}" for i, text in once.items()),
+        "The same for all": "; ".join(f"{shape[i].title} {text}" for i, text in sorted(once.items())),
         "Not shown, for lack of width": ", ".join(shape[i].title for i in used if i not in kept),
     }
     margin = " " * indent
@@ -100,6 +102,18 @@ def table(
         if text:
             lines += wrap(f"{head}: {text}.", width, first=margin, rest=margin)
     return lines
+
+
+def fits(
+    shape: Sequence[Column], rows: Sequence[Sequence[str]], room: int, kept: Sequence[int] | None = None
+) -> bool:
+    """Whether there is room for these columns, by default all with text, with a line for each row."""
+    kept = _used(shape, rows) if kept is None else kept
+    return sum(_widest(shape, rows, kept)) + _GAP * (len(kept) - 1) <= room
+
+
+def _used(shape: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
 
 
 def _widest(shape: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> list[int]:

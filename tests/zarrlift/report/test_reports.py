@@ -106,7 +106,7 @@ def test_all_shows_every_node_in_a_row_of_its_own():
 
 def test_levels_of_a_pyramid_share_one_block():
     lines = list(report_plan.lines(examples.PYRAMID, Page(width=80)))
-    assert sum(line.startswith("reframe: 7 arrays") for line in lines) == 1
+    assert sum(line.startswith("reframe: 8 arrays") for line in lines) == 1
     assert sum("read by" in line for line in lines) == 1
     assert len(lines) < 35
 

@@ -21,7 +21,7 @@ from ..outcome import headline, verification_lines
 from ..page import Page
 from ..plan import totals
 from ..problem_groups import ProblemGroup, grouped
-from ..status import amount_text, state_text
+from ..status import facts
 from ..status import summary_text as status_text
 from .rendering import attribute_lines, fragment
 
@@ -134,21 +134,14 @@ def _outcome(outcome: Outcome) -> View:
 
 
 def _status(status: Status) -> View:
+    where = "in place" if status.in_place else status.destination
     rate = rate_text(round(status.rate), 1) if status.rate is not None else ""
-    facts = [
-        ("from", status.source),
-        ("to", "in place" if status.in_place else status.destination),
-        ("state", state_text(status)),
-        ("done", amount_text(status)),
-        ("rate", rate),
-        ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
-        ("job", status.job),
-    ]
+    about = [("from", status.source), ("to", where), *facts(status), ("rate", rate)]
     failed = any(row.state in ("failed", "refused") for row in status.nodes)
     return View(
         text=status_text(status),
         tone="bad" if failed else "good" if status.state in ("done", "finished") else "",
-        facts=[(name, text) for name, text in facts if text],
+        facts=[(name, text) for name, text in about if text],
         trees=[_tree("Nodes", sorted(status.nodes, key=lambda row: row.path), _status_row)],
     )
 
