@@ -11,7 +11,7 @@ from zarrstack.core.json_text import canonical
 from ..jobs.units import brief, count_text, safe, shape_text
 from . import problems as report_problems
 from .names import node_names
-from .table import REPEATED, Column, fits
+from .table import Column, fits
 
 if TYPE_CHECKING:
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
@@ -35,7 +35,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 _FORM: Final = slice(6, 8)
 """The columns that stand in a table of their own if most arrays share them."""
 _ARRAYS: Final = Column(title="arrays", wraps=True)
-_NAMES: Final = 3
+_NAMES: Final = 8
 """Maximum number of names and ranges of arrays that share them; further ones are counted."""
 
 
@@ -54,7 +54,7 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield from page.table(_COLUMNS, rows)
     yield from page.rest(len(archive.nodes) - len(nodes), "node")
     most = None if page.everything else _NAMES
-    form_rows = [(node_names(paths, most), *form) for form, paths in forms.items()]
+    form_rows = [(node_names(paths, most, hint=" (--all)"), *form) for form, paths in forms.items()]
     yield from page.apart(page.table((_ARRAYS, *_COLUMNS[_FORM]), form_rows))
     yield from page.apart(report_problems.lines(archive.all_problems(), page, refusal="refused"))
     yield ""
@@ -76,9 +76,8 @@ def _forms(
     for node, row in zip(nodes, rows, strict=True):
         if any(row[_FORM]):
             forms.setdefault(row[_FORM], []).append(node.path)
-    arrays = sum(map(len, forms.values()))
-    shared = 1 < len(forms) < arrays / 2
-    return forms if shared and (arrays >= REPEATED or not fits(_COLUMNS, rows, page.width - 2)) else {}
+    shared = 1 < len(forms) < sum(map(len, forms.values())) / 2
+    return forms if shared and not fits(_COLUMNS, rows, page.width - 2) else {}
 
 
 def _row(node: Node) -> tuple[str, ...]:

@@ -25,8 +25,11 @@ def index_ranges(indexes: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(indexes))
 
 
-def node_names(paths: Iterable[str], most: int | None) -> str:
-    """`/a/s0 to s7, /b and 3 more`: at most `most` names and ranges, if not None; the rest is counted."""
+def node_names(paths: Iterable[str], most: int | None, *, hint: str = "") -> str:
+    """`/a/s0 to s7, /b and 3 more`: at most `most` names and ranges, if not None; the rest is counted.
+
+    `hint` follows the number of the others, if there are any.
+    """
     numbered: dict[tuple[str, bool], dict[int, str]] = {}
     for path in paths:
         match = _NUMBERED.fullmatch(path)
@@ -43,4 +46,4 @@ def node_names(paths: Iterable[str], most: int | None) -> str:
             names.append(node_text(members[first]) + until)
             counts.append(last - first + 1)
     rest = 0 if most is None else sum(counts[most:])
-    return ", ".join(names[:most]) + (f" and {count_text(rest)} more" if rest else "")
+    return ", ".join(names[:most]) + (f" and {count_text(rest)} more{hint}" if rest else "")

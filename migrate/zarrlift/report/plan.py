@@ -237,6 +237,6 @@ def _change(before: str, after: str) -> str:
 
 
 def _excluded(plan: Plan, page: Page) -> list[str]:
-    names = node_names(plan.excluded, None if page.everything else _EXCLUDED)
+    names = node_names(plan.excluded, None if page.everything else _EXCLUDED, hint=" (--all shows them)")
     count = count_text(len(plan.excluded), "node")
     return page.paragraph(f"Excluded by the recipe, {count}: {names}", hang=2)

@@ -17,7 +17,7 @@ _NARROWEST: Final = 16
 """Minimum width of a wrapping column; a narrower one is hard to read."""
 _LONGEST_WORD: Final = 28
 """A wrapping column is not narrowed so far that words of up to this length are cut."""
-REPEATED: Final = 8
+_REPEATED: Final = 8
 """Equal cells of this number stand once even if the table is not too wide."""
 
 
@@ -80,7 +80,7 @@ def table(
     once: dict[int, str] = {}
     for i in sorted(used, key=lambda i: (-shape[i].spare, i)):
         texts = [row[i] for row in rows if row[i]]
-        repeated = REPEATED if fits(shape, rows, width - indent, used) else 2
+        repeated = _REPEATED if fits(shape, rows, width - indent, used) else 2
         if shape[i].once and len(texts) >= repeated and len(set(texts)) == 1:
             once[i] = texts[0]
             used.remove(i)

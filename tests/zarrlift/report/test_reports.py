@@ -100,8 +100,18 @@ def test_all_shows_every_node_in_a_row_of_its_own():
         re.search(rf"^  /t/{number} +(done|pending) +relink +[012]/2 ", text, re.MULTILINE)
         for number in range(40)
     )
-    text = "\n".join(report_archive.lines(examples.IMAGES, Page(width=100, everything=True)))
-    assert "/image/0 to 3 " in text
+
+
+def test_arrays_that_share_codecs_are_named_and_all_of_them_on_request():
+    plain = [examples.ArrayNode(path=name, layout=examples.layout(tail=())) for name in "bcdefghijklm"]
+    others = [examples.ArrayNode(path=name, layout=examples.layout()) for name in ("u0", "u1", "u2", "v")]
+    archive = replace(examples.ARCHIVE, nodes=(examples.GroupNode(path=""), *plain, *others))
+    text = "\n".join(report_archive.lines(archive, Page(width=80)))
+    assert "  /b, /c, /d, /e, /f, /g, /h, /i and 4 more   bytes:little\n  (--all)\n" in text
+    assert "  /u0 to u2, /v                               bytes:little > blosc:lz4:5:shuffle\n" in text
+    text = "\n".join(report_archive.lines(archive, Page(width=80, everything=True)))
+    assert all(f"/{name}" in text for name in "bcdefghijklmv")
+    assert "--all" not in text
 
 
 def test_levels_of_a_pyramid_share_one_block():
