@@ -100,7 +100,6 @@ def archive_page(
         pictures=pictures.linked(lambda path: f"n{numbers.get(path, 0)}"),
         nodes=list(_nodes(archive, stored or {})),
         more_nodes=max(len(archive.nodes) - _MAX_NODES, 0),
-        kinds=["array", "group"],
         page_size=PAGE_SIZE,
     )
 

@@ -13,7 +13,7 @@ from ..plan import MEANINGS
 from ..problem_groups import grouped
 from .charts import line_of, sizes_of
 from .pictures import NO_PICTURES, Pictures
-from .rendering import mapping_rows, moment, render
+from .rendering import moment, render
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -49,7 +49,6 @@ class ReportedArchive:
     """Of `JobReport`, or of a row of a batch."""
     problems: tuple[Problem, ...] = ()
     arrays: int = 0
-    objects: int | None = None
     bytes_in: int | None = None
     bytes_out: int | None = None
     seconds: float = 0.0
@@ -71,7 +70,6 @@ class ReportedArchive:
             state="running" if report.activity == "running" else report.state,
             problems=report.problems,
             arrays=report.arrays_done,
-            objects=report.total("objects_after"),
             bytes_in=report.total("bytes_before"),
             bytes_out=report.total("bytes_after"),
             seconds=report.seconds,
@@ -81,7 +79,7 @@ class ReportedArchive:
         )
 
 
-def report_page(archives: Sequence[ReportedArchive], *, title: str | None = None) -> str:
+def report_page(archives: Sequence[ReportedArchive]) -> str:
     """One self-contained HTML page on these archives; a job is a list of one."""
     alone = archives[0] if len(archives) == 1 else None
     problems = [
@@ -98,7 +96,7 @@ def report_page(archives: Sequence[ReportedArchive], *, title: str | None = None
     )
     return render(
         "report.html",
-        title=title or (alone.name if alone else count_text(len(archives), "archive")),
+        title=alone.name if alone else count_text(len(archives), "archive"),
         state=_state(archives),
         tone=_tone(archives),
         places=_places(alone),
@@ -274,7 +272,7 @@ def _job(report: JobReport) -> Iterator[tuple[str, str]]:
         yield "Host", report.host
     if report.excluded:
         yield "Excluded", count_text(report.excluded, "node")
-    yield from mapping_rows(report.options)
+    yield from report.options.items()
     yield (
         "Versions",
         ", ".join(f"{name} {version}" for name, version in report.versions.items()) or "not recorded",
