@@ -201,11 +201,11 @@ def _rows(group: list[ArrayPlan], own: Sequence[_Form], page: Page) -> Iterator[
         key = form if len(group) > _ROWS and not page.everything else (*form, str(number))
         alike.setdefault(key, []).append(array)
     rows = list(alike.values())
-    for members in page.shown(rows, _ROWS):
+    shown = page.shown(rows, _ROWS)
+    for members in shown:
         names = node_names((array.path for array in members), 1)
         yield (names, *_form(members[0], own), *_figures(members))
-    rest = [array for members in rows[len(page.shown(rows, _ROWS)) :] for array in members]
-    if rest:
+    if rest := [array for members in rows[len(shown) :] for array in members]:
         yield (f"{count_text(len(rest), 'more array')} (--all)", *[""] * (len(_COLUMNS) - 4), *_figures(rest))
 
 

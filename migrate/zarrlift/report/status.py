@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from .page import Page
 
 _NODES: Final = 20
-"""Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together."""
+"""Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together.
+
+Also of errors.
+"""
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
 _ACTIVITIES: Final[dict[Activity | None, str]] = {
     "running": "running",
@@ -48,9 +51,9 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     shown = page.shown(alike, _NODES)
     yield from page.apart(page.table(_COLUMNS, map(_row, shown)))
     yield from page.rest(len(rows) - sum(map(len, shown)), "node")
-    first = page.shown(rows, _NODES)
-    errors = [(row.state, node_text(row.path), safe(row.error)) for row in first if row.error]
-    yield from page.apart(failures(errors, page))
+    errors = [(row.state, node_text(row.path), safe(row.error)) for row in rows if row.error]
+    first = page.shown(errors, _NODES)
+    yield from page.apart([*failures(first, page), *page.rest(len(errors) - len(first), "error")])
     yield from page.apart(problem_lines(status.problems, page))
     yield ""
     yield from page.paragraph(summary_text(status), hang=2)

@@ -121,6 +121,19 @@ def test_levels_of_a_pyramid_share_one_block():
     assert len(lines) < 35
 
 
+def test_errors_beyond_the_first_are_counted_though_their_nodes_share_a_row():
+    nodes = [
+        replace(FAILED[0], path=f"n{number:02}", error=f"broken in way {number:02}") for number in range(50)
+    ]
+    status = replace(examples.STATUS, nodes=tuple(nodes))
+    lines = list(report_status.lines(status, Page(width=80)))
+    assert [line.split()[:4] for line in lines if "failed  " in line] == [["/n00", "to", "n49", "failed"]]
+    assert sum("broken in way" in line for line in lines) == 20
+    assert "  and 30 more errors (--all shows them)" in lines
+    everything = list(report_status.lines(status, Page(width=80, everything=True)))
+    assert sum("broken in way" in line for line in everything) == 50
+
+
 def test_a_total_that_is_an_estimate_is_marked_as_one():
     figures = {"bytes_done": 5, "bytes_total": 9, "bytes_known": False}
     going = NodeStatus(path="a", kind="array", route="relink", state="pending", **figures)
