@@ -26,17 +26,11 @@ _BRIEFLY: Final = 10
 """Maximum number of problems printed as one line each."""
 
 
-def lines(outcome: Outcome, page: Page) -> Iterator[str]:
-    """The result of a call, caveats, and the next step; `problem_lines` are printed separately."""
-    yield from _head(outcome, page)
-    yield from _notes(outcome, page)
-    yield from _advice(outcome, page)
-
-
-def whole(outcome: Outcome, page: Page) -> Iterator[str]:
-    """The report and the problems together."""
-    yield from _head(outcome, page)
-    yield from problem_lines(outcome, page)
+def lines(outcome: Outcome, page: Page, *, whole: bool = False) -> Iterator[str]:
+    """The result of a call, caveats, and the next step; `problem_lines` only with `whole`."""
+    yield from page.paragraph(headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
+    if whole:
+        yield from problem_lines(outcome, page)
     yield from _notes(outcome, page)
     yield from _advice(outcome, page)
 
@@ -78,10 +72,6 @@ def brief_lines(outcome: Outcome, shown: Collection[JSONObject] = ()) -> Iterato
         yield safe(str(replace(problem, advice=None)))
     if (rest := len(refused) + len(failed) - _BRIEFLY) > 0:
         yield f"and {count_text(rest)} more"
-
-
-def _head(outcome: Outcome, page: Page) -> list[str]:
-    return page.paragraph(headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
 
 
 def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
