@@ -35,6 +35,8 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 _FORM: Final = slice(6, 8)
 """The columns that stand in a table of their own if most arrays share them."""
 _ARRAYS: Final = Column(title="arrays", wraps=True)
+_FORMS: Final = 12
+"""Maximum number of rows of that table."""
 _NAMES: Final = 8
 """Maximum number of names and ranges of arrays that share them; further ones are counted."""
 
@@ -54,8 +56,9 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield from page.table(_COLUMNS, rows)
     yield from page.rest(len(archive.nodes) - len(nodes), "node")
     most = None if page.everything else _NAMES
-    form_rows = [(node_names(paths, most, hint=" (--all)"), *form) for form, paths in forms.items()]
-    yield from page.apart(page.table((_ARRAYS, *_COLUMNS[_FORM]), form_rows))
+    form_rows = [(node_names(paths, most, hint=" (--all)"), *form) for form, paths in forms]
+    shared = page.listing((_ARRAYS, *_COLUMNS[_FORM]), form_rows, tuple, most=_FORMS, what="codec chain")
+    yield from page.apart(shared)
     yield from page.apart(report_problems.lines(archive.all_problems(), page, refusal="refused"))
     yield ""
     yield from page.paragraph(summary_text(archive), hang=2)
@@ -70,14 +73,16 @@ def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterat
 
 def _forms(
     nodes: Sequence[Node], rows: Sequence[tuple[str, ...]], page: Page
-) -> dict[tuple[str, ...], list[str]]:
-    """Codecs and keys -> paths of their arrays; empty if they may stand in the rows of the arrays."""
+) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Codecs and keys with paths of their arrays, the most frequent first; none if they fit into the rows."""
     forms: dict[tuple[str, ...], list[str]] = {}
     for node, row in zip(nodes, rows, strict=True):
         if any(row[_FORM]):
             forms.setdefault(row[_FORM], []).append(node.path)
     shared = 1 < len(forms) < sum(map(len, forms.values())) / 2
-    return forms if shared and not fits(_COLUMNS, rows, page.width - 2) else {}
+    if not shared or fits(_COLUMNS, rows, page.width - 2):
+        return []
+    return sorted(forms.items(), key=lambda form: -len(form[1]))
 
 
 def _row(node: Node) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
@@ -49,7 +50,8 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
     alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
     shown = page.shown(alike, _NODES)
-    yield from page.apart(page.table(_COLUMNS, map(_row, shown)))
+    node = replace(_COLUMNS[0], wraps=len(alike) < len(rows))
+    yield from page.apart(page.table((node, *_COLUMNS[1:]), map(_row, shown)))
     yield from page.rest(len(rows) - sum(map(len, shown)), "node")
     errors = [(row.state, node_text(row.path), safe(row.error)) for row in rows if row.error]
     first = page.shown(errors, _NODES)

@@ -114,6 +114,22 @@ def test_arrays_that_share_codecs_are_named_and_all_of_them_on_request():
     assert "--all" not in text
 
 
+def test_codec_chains_beyond_the_most_frequent_are_counted():
+    arrays = [
+        examples.ArrayNode(
+            path=f"{level:02}/{number}",
+            layout=examples.layout(tail=(examples.CodecSpec("gzip", {"level": level}),)),
+        )
+        for level in range(16)
+        for number in range(level + 2)
+    ]
+    archive = replace(examples.ARCHIVE, nodes=(examples.GroupNode(path=""), *arrays))
+    lines = list(report_archive.lines(archive, Page(width=60)))
+    chains = [line.split()[-1] for line in lines if " > gzip:" in line]
+    assert chains == [f"gzip:{level}" for level in range(15, 3, -1)]
+    assert "  and 4 more codec chains (--all shows them)" in lines
+
+
 def test_levels_of_a_pyramid_share_one_block():
     lines = list(report_plan.lines(examples.PYRAMID, Page(width=80)))
     assert sum(line.startswith("reframe: 8 arrays") for line in lines) == 1
