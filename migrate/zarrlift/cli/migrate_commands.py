@@ -330,7 +330,7 @@ def moving(
             data=outcome.to_json,
             problems=lambda page: report_outcome.problem_lines(outcome, page, shown),
             brief=lambda: report_outcome.brief_lines(outcome, shown),
-            wrong=lambda page: report_outcome.whole(outcome, page),
+            wrong=lambda page: report_outcome.lines(outcome, page, whole=True),
         )
 
     session = output.session(command)
