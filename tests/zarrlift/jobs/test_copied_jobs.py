@@ -102,7 +102,7 @@ def test_a_copied_job_changes_neither_the_original_nor_the_copy(
 
 
 @pytest.mark.slow(one_in=3)
-@pytest.mark.parametrize("call", [zarrlift.finish, *CHANGING.values()], ids=["finish", "--yes", *CHANGING])
+@pytest.mark.parametrize("call", [zarrlift.finish, *CHANGING.values()], ids=["finish", *CHANGING])
 def test_a_copied_job_in_place_changes_neither(call: Callable[[Path], object], folder: Path) -> None:
     other = copied(migrated_in_place(folder))
     before = tree(folder), arrays(other)
