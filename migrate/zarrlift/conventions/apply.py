@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, Node, RecognizedConvention
@@ -155,10 +155,10 @@ def _below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[s
         if above is not None and node.path not in refused:
             yield (
                 node.path,
-                Problem(
-                    kind=refused[above].kind,
+                refusal(
+                    refused[above].kind,
+                    "not migrated, because the convention of a group above it is broken",
                     node=node.path,
-                    message="not migrated, because the convention of a group above it is broken",
                     found=f"/{above}",
                     advice=refused[above].advice,
                 ),

@@ -13,6 +13,7 @@ from zarrstack.core.errors import (
     UnsupportedError,
     UsageError,
     ZarrstackError,
+    refusal,
 )
 from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
@@ -120,9 +121,9 @@ class Files:
         if isinstance(error, ZarrstackError):
             return error.problem.at(node=path, key=key)
         package = provider(self._format)
-        return Problem(
-            kind="format",
-            message=f"the format {self._format!r} of {package} fails to describe a node",
+        return refusal(
+            "format",
+            f"the format {self._format!r} of {package} fails to describe a node",
             node=path,
             key=key,
             found=" ".join(f"{type(error).__name__}: {error}".split()),

@@ -14,7 +14,7 @@ from operator import index
 from typing import Any, Final
 
 from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
-from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal, refusal
 from zarrstack.core.grid.chunk_keys import ChunkKeys, chunk_keys_of
 from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
@@ -246,9 +246,9 @@ class _Reader:
     def _wrong(self, message: str, found: str | None = None, expected: str | None = None) -> Problem:
         """The refusal of a node because of what the format says of it."""
         package = provider(self.format)
-        return Problem(
-            kind="format",
-            message=_WRONG.format(self.format, package) + message,
+        return refusal(
+            "format",
+            _WRONG.format(self.format, package) + message,
             found=found,
             expected=expected,
             advice=f"Check its document; if that is valid, report this to the authors of {package}.",

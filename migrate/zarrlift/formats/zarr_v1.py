@@ -24,7 +24,15 @@ from typing import Any, ClassVar, Final
 
 from zarrstack.core.data_types.v2 import parse_v2_dtype
 from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    UnsupportedError,
+    UsageError,
+    ZarrstackError,
+    note,
+    refusal,
+)
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
@@ -197,7 +205,7 @@ class _Reader(TreeReader):
         if ARRAY not in place.documents:
             message = "an array of zarr 0.x: its metadata is a pickle, which is never read"
             key = join(place.path, _BEFORE)
-            problems.append(Problem(kind="unsupported", message=message, key=key))
+            problems.append(refusal("unsupported", message, key=key))
         document = self.parse(place, ARRAY, problems)
         if document is not None:
             layout, facts = self._describe(document, join(place.path, ARRAY), problems)
@@ -220,7 +228,7 @@ class _Reader(TreeReader):
             return None, V2Array(extra={})
         if missing := sorted({"fill_value", "order"} - document.keys()):
             # v2's describer would treat them as omissions of some v2 writers.
-            problems.append(Problem(kind="metadata", message=f"{', '.join(missing)} is missing", key=key))
+            problems.append(refusal("metadata", f"{', '.join(missing)} is missing", key=key))
         try:
             facts = self.describer.describe(in_v2_terms(document))
         except ZarrstackError as error:
@@ -230,5 +238,5 @@ class _Reader(TreeReader):
         if facts.shape == ():
             # zarr 1.1.0 creates such an array, but cannot store its chunk under the key "".
             message = "Zarr v1 has no key for the chunk of a zero-dimensional array"
-            problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
+            problems.append(note("metadata", message, key=key))
         return facts.layout(KeyEncoding("v2", ".")), facts

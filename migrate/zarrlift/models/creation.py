@@ -7,7 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import JobError, JoinedProblems, MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import (
+    JobError,
+    JoinedProblems,
+    MetadataError,
+    Problem,
+    UsageError,
+    ZarrstackError,
+    refusal,
+)
 from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
 
 from ..storage.base import Storage
@@ -125,7 +133,7 @@ def _faults(node: JSONObject, readers: ReadableArrays) -> Iterator[Problem]:
     for place, message in _v2_faults(node) if format_of(node) == 2 else _v3_faults(node):
         member = place.partition("/")[0]
         found = excerpt(node[member]) if member in node else None
-        yield Problem(kind="metadata", message=f"{place}: {message}", found=found)
+        yield refusal("metadata", f"{place}: {message}", found=found)
         sound = False
     if sound and (problem := readers.refused(node)) is not None:
         yield replace(problem, message=f"no known reader supports this array: {problem.message}", node=None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import JoinedProblems, MetadataError, Problem, UsageError
+from zarrstack.core.errors import JoinedProblems, MetadataError, Problem, UsageError, warning
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSONObject, excerpt
@@ -247,10 +247,9 @@ def _of_v2(node: Node, problems: list[Problem]) -> JSONObject | None:
     document = {"zarr_format": 2, **finite(metadata)}
     if "attributes" in document:
         problems.append(
-            Problem(
-                kind="model",
-                severity="warning",
-                message="a metadata member named attributes cannot be kept beside the attributes of .zattrs",
+            warning(
+                "model",
+                "a metadata member named attributes cannot be kept beside the attributes of .zattrs",
                 node=node.path,
                 found=excerpt(document["attributes"]),
             )
@@ -326,7 +325,7 @@ def _tree(flat: Flat, number: int, problems: list[Problem]) -> JSONObject:
     for path, node in flat.items():
         if is_ambiguous(node):
             message = "properties named members with leading underscores cannot be restored from the model"
-            problems.append(Problem(kind="model", severity="warning", message=message, node=path))
+            problems.append(warning("model", message, node=path))
     if not flat:
         refusal = next((problem for problem in problems if problem.severity == "refusal"), None)
         raise MetadataError(

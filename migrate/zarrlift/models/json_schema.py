@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
@@ -68,7 +68,7 @@ class Schema:
             errors = list(self._validator.iter_errors(model))
         except (UnicodeEncodeError, ValueError, RecursionError) as error:
             words = _words(str(error))
-            yield Problem(kind="model", message="the model cannot be checked", node="", found=words)
+            yield refusal("model", "the model cannot be checked", node="", found=words)
             return
         for found in errors:
             for leaf in _leaves(found):
@@ -99,15 +99,15 @@ def _problems(error: Any) -> Iterator[Problem]:
     """The problems for one violation; missing and additional nodes each have their own path."""
     node, inside = split_place(error.instance_path)
     if inside == MEMBERS and error.kind.name == "required":
-        yield Problem(kind="model", message="the node is missing", node=join(node, error.kind.property))
+        yield refusal("model", "the node is missing", node=join(node, error.kind.property))
         return
     if inside == MEMBERS and error.kind.name == "additionalProperties":
         for name in error.kind.unexpected:
-            yield Problem(kind="model", message="the node is not in the model", node=join(node, name))
+            yield refusal("model", "the node is not in the model", node=join(node, name))
         return
     text = _words(error.message)
     found = None if error.kind.name == "required" else _shown(error.instance)
-    yield Problem(kind="model", message=f"{inside}: {text}" if inside else text, node=node, found=found)
+    yield refusal("model", f"{inside}: {text}" if inside else text, node=node, found=found)
 
 
 def _shown(value: JSON) -> str:

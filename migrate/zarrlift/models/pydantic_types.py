@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from zarrstack.core.errors import MetadataError, Problem, UsageError
+from zarrstack.core.errors import MetadataError, Problem, UsageError, refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from .hierarchy import checked_model
@@ -167,9 +167,7 @@ def _problem(place: Sequence[str | int], row: Any) -> Problem:
     message = str(row["msg"]).removeprefix("Value error, ")
     bare = row["type"] == "missing" or isinstance(row["input"], dict) or not place
     found = None if bare else excerpt(row["input"])
-    return Problem(
-        kind="model", message=f"{inside}: {message}" if inside else message, node=node, found=found
-    )
+    return refusal("model", f"{inside}: {message}" if inside else message, node=node, found=found)
 
 
 def as_instance(model: JSONObject, type_: type[T]) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from zarrstack.core.errors import JoinedProblems, Problem, UsageError
+from zarrstack.core.errors import JoinedProblems, Problem, UsageError, refusal
 from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
 from ..planning.plans import Plan
@@ -138,11 +138,11 @@ def _violation(difference: Difference) -> Problem:
     if difference.member is None and difference.what != "changed":
         kind = difference.first if difference.what == "missing" else difference.second
         text = "is missing" if difference.what == "missing" else "is not in the model"
-        return Problem(kind="model", message=f"the {kind} {text}", node=difference.path)
+        return refusal("model", f"the {kind} {text}", node=difference.path)
     words = {"added": "is not in the model", "missing": "is missing", "changed": "differs from the model"}
-    return Problem(
-        kind="model",
-        message=member + words[difference.what],
+    return refusal(
+        "model",
+        member + words[difference.what],
         node=difference.path,
         found=None if difference.what == "missing" else excerpt(difference.second),
         expected=None if difference.what == "added" else excerpt(difference.first),

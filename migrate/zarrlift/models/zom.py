@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from math import isnan
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.errors import MetadataError, Problem, refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
@@ -252,7 +252,7 @@ def finite(value: JSON) -> Any:
 
 
 def _wrong(message: str, path: str, found: JSON, expected: str) -> Problem:
-    return Problem(kind="model", message=message, node=path, found=excerpt(found), expected=expected)
+    return refusal("model", message, node=path, found=excerpt(found), expected=expected)
 
 
 def _too_deep(path: str) -> MetadataError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
-from zarrstack.core.errors import Problem, UsageError, any_refusal
+from zarrstack.core.errors import Problem, UsageError, any_refusal, note, refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSON, JSONObject
@@ -310,34 +310,31 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
         missing = source.objects.total - len(inventory.indexes)
         if missing:
             problems.append(
-                Problem(
-                    kind="fill-null",
-                    severity="note",
+                note(
+                    "fill-null",
+                    f"fill_value null becomes {source.fill_value!r}, the value of {missing} missing chunks",
                     node=node.path,
-                    message=f"fill_value null becomes {source.fill_value!r}, "
-                    f"the value of {missing} missing chunks",
                 )
             )
     if inventory.unclaimed_count:
         names = ", ".join(repr(name) for name in inventory.unclaimed)
         more = "" if inventory.unclaimed_count == len(inventory.unclaimed) else ", ..."
         problems.append(
-            Problem(
-                kind="stray",
-                severity="note",
+            note(
+                "stray",
+                f"{inventory.unclaimed_count} objects of no chunk are not copied: {names}{more}",
                 node=node.path,
-                message=f"{inventory.unclaimed_count} objects of no chunk are not copied: {names}{more}",
             )
         )
     for key, target in inventory.bad_links:
         problems.append(unfollowed_link(node.path, key, target))
     for key, what in inventory.no_files:
         problems.append(
-            Problem(
-                kind="chunk",
+            refusal(
+                "chunk",
+                "an entry in the place of a chunk is not a file",
                 node=node.path,
                 key=key,
-                message="an entry in the place of a chunk is not a file",
                 found=what,
                 expected="a regular file, or nothing",
                 advice="Restore the chunk, remove the entry, or exclude the array.",

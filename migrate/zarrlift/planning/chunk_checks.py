@@ -20,7 +20,7 @@ import numpy as np
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.object_values import to_strings
-from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError, refusal
 from zarrstack.core.grid.frames import Shards
 
 from ..archive.chunk_inventory import Inventory
@@ -105,9 +105,9 @@ def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
     room = machine_memory()
     if size * _COPIES <= room:
         return None
-    return Problem(
-        kind="memory",
-        message="a chunk is too large for the memory of this machine",
+    return refusal(
+        "memory",
+        "a chunk is too large for the memory of this machine",
         found=f"chunks of {size} bytes",
         expected=f"at most {room // _COPIES} bytes",
         advice="If the chunk shape is right, migrate on a machine with more memory.",

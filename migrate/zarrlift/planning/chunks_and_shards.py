@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError
+from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError, note, warning
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -79,7 +79,7 @@ def _frame(
         return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
     if recipe.shards == "auto":
         words = "no shards" if asked is None else f"shards of {' x '.join(map(str, asked))} chunks"
-        problems.append(Problem(kind="grid", severity="note", message=f"{words}: {why}"))
+        problems.append(note("grid", f"{words}: {why}"))
     return None if asked is None else Shards(asked, _index(IndexFormat(), recipe))
 
 
@@ -95,7 +95,7 @@ def _without_shards(recipe: ArrayRecipe) -> Iterator[Problem]:
     ]
     if asked:
         message = f"no effect of {' and '.join(asked)}: the array has no shards"
-        yield Problem(kind="grid", severity="warning", message=message)
+        yield warning("grid", message)
 
 
 def _unhashable(layout: Layout) -> bool:

@@ -22,7 +22,16 @@ from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal
 from zarrstack.core.data_types.object_values import may_be_anything, plain, tagged_form
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
-from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.errors import (
+    Problem,
+    UnsupportedError,
+    UsageError,
+    ZarrstackError,
+    any_refusal,
+    note,
+    refusal,
+    warning,
+)
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, excerpt
@@ -94,9 +103,9 @@ def destination_layout(
             problems.extend(notes)
         if layout.data_type.numpy.kind in "fc" and misread_nan(layout.fill_value):
             problems.append(
-                Problem(
-                    kind="fill",
-                    message="zarr-python reads this fill value as another NaN",
+                refusal(
+                    "fill",
+                    "zarr-python reads this fill value as another NaN",
                     found=excerpt(layout.fill_value),
                     expected="a NaN without payload",
                     advice="Change the fill value, or exclude the array with --exclude.",
@@ -104,9 +113,9 @@ def destination_layout(
             )
         if recipe.drop_empty and node.fill_is_null:
             problems.append(
-                Problem(
-                    kind="fill",
-                    message="empty chunks cannot be identified: the source defines no fill value",
+                refusal(
+                    "fill",
+                    "empty chunks cannot be identified: the source defines no fill value",
                     advice="Omit --drop-empty for this array.",
                 )
             )
@@ -142,10 +151,9 @@ def _packages(chain: Chain) -> Iterable[Problem]:
     """A warning for each codec that zarr-python reads with another package only, and others do not read."""
     for spec in chain.codecs:
         if spec.name in ARRAY_TO_BYTES_IN_V3:
-            yield Problem(
-                kind="readers",
-                severity="warning",
-                message=f"only zarr-python reads the result, with the package {PACKAGES[spec.name]}",
+            yield warning(
+                "readers",
+                f"only zarr-python reads the result, with the package {PACKAGES[spec.name]}",
                 found=f"codec {spec.name}",
                 advice=_KEPT_ADVICE,
             )
@@ -294,10 +302,9 @@ def _head(
 
 def _struct_note(problems: list[Problem], middle: CodecSpec) -> None:
     problems.append(
-        Problem(
-            kind="byte-order",
-            severity="note",
-            message="struct fields are written little-endian: zarr-python 3.1.6 misreads all others",
+        note(
+            "byte-order",
+            "struct fields are written little-endian: zarr-python 3.1.6 misreads all others",
             found=str(middle.configuration.get("dtype", middle)),
         )
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from zarrstack.base import plugins
 from zarrstack.core.chain.unchanged_bytes import keep_problems
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, refusal, warning
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.n5.dataset import STANDARD
 
@@ -41,10 +41,9 @@ def in_place_problems(layout: Layout) -> Iterator[Problem]:
         refused = True
         yield problem
     if not refused:
-        yield Problem(
-            kind="readers",
-            severity="warning",
-            message=f"the result can only be read where the codec {CODEC} is installed; "
+        yield warning(
+            "readers",
+            f"the result can only be read where the codec {CODEC} is installed; "
             "for zarr-python, use `pip install zarr-n5`",
             found="blocks with N5's headers",
             advice="A copy to a new destination can be read everywhere.",
@@ -63,18 +62,18 @@ def require_codec() -> None:
 def _refusals(layout: Layout) -> Iterator[Problem]:
     assert isinstance(layout.frame, N5Blocks)
     if layout.data_type.name not in STANDARD:
-        yield Problem(
-            kind="unsupported",
-            message=f"N5 and {CODEC} do not support this data type: blocks cannot stay in place",
+        yield refusal(
+            "unsupported",
+            f"N5 and {CODEC} do not support this data type: blocks cannot stay in place",
             found=str(layout.data_type),
             expected=", ".join(sorted(STANDARD)),
             advice=_ADVICE,
         )
     for spec in layout.chain.codecs[layout.chain.middle + 1 :]:
         if spec.name not in _COMPRESSORS:
-            yield Problem(
-                kind="unsupported",
-                message=f"{CODEC} does not support this compression: blocks cannot stay in place",
+            yield refusal(
+                "unsupported",
+                f"{CODEC} does not support this compression: blocks cannot stay in place",
                 found=_IN_N5.get(spec.name, str(spec)),
                 expected="raw, gzip, blosc or zstd",
                 advice=_ADVICE,

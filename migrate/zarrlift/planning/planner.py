@@ -15,6 +15,8 @@ from zarrstack.core.errors import (
     UsageError,
     ZarrstackError,
     any_refusal,
+    note,
+    warning,
 )
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import names_below, parents
@@ -149,10 +151,9 @@ def make_plan(
     need = sum(array.bytes_out for array in arrays)
     if free_bytes is not None and need > free_bytes:
         problems.append(
-            Problem(
-                kind="space",
-                severity="warning",
-                message="the destination may not have enough free space",
+            warning(
+                "space",
+                "the destination may not have enough free space",
                 found=f"{free_bytes} bytes free",
                 expected=f"about {need} bytes",
                 advice="Free some space, or choose another destination.",
@@ -171,10 +172,9 @@ def _unlisted(storage: Storage, arrays: Sequence[ArrayPlan]) -> list[Problem]:
     if storage.can_list or not arrays:
         return []
     return [
-        Problem(
-            kind="no-listing",
-            severity="note",
-            message="the source cannot be listed: each chunk is requested, and one reported as missing"
+        note(
+            "no-listing",
+            "the source cannot be listed: each chunk is requested, and one reported as missing"
             f" ({storage.absence}) has the fill value",
             found=f"{sum(array.source.objects.total for array in arrays)} possible chunks",
         )
@@ -223,10 +223,9 @@ def _unnoticed(inventories: Inventories) -> list[Problem]:
     if not inventories.unnoticed:
         return []
     return [
-        Problem(
-            kind="no-versions",
-            severity="note",
-            message="chunks that are rewritten during the job cannot be detected",
+        note(
+            "no-versions",
+            "chunks that are rewritten during the job cannot be detected",
             found=f"no ETags or times in the listing of the source, for {inventories.unnoticed} arrays",
             advice="Do not write to the source until the job is complete.",
         )
@@ -237,10 +236,9 @@ def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:
     """A warning for each glob of the recipe that matches no node."""
     paths = [node.path for node in archive.nodes]
     return [
-        Problem(
-            kind="recipe",
-            severity="warning",
-            message=f"the pattern {pattern!r} matches no node",
+        warning(
+            "recipe",
+            f"the pattern {pattern!r} matches no node",
             advice=meant(pattern, paths) or "Give a pattern of whole paths; '**' crosses groups.",
         )
         for pattern in recipe.unmatched(paths)

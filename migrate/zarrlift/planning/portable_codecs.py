@@ -15,7 +15,7 @@ from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.optional_codecs import PACKAGES
 from zarrstack.core.chain.readers import codecs, limits_problem, within_limits
 from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.errors import Problem, UnsupportedError
+from zarrstack.core.errors import Problem, UnsupportedError, note
 
 CHECKSUMS: Final = frozenset(
     f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
@@ -138,10 +138,9 @@ def _gzip(zlib: CodecSpec) -> CodecSpec:
 
 
 def _note(message: str, before: tuple[CodecSpec, ...], after: tuple[CodecSpec, ...]) -> Problem:
-    return Problem(
-        kind="codec",
-        severity="note",
-        message=message,
+    return note(
+        "codec",
+        message,
         found=" > ".join(map(str, before)) or "none",
         expected=" > ".join(map(str, after)) or "none",
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from zarrstack.core.chain.reader_table import HALF_A_PAIR, MISREAD, ONE_TWICE, head_features, table
 from zarrstack.core.chain.readers import Row, codecs, data_types, readers
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, warning
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import Layout
@@ -33,10 +33,9 @@ def codec_problems(layout: Layout) -> list[Problem]:
     unable = [reader for reader in readers() if reader in strange]
     able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in unable]
     return [
-        Problem(
-            kind="readers",
-            severity="warning",
-            message=f"{' and '.join(unable)} cannot read the result",
+        warning(
+            "readers",
+            f"{' and '.join(unable)} cannot read the result",
             found=", ".join(what for what, _ in reasons),
             expected=f"readable by {' and '.join(able)}",
         ),
@@ -50,10 +49,9 @@ def _misread(layout: Layout) -> Iterator[Problem]:
     for reader in table().current:
         wrong = [name for name in features if reader.refuses.get(name) == MISREAD]
         if wrong and reader.built_on is None:
-            yield Problem(
-                kind="readers",
-                severity="warning",
-                message=f"{reader} shows other values, without an error",
+            yield warning(
+                "readers",
+                f"{reader} shows other values, without an error",
                 found=", ".join(wrong),
                 advice=f"With --for {reader.name}, the result avoids this, or is refused.",
             )
@@ -64,10 +62,9 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
     names = [name for name in document.get("dimension_names") or () if name is not None]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        yield Problem(
-            kind="readers",
-            severity="warning",
-            message=f"{table().unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
+        yield warning(
+            "readers",
+            f"{table().unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
             found=excerpt(twice),
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
@@ -75,10 +72,9 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
     if any(_ESCAPE in content.lower() for content in contents):
         place = _half_a_pair(document.get("attributes"), "attributes")
         if place is not None:
-            yield Problem(
-                kind="readers",
-                severity="warning",
-                message=f"{table().unable(HALF_A_PAIR)} cannot read the result: "
+            yield warning(
+                "readers",
+                f"{table().unable(HALF_A_PAIR)} cannot read the result: "
                 "an attribute has text with half of a surrogate pair",
                 found=place,
                 expected="text that UTF-8 can hold",

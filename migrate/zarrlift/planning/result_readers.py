@@ -16,7 +16,7 @@ from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.reader_table import Reader, head_features, node_features, table
 from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, note
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.identity_cache import IdentityCache
@@ -153,15 +153,7 @@ def adapted(layout: Layout, recipe: ArrayRecipe, *, in_place: bool) -> tuple[Lay
                 best, fewest = other, missing
         if best is not layout:
             helped = _and(reader for reader in readers if _concerns(reader, layout, best))
-            notes.append(
-                Problem(
-                    kind="readers",
-                    severity="note",
-                    message=f"adapted for {helped}",
-                    found=shown(layout),
-                    expected=shown(best),
-                )
-            )
+            notes.append(note("readers", f"adapted for {helped}", found=shown(layout), expected=shown(best)))
             layout = best
     return layout, notes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from zarrstack.core.codecs.blosc import HEADER_BYTES, trailing_bytes
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError, note
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.nodes import Layout
@@ -52,9 +52,7 @@ class TrailingBytes:
         found = f"{count} byte{'s' * (count > 1)} in the first chunk"
         if not stay:
             message = "chunks have bytes behind the end that their header states, which are not copied"
-            return Problem(
-                kind="trailing-bytes", severity="note", node=path, key=key, message=message, found=found
-            )
+            return note("trailing-bytes", message, node=path, key=key, found=found)
         asked = [reader.partition("==")[0].split()[0].lower() for reader in recipe.readers]
         return Problem(
             kind="trailing-bytes",

@@ -16,7 +16,7 @@ import numpy as np
 
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.compare import Values, mismatch
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal
 
 if TYPE_CHECKING:
     from ..archive.nodes import Layout
@@ -74,9 +74,9 @@ def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple
         return ()
     except Exception as error:  # noqa: BLE001 - numcodecs raises whatever its C code does
         return (
-            Problem(
-                kind="verify-codec",
-                message="numcodecs cannot decode a chunk that our own codecs decode",
+            refusal(
+                "verify-codec",
+                "numcodecs cannot decode a chunk that our own codecs decode",
                 node=plan.path,
                 found=f"{type(error).__name__}: {error}"[:300],
                 advice="Please report this.",
@@ -86,9 +86,9 @@ def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple
     if differs is None:
         return ()
     return (
-        Problem(
-            kind="verify-codec",
-            message=f"numcodecs decodes a chunk to other values, first at {list(differs.index)} of the chunk",
+        refusal(
+            "verify-codec",
+            f"numcodecs decodes a chunk to other values, first at {list(differs.index)} of the chunk",
             node=plan.path,
             found=differs.found,
             expected=differs.expected,

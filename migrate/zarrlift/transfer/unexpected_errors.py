@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceback import walk_tb
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal
 
 from ..storage.local.system_errors import system_refused
 from ..storage.redact import redact_foreign
@@ -16,15 +16,15 @@ def unexpected_error(path: str, error: Exception) -> Problem:
     A job of ten thousand arrays that runs for weeks must not end at the first such error.
     """
     if isinstance(error, MemoryError):
-        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
+        return refusal("memory", "not enough memory for a chunk", node=path)
     if isinstance(error, OSError):
         return system_refused(error).at(node=path)
     if (broken := broken_package(error)) is not None:
         return broken.at(node=path)
-    return Problem(
-        kind="unforeseen",
+    return refusal(
+        "unforeseen",
+        "an error that zarrlift did not foresee",
         node=path,
-        message="an error that zarrlift did not foresee",
         found=redact_foreign(f"{type(error).__name__}: {error}"),
         advice="Please report it, with the array's metadata.",
     )
@@ -48,9 +48,9 @@ def broken_package(error: BaseException) -> Problem | None:
         return None
     via = [name for name in dict.fromkeys(packages) if name not in _OURS and name != packages[-1]]
     imported = f" (by {' and '.join(via)})" if via else ""
-    return Problem(
-        kind="package",
-        message=f"the package {packages[-1]} cannot be imported{imported}",
+    return refusal(
+        "package",
+        f"the package {packages[-1]} cannot be imported{imported}",
         found=f"{type(error).__name__}: {error}",
         advice=f"Repair or remove it: pip install --force-reinstall {packages[-1]}, or pip uninstall it.",
     )

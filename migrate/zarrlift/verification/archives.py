@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Final, Protocol
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, refusal
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import names_below, parents
 
@@ -153,9 +153,9 @@ class _Comparison:
             self.add(
                 path,
                 [
-                    Problem(
-                        kind="verify-refused",
-                        message=f"{kind} that cannot be migrated is not compared",
+                    refusal(
+                        "verify-refused",
+                        f"{kind} that cannot be migrated is not compared",
                         node=path,
                         found="nothing" if found is None else "a node",
                         expected=reason,

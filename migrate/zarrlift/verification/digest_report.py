@@ -10,7 +10,7 @@ from typing import Final, Self
 from zarrstack.core.data_types.compare import region_text
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.digest.value_digest import ArrayDigest
-from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.errors import MetadataError, Problem, refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from .report import VerificationReport
@@ -140,4 +140,4 @@ def _text(value: object) -> str:
 
 
 def _problem(path: str, message: str, found: str, expected: str, *, kind: str = "verify-values") -> Problem:
-    return Problem(kind=kind, message=message, node=path, found=found, expected=expected)
+    return refusal(kind, message, node=path, found=found, expected=expected)

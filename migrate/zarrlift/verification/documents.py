@@ -12,7 +12,7 @@ from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.compare import Values, kind, mismatch
 from zarrstack.core.data_types.v3 import DataType, fill_from_json
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError, refusal
 from zarrstack.core.identity_cache import IdentityCache, MemberIdentityCache
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
@@ -73,9 +73,9 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
     except ZarrstackError as error:
         return (error.at(node=plan.path, key=_key(plan.path)).problem,)
     return tuple(
-        Problem(
-            kind="verify-document",
-            message=f"the {item.what} in zarr.json differs from the plan",
+        refusal(
+            "verify-document",
+            f"the {item.what} in zarr.json differs from the plan",
             node=plan.path,
             key=_key(plan.path),
             found=item.found,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from zarrstack.core.digest.value_digest import BlockSums, ValueSums
-from zarrstack.core.errors import Problem, WorkerError, ZarrstackError
+from zarrstack.core.errors import Problem, WorkerError, ZarrstackError, refusal
 
 from .array_values import ArrayValues
 from .regions import Compared
@@ -103,8 +103,6 @@ def _compared(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> 
 
 
 def _enough(path: str) -> Problem:
-    return Problem(
-        kind="verify-values",
-        message=f"{_MAX_PROBLEMS} differences were found; the comparison stopped",
-        node=path,
+    return refusal(
+        "verify-values", f"{_MAX_PROBLEMS} differences were found; the comparison stopped", node=path
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from zarrstack.core.chain.chain import Chain
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.overlap import touched
@@ -112,13 +112,8 @@ class _Found:
 
     def _problem(self, key: str, message: str, found: str, expected: str) -> None:
         self.problems.append(
-            Problem(
-                kind="verify-objects",
-                node=self._values.path,
-                key=key,
-                message=message,
-                found=found,
-                expected=expected,
+            refusal(
+                "verify-objects", message, node=self._values.path, key=key, found=found, expected=expected
             )
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal
 
 from ..archive.nodes import ArrayNode, Node
 from ..conventions.base import Change
@@ -38,9 +38,9 @@ class Differences:
         """Add one difference in the node's document."""
         self.add(
             [
-                Problem(
-                    kind=kind,
-                    message=f"the {what} differs",
+                refusal(
+                    kind,
+                    f"the {what} differs",
                     node=self.node,
                     key=key_below(self.node),
                     found=str(found),

@@ -23,7 +23,7 @@ from zarrstack.core.data_types.compare import (
 )
 from zarrstack.core.data_types.object_values import may_be_anything
 from zarrstack.core.data_types.v3 import fill_from_json
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError, refusal
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.overlap import touching
 from zarrstack.core.grid.overlap import within as inner_chunks_within
@@ -270,9 +270,9 @@ class Expectation:
         """Compare found with source values; returns no problem or one."""
         if isinstance(found, Exception):
             return [
-                Problem(
-                    kind="verify-unreadable",
-                    message=f"zarr-python cannot read {region_text(region)}",
+                refusal(
+                    "verify-unreadable",
+                    f"zarr-python cannot read {region_text(region)}",
                     node=path,
                     key=key(first_coordinates(region)),
                     found=words(found),
@@ -322,9 +322,9 @@ def value_problem(
 ) -> Problem:
     """The problem for a region whose values differ."""
     place = f" ({where})" if where else ""
-    return Problem(
-        kind="verify-values",
-        message=f"values differ in {region_text(region)}{place}",
+    return refusal(
+        "verify-values",
+        f"values differ in {region_text(region)}{place}",
         node=path,
         key=key,
         found=found,

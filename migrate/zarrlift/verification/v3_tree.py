@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
+from zarrstack.core.errors import MetadataError, Problem, ZarrstackError, refusal
 from zarrstack.core.json_text import JSONObject, canonical
 
 from ..storage.base import Storage
@@ -198,4 +198,4 @@ def _wrong(path: str, message: str, found: str, expected: str) -> Problem:
 
 def node_problem(path: str, message: str, found: str, expected: str, *, kind: str) -> Problem:
     """A difference in the `zarr.json` of a node."""
-    return Problem(kind=kind, message=message, node=path, key=key_below(path), found=found, expected=expected)
+    return refusal(kind, message, node=path, key=key_below(path), found=found, expected=expected)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError, warning
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.json_text import JSON, JSONObject, document
 from zarrstack.core.n5 import writer as write_n5
@@ -286,10 +286,9 @@ def _for_xarray(attributes: Mapping[str, JSON], layout: Layout) -> bool:
     return bool(layout.dimension_names or not layout.shape) and "_FillValue" not in attributes
 
 
-_MASK: Final = Problem(
-    kind="convention",
-    severity="warning",
-    message="xarray treats the fill value of Zarr v2 as a mask, and chunks are missing",
+_MASK: Final = warning(
+    "convention",
+    "xarray treats the fill value of Zarr v2 as a mask, and chunks are missing",
     advice="Open it with mask_and_scale=False, or use_zarr_fill_value_as_mask=False if supported.",
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, note
 from zarrstack.core.json_text import JSON
 
 from ...recipe.options import Axes
@@ -37,10 +37,9 @@ def axes_note(attributes: Mapping[str, JSON], axes: Axes, ndim: int | None = Non
         if name not in _SAYS_ITS_ORDER and (name in _OF_GROUPS if ndim is None else _per_axis(value, ndim))
     ]
     if names:
-        yield Problem(
-            kind="axes",
-            severity="note",
-            message="these attributes are kept in N5's axis order, usually (x, y, z); "
+        yield note(
+            "axes",
+            "these attributes are kept in N5's axis order, usually (x, y, z); "
             "arrays are presented as (z, y, x)",
             found=", ".join(sorted(names)),
             advice="Use --axes kept to present arrays in N5's order too.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, refusal
 from zarrstack.core.paths import join
 
 from ...storage.base import Storage
@@ -40,9 +40,9 @@ def nodes_inside(
 
 def node_in_array(path: str, key: str | None, array: str) -> Problem:
     """The refusal of a node below an array, with its document's key."""
-    return Problem(
-        kind="metadata",
-        message="a node is inside an array",
+    return refusal(
+        "metadata",
+        "a node is inside an array",
         node=path,
         key=key,
         found=f"/{array} is an array",
@@ -52,9 +52,9 @@ def node_in_array(path: str, key: str | None, array: str) -> Problem:
 
 def chunks_alone(path: str, key: str, document: str, *, called: str = "chunks") -> Problem:
     """The refusal for chunks without an array's document, whose values cannot be decoded."""
-    return Problem(
-        kind="metadata",
-        message=f"{called} without an array",
+    return refusal(
+        "metadata",
+        f"{called} without an array",
         node=path,
         found=f"the key {key!r}",
         expected=f"a document {join(path, document)!r}",

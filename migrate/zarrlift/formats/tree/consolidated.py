@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias
 
-from zarrstack.core.errors import MetadataError, Problem, Severity
+from zarrstack.core.errors import MetadataError, Problem, Severity, warning
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
 from .documents import parse_object
@@ -135,10 +135,9 @@ def differences(
     """
     differing = _differences(consolidated, files, unread)
     found = [
-        Problem(
-            kind="consolidated",
-            severity="warning",
-            message=message,
+        warning(
+            "consolidated",
+            message,
             node=node_of(key),
             key=key,
             found="nothing" if here is None else excerpt(here),
@@ -149,7 +148,7 @@ def differences(
     rest = sum(1 for _ in differing)
     if rest:
         message = f"{rest} more documents differ from consolidated metadata"
-        found.append(Problem(kind="consolidated", severity="warning", message=message, key=own))
+        found.append(warning("consolidated", message, key=own))
     return found
 
 

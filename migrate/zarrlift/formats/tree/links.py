@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal, warning
 
 
 def unfollowed_link(path: str | None, key: str | None, target: str) -> Problem:
@@ -16,9 +16,9 @@ def unfollowed_link(path: str | None, key: str | None, target: str) -> Problem:
 
 def broken_link(path: str | None, target: str) -> Problem:
     """The problem of a link without a target."""
-    return Problem(
-        kind="link",
-        message="a link leads nowhere",
+    return refusal(
+        "link",
+        "a link leads nowhere",
         node=path,
         found=target,
         advice="Fetch its target (with git-annex or DataLad: `git annex get`), or exclude the node.",
@@ -28,14 +28,14 @@ def broken_link(path: str | None, target: str) -> Problem:
 def link_to_parent(path: str | None, target: str) -> Problem:
     """The problem of a link to a directory above it."""
     message = "a link points to a directory above it"
-    return Problem(kind="link", message=message, node=path, found=target)
+    return refusal("link", message, node=path, found=target)
 
 
 def link_outside(path: str | None, key: str | None, target: str | None) -> Problem:
     """The problem of a link to a target outside the archive."""
-    return Problem(
-        kind="link",
-        message="a link points outside the archive",
+    return refusal(
+        "link",
+        "a link points outside the archive",
         node=path,
         key=key,
         found=target,
@@ -45,10 +45,9 @@ def link_outside(path: str | None, key: str | None, target: str | None) -> Probl
 
 def not_searched(path: str, target: str) -> Problem:
     """The warning for a link to a target outside the place that is searched for archives."""
-    return Problem(
-        kind="link",
-        severity="warning",
-        message="a link points outside the searched place and is not followed",
+    return warning(
+        "link",
+        "a link points outside the searched place and is not followed",
         node=path,
         found=target,
         advice="Use --follow-links to follow it.",

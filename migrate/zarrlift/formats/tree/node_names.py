@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, refusal, warning
 
 from .directory import NodeDirectory
 
@@ -39,20 +39,18 @@ def name_problems(path: str) -> list[Problem]:
     *above, name = path.split("/")
     if len(above) >= MAX_LEVELS:
         message = f"a node is more than {MAX_LEVELS} levels deep"
-        return [Problem(kind="name", message=message, node=path, advice="Move it up, or exclude it.")]
+        return [refusal("name", message, node=path, advice="Move it up, or exclude it.")]
     for other in above:
         if bad_name(other) is not None:
             message = "the name of a node above is not allowed in Zarr v3"
             advice = "Rename or exclude that node."
-            return [Problem(kind="name", message=message, node=path, found=repr(other), advice=advice)]
+            return [refusal("name", message, node=path, found=repr(other), advice=advice)]
     wrong = bad_name(name) if path else None
     if wrong is not None:
-        return [
-            Problem(kind="name", message=wrong, node=path, found=repr(name), advice="Rename or exclude it.")
-        ]
+        return [refusal("name", wrong, node=path, found=repr(name), advice="Rename or exclude it.")]
     if name.startswith("__"):
         message = "names that start with __ are reserved in Zarr v3"
-        return [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
+        return [warning("name", message, node=path, found=repr(name))]
     return []
 
 
@@ -63,8 +61,4 @@ def warn_of_case(children: Sequence[NodeDirectory]) -> None:
         other = seen.setdefault(child.path.casefold(), child.path)
         if other != child.path:
             message = "two names differ only by case; a case-insensitive file system keeps only one of them"
-            child.problems.append(
-                Problem(
-                    kind="name", severity="warning", message=message, node=child.path, found=f"/{other} too"
-                )
-            )
+            child.problems.append(warning("name", message, node=child.path, found=f"/{other} too"))

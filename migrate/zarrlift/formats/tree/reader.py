@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from zarrstack.core.errors import Problem, StorageError, any_refusal
+from zarrstack.core.errors import Problem, StorageError, any_refusal, note, refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
@@ -44,9 +44,9 @@ def wrong_version(document: JSONObject, version: int, key: str) -> Problem | Non
     found = document.get("zarr_format")
     if type(found) is int and found == version:
         return None
-    return Problem(
-        kind="metadata",
-        message=f"zarr_format is not {version}",
+    return refusal(
+        "metadata",
+        f"zarr_format is not {version}",
         key=key,
         found=excerpt(found) if "zarr_format" in document else "none",
         expected=str(version),
@@ -76,23 +76,18 @@ class TreeReader:
                 continue
             key = join(place.path, name)
             if own is not None and self._has_chunks(place, name):
-                yield Problem(
-                    kind="format",
-                    severity="note",
-                    message=f"{name} of {other} is ignored: the chunks are those of {own}",
-                    key=key,
-                )
+                yield note("format", f"{name} of {other} is ignored: the chunks are those of {own}", key=key)
             elif own is not None:
-                yield Problem(
-                    kind="format",
-                    message="a node has metadata of two formats",
+                yield refusal(
+                    "format",
+                    "a node has metadata of two formats",
                     key=key,
                     found=f"{self.native.format} ({own}) and {other} ({name})",
                     advice="Choose one with --from.",
                 )
             else:
                 message = f"a {other} node is inside {self.native.archive}"
-                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
+                yield refusal("format", message, key=key, advice="Move or exclude it.")
 
     def _has_chunks(self, place: NodeDirectory, other: str) -> bool:
         """Whether the chunks of an array are those of its own document, and not of the other one."""

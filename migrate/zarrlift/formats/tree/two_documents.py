@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, note, refusal
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join, prefix_of
 
@@ -37,12 +37,10 @@ def array_and_group(storage: Storage, path: str, places: Iterable[str]) -> Probl
     except StorageError as error:
         return error.problem.at(node=path)
     if below is None:
-        return Problem(
-            kind="metadata", severity="note", message=f"{message}; it is read as an array", found=found
-        )
-    return Problem(
-        kind="metadata",
-        message=f"{message}, with nodes below",
+        return note("metadata", f"{message}; it is read as an array", found=found)
+    return refusal(
+        "metadata",
+        f"{message}, with nodes below",
         found=f"{found}, and {below}",
         expected="one of them",
         advice=f"Move {join(path, GROUP)} away to read the array, or {join(path, ARRAY)} to read a group.",

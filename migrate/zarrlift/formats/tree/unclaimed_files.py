@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, note
 from zarrstack.core.paths import join, nearest
 
 from ...archive.nodes import ArrayNode, Node
@@ -44,8 +44,8 @@ def unclaimed_files(
 def unclaimed_file_notes(keys: Sequence[str]) -> list[Problem]:
     """A note for each of the first files without a node, and one for the rest."""
     message = "a file that belongs to no node is not copied"
-    notes = [Problem(kind="stray", severity="note", message=message, key=key) for key in keys[:_NAMED]]
+    notes = [note("stray", message, key=key) for key in keys[:_NAMED]]
     if len(keys) > _NAMED:
         message = f"{len(keys) - _NAMED} more files that belong to no node are not copied"
-        notes.append(Problem(kind="stray", severity="note", message=message))
+        notes.append(note("stray", message))
     return notes

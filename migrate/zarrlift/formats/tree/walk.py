@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, refusal
 from zarrstack.core.paths import join
 
 from ...storage.base import DirectoryEntry, Storage
@@ -138,9 +138,9 @@ def _directories_for_documents(
             directories = storage.directories(place.path)
     for name in directories:
         if name == names[0] or (name in names and name.startswith(".")):
-            yield Problem(
-                kind="storage",
-                message="not a regular file",
+            yield refusal(
+                "storage",
+                "not a regular file",
                 node=place.path,
                 key=join(place.path, name),
                 found="a directory",

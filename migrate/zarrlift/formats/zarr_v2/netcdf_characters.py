@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, warning
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
@@ -45,10 +45,9 @@ def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Probl
             return None
     except StorageError:
         return None  # reported when the chunks are listed
-    return Problem(
-        kind="deviation",
-        severity="warning",
-        message='text-of-bytes: "dtype": "<U1" for one-byte characters, as written by netcdf-c 4.9.0',
+    return warning(
+        "deviation",
+        'text-of-bytes: "dtype": "<U1" for one-byte characters, as written by netcdf-c 4.9.0',
         found=f"a chunk of {items} bytes",
         expected=f'{items * _UCS4} bytes; "dtype": "|S1" is used',
     )

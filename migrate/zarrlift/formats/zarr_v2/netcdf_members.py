@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, note, warning
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
 _NAMES: Final = ("_nczarr_group", "_nczarr_superblock", "_nczarr_array")
@@ -37,20 +37,11 @@ def with_netcdf_members(
         elif canonical(result[name]) != canonical(value):
             message = f"the attribute {name!r} differs from this member; netcdf-c reads the attribute"
             problems.append(
-                Problem(
-                    kind="metadata",
-                    severity="warning",
-                    message=message,
-                    key=key,
-                    found=excerpt(value),
-                    expected=excerpt(result[name]),
-                )
+                warning("metadata", message, key=key, found=excerpt(value), expected=excerpt(result[name]))
             )
     if moved:
         message = "metadata of netcdf-c is moved to attributes, as written by netcdf-c since 4.9.3"
-        problems.append(
-            Problem(kind="metadata", severity="note", message=message, key=key, found=excerpt(moved))
-        )
+        problems.append(note("metadata", message, key=key, found=excerpt(moved)))
     return result
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, TypeAlias
 
-from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal, warning
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSONObject, excerpt
@@ -54,10 +54,9 @@ _FLAT: Final = KeyEncoding("v2", ".")
 _NESTED: Final = KeyEncoding("v2", "/")
 
 
-_NOTHING_ELSE: Final = Problem(
-    kind="consolidated",
-    severity="warning",
-    message="the only document is the consolidated metadata, which is read instead of the others",
+_NOTHING_ELSE: Final = warning(
+    "consolidated",
+    "the only document is the consolidated metadata, which is read instead of the others",
     key=consolidated.KEY,
     expected=f"{ARRAY} and {GROUP} next to the chunks",
 )
@@ -255,10 +254,9 @@ class _Reader(TreeReader):
             attributes = with_netcdf_members(attributes, data, join(place.path, GROUP), problems)
         elif GROUP not in place.documents and ATTRIBUTES in place.documents and not any_refusal(problems):
             problems.append(
-                Problem(
-                    kind="metadata",
-                    severity="warning",
-                    message="attributes without array or group metadata; the node is read as a group",
+                warning(
+                    "metadata",
+                    "attributes without array or group metadata; the node is read as a group",
                     key=join(place.path, ATTRIBUTES),
                     expected=f"{GROUP} or {ARRAY} next to it",
                 )
@@ -291,9 +289,7 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
         problems.append(wrong)
     if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
         message = "members that the specification does not define are dropped"
-        problems.append(
-            Problem(kind="metadata", severity="warning", message=message, key=key, found=excerpt(extra))
-        )
+        problems.append(warning("metadata", message, key=key, found=excerpt(extra)))
 
 
 def _listings(storage: Storage, places: list[NodeDirectory]) -> Iterable[Iterable[DirectoryEntry]]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, note, refusal
 from zarrstack.core.grid.chunk_keys_v3 import Separator
 
 from ...storage.base import DirectoryEntry
@@ -44,29 +44,26 @@ def separator(
     if declared is not None:
         if not shown:
             return declared, None
-        return declared, Problem(
-            kind="separator",
-            message="the chunk keys do not match dimension_separator",
+        return declared, refusal(
+            "separator",
+            "the chunk keys do not match dimension_separator",
             found=f"keys such as {next(iter(shown.values()))!r}",
             expected=f"keys with {declared!r}",
             advice="Correct dimension_separator in .zarray, or remove the stray files.",
         )
     if len(shown) == 2:
         found = " and ".join(repr(name) for name in shown.values())
-        return ".", Problem(
-            kind="separator",
-            message="dimension_separator is missing, and there are chunk keys of both kinds",
+        return ".", refusal(
+            "separator",
+            "dimension_separator is missing, and there are chunk keys of both kinds",
             found=found,
             expected="keys with '.' or with '/'",
             advice="Set dimension_separator in .zarray.",
         )
     if "/" not in shown:
         return ".", None
-    return "/", Problem(
-        kind="separator",
-        severity="note",
-        message="dimension_separator is missing; '/' is used",
-        found=f"keys such as {shown['/']!r}",
+    return "/", note(
+        "separator", "dimension_separator is missing; '/' is used", found=f"keys such as {shown['/']!r}"
     )
 
 

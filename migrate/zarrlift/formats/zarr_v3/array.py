@@ -15,7 +15,14 @@ from zarrstack.base.array_documents import GUARD
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    UnsupportedError,
+    ZarrstackError,
+    any_refusal,
+    refusal,
+)
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import IndexFormat
@@ -59,7 +66,7 @@ class V3ArrayDescriber:
         reading.attempt(lambda: _no_transformers(transformers))
         for name in _NEEDED:
             if name not in document:
-                found.problems.append(Problem(kind="metadata", message=f"{name} is missing"))
+                found.problems.append(refusal("metadata", f"{name} is missing"))
         shape = reading.member("shape", lambda value: read_lengths(value, "shape"))
         data_type = reading.member("data_type", lambda value: DataType.from_json(value).known)
         keys = reading.member("chunk_key_encoding", KeyEncoding.from_json)
@@ -116,7 +123,7 @@ class _Reading:
         except ZarrstackError as error:
             self.problems.append(error.problem)
         except RecursionError:
-            self.problems.append(Problem(kind="metadata", message="the document is nested too deeply"))
+            self.problems.append(refusal("metadata", "the document is nested too deeply"))
         return None
 
     def member(self, name: str, read: Callable[[JSON], Any]) -> Any:

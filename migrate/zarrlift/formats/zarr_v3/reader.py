@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from zarrstack.base.array_documents import GUARD
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, refusal, warning
 from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
@@ -135,7 +135,7 @@ class _Reader(TreeReader):
         elif kind != "array":
             found = excerpt(kind) if "node_type" in data else "none"
             message = "node_type is neither array nor group"
-            problems.append(Problem(kind="metadata", message=message, found=found))
+            problems.append(refusal("metadata", message, found=found))
         else:
             facts = self.describer.describe(data)
             problems += facts.problems
@@ -158,11 +158,7 @@ class _Reader(TreeReader):
         metadata = block.get("metadata") if isinstance(block, dict) else None
         if not isinstance(metadata, dict) or not all(isinstance(entry, dict) for entry in metadata.values()):
             message = "not consolidated metadata"
-            self.problems.append(
-                Problem(
-                    kind="consolidated", severity="warning", message=message, key=NAME, found=excerpt(block)
-                )
-            )
+            self.problems.append(warning("consolidated", message, key=NAME, found=excerpt(block)))
             return None
         self.consolidated = {}
         apart = block.get(GUARD)
@@ -172,7 +168,7 @@ class _Reader(TreeReader):
                 message = "a key in consolidated metadata is not a valid node path"
                 if faults.named(message):
                     found = f"the key {excerpt(path)}"
-                    faults.add(Problem(kind="name", message=message, key=NAME, found=found))
+                    faults.add(refusal("name", message, key=NAME, found=found))
             else:
                 self.consolidated[join(path, NAME)] = _plain(entry)
         self.problems.extend(faults.problems())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zarrstack.core.draft_v3.nodes import Dialect
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, refusal
 from zarrstack.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.paths import join, parents
 
@@ -59,13 +59,13 @@ def refuse_lone_chunks(
     lost, unclaimed, in_the_way = _find_lost(storage, dialect, groups, frozenset(nodes.keys() - {*groups}))
     for path, key in in_the_way:
         message = "a file is in the place of an array's chunk directory"
-        problem = Problem(kind="metadata", message=message, node=path, key=key)
+        problem = refusal("metadata", message, node=path, key=key)
         nodes[path] = replace(nodes[path], problems=(*nodes[path].problems, problem))
     warnings = []
     for item in lost:
-        problem = Problem(
-            kind="metadata",
-            message="chunks without an array",
+        problem = refusal(
+            "metadata",
+            "chunks without an array",
             node=item.path,
             key=item.key,
             expected=f"a document {dialect.array_key(item.path)!r}",

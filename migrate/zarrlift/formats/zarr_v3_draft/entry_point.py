@@ -11,7 +11,7 @@ import json
 from typing import Final
 
 from zarrstack.core.draft_v3.nodes import ENTRY, Dialect, DraftEntryPoint, write_entry
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, warning
 from zarrstack.core.paths import join
 
 from ...storage.base import Storage
@@ -68,10 +68,9 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
     dialect = Dialect.ZARR_PYTHON if by_zarr else Dialect.TEXT
     whose = "zarr-python 2's dialect" if by_zarr else "the dialect of its text"
     entry = json.dumps(write_entry(DraftEntryPoint(dialect=dialect)))
-    return dialect, Problem(
-        kind="metadata",
-        severity="warning",
-        message=f"the entry point of this hierarchy of the 2022 draft is missing; it is read as {whose}",
+    return dialect, warning(
+        "metadata",
+        f"the entry point of this hierarchy of the 2022 draft is missing; it is read as {whose}",
         key=ENTRY,
         found=found,
         expected=f"{ENTRY} at the root",

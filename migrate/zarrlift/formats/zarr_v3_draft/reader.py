@@ -21,7 +21,7 @@ from zarrstack.core.chain.chain import Chain
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.draft_v3.array import describe_array
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
-from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal, refusal
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import IndexFormat
 from zarrstack.core.json_text import JSONObject, canonical, document
@@ -196,9 +196,7 @@ class _Reader:
         if group in place.documents:
             message = "a node is both an array and a group"
             found = f"{array} and {group}"
-            problems.append(
-                Problem(kind="metadata", message=message, key=array, found=found, expected="one of them")
-            )
+            problems.append(refusal("metadata", message, key=array, found=found, expected="one of them"))
         return self._array(place, documents, array, problems)
 
     def _group(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject:

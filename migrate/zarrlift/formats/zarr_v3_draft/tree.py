@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED, Dialect, bad_node_name
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, refusal, warning
 
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
@@ -81,9 +81,9 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError)
             tree.unclaimed.append(key)
             return
         tree.problems.append(
-            Problem(
-                kind="name",
-                message="the key of a metadata document is not a valid node path",
+            refusal(
+                "name",
+                "the key of a metadata document is not a valid node path",
                 key=key,
                 expected=f"such as {dialect.array_key('a/b')}",
                 advice="Rename or remove it.",
@@ -103,7 +103,7 @@ def _name_problems(path: str) -> list[Problem]:
     name = path.rpartition("/")[2]
     if not problems and path and (wrong := bad_node_name(name)) is not None:
         message = f"{wrong} in the draft; Zarr v3 allows the name"
-        problems = [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
+        problems = [warning("name", message, node=path, found=repr(name))]
     return problems
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, refusal
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.grid import Grid
 from zarrstack.core.grid.overlap import gathered, touched
@@ -154,9 +154,9 @@ def choose_blocks(
             memory=box.items * candidates.item + overhead,
         )
     least = overhead + prod(within(destination.chunk_shape, source.shape)) * candidates.item + BASE
-    return Problem(
-        kind="memory",
-        message="a chunk of the source or the result does not fit into the permitted memory",
+    return refusal(
+        "memory",
+        "a chunk of the source or the result does not fit into the permitted memory",
         found=f"--memory {budget}",
         expected=f"at least {least} bytes",
         advice="Increase --memory, or request smaller --chunks.",
@@ -172,9 +172,9 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
             index = _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
             memory += index
             if index > budget - BASE:
-                return Problem(
-                    kind="memory",
-                    message="the index of a shard does not fit into the permitted memory",
+                return refusal(
+                    "memory",
+                    "the index of a shard does not fit into the permitted memory",
                     found=f"{frame.inner_chunks} chunks in a shard",
                     expected=f"at most {(budget - BASE) // (_INDEX_COPIES * PAIR_BYTES)}",
                     advice="Request fewer chunks per shard, or increase --memory.",

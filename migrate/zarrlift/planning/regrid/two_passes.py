@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, note
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 from ...archive.chunk_inventory import Inventory
@@ -110,10 +110,9 @@ def pass_figures(passes: TwoPasses, source: Layout, inventory: Inventory, bytes_
 def passes_note(passes: TwoPasses, one: Blocks) -> Problem:
     """The plan's note about two passes."""
     lengths = " x ".join(map(str, passes.between.chunk_shape))
-    return Problem(
-        kind="grid",
-        severity="note",
-        message=f"rechunked in two passes, with intermediate chunks of {lengths} that are removed at the end",
+    return note(
+        "grid",
+        f"rechunked in two passes, with intermediate chunks of {lengths} that are removed at the end",
         found=f"{passes.times_read:.1f} reads in total",
         expected=f"{one.times_read:.1f} in one pass, with this memory",
     )
