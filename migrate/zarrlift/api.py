@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Unpack
 
 from zarrstack.core.errors import UsageError
@@ -11,8 +10,7 @@ from .archive.nodes import Archive
 from .formats.describe import describe, opened
 from .jobs.archive_run import ArchiveRequest, migrate_archive
 from .jobs.claim import claimed
-from .jobs.ledger.find_job import find_job, job_path
-from .jobs.ledger.ledger import Job
+from .jobs.ledger.find_job import job_path
 from .jobs.observed import observed
 from .jobs.outcome import Outcome
 from .jobs.processes.executors import RunOptions
@@ -241,20 +239,13 @@ def resume(
     'nothing to do'
     """
     # Not loaded by a first run.
-    from .jobs.ledger.last_run import level_before
-    from .jobs.resume.relocate import ends_of
+    from .jobs.opened_job import found_job
     from .jobs.resume.resume_job import resume_job
 
     job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
-    path = find_job(target, job)
-    run_options = RunOptions.of(running)
-    with Job.open(path, write=False) as opened:
-        ends = ends_of(opened, target, places, moved)
-        level, hard_links = verify or level_before(opened), opened.fact("link") == "hard"
-    ends.check_reach(run_options)
-    run_options = replace(run_options, verify=level, hard_links=hard_links)
+    found = found_job(target, "resume", job, places, running, moved=moved, verify=verify)
     with (
-        ends.observed(progress, watching) as run,
-        claimed(ends.place, path, take_over=running.take_over) as claim,
+        found.ends.observed(progress, watching) as run,
+        claimed(found.ends.place, found.path, take_over=running.take_over) as claim,
     ):
-        return run.end(claim.end(resume_job(path, run_options, ends, run.progress)))
+        return run.end(claim.end(resume_job(found, run.progress)))

@@ -148,9 +148,11 @@ def migrate_archive(
 
             origin = {"provenance": asked.provenance, "ro_crate": asked.ro_crate}
             if continues_earlier(path, ends, asked.recipe, overwrite=asked.overwrite, **origin):
+                from .opened_job import FoundJob
                 from .resume.resume_job import resume_job
 
-                return claim.end(resume_job(path, options, ends, progress))
+                found = FoundJob(verb="resume", path=path, ends=ends, options=options)
+                return claim.end(resume_job(found, progress))
         if not asked.in_place:
             refuse_existing(ends.destination, overwrite=asked.overwrite)
         refuse_closed(ends.place)

@@ -123,26 +123,6 @@ class Branch(NoBranch):
             self._storage.checkpoint()
 
 
-def refuse_update(destination: Storage) -> None:
-    """Raise UsageError for a destination that cannot be updated."""
-    if destination.on_branch:
-        raise UsageError(
-            "the result of a job in an Icechunk repository cannot be updated",
-            found=destination.url,
-            advice="Undo the job and migrate again.",
-        )
-
-
-def refuse_parts(destination: Storage) -> None:
-    """Raise UsageError for a destination to which a job cannot write in parts."""
-    if destination.on_branch:
-        raise UsageError(
-            "a job in parts cannot write to an Icechunk repository",
-            found=destination.url,
-            advice="Use migrate without parts.",
-        )
-
-
 def undo_branch(job: Job, destination: Storage) -> tuple[Problem, ...]:
     """Take back what a job did in a repository; a refusal if others have changed the branch since."""
     storage = cast("IcechunkStorage", destination)

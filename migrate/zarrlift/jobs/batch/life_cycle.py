@@ -9,6 +9,7 @@ from zarrstack.core.errors import JobError, Problem
 from ...recipe.options import Places, Updating, values
 from ..finish import finish
 from ..ledger.ledger import Job
+from ..opened_job import FoundJob, refuse_unsupported
 from ..resume.relocate import ends_of
 from ..undo import undo
 from ..update.update import update_archive
@@ -40,10 +41,13 @@ def update_all(updating: Updating) -> Act:
     def act(call: ArchiveCall) -> tuple[Problem, ...]:
         if not call.ledger.exists():
             return call.row.problems  # nothing of it could be migrated
-        with Job.open(call.ledger, write=False) as opened:
-            ends = ends_of(opened, call.ledger, call.places)
+        with Job.open(call.ledger, write=False) as looked:
+            ends = ends_of(looked, call.ledger, call.places)
+        refuse_unsupported("update", ends)
         options = replace(call.options, verify=call.asked.verify)
-        return update_archive(ends, call.ledger, options, call.progress, updating).problems
+        ends.check_reach(options)
+        found = FoundJob(verb="update", path=call.ledger, ends=ends, options=options)
+        return update_archive(found, call.progress, updating).problems
 
     return act
 

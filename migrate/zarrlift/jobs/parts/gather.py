@@ -10,21 +10,16 @@ from ...recipe.keywords import JobPlaceKeywords, PlacesKeywords, RunningKeywords
 from ...recipe.options import JobPlace, PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...storage.listed_versions import Timestamp
-from ..branch import refuse_parts
-from ..checks.checks_for import checks_for
 from ..claim import claimed
-from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
-from ..ledger.ledger import Job
+from ..opened_job import found_job, open_job
 from ..outcome import Outcome
-from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..resume.relocate import ends_of, follow
-from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
-from ..run_job import nothing_to_do, require_visible, run_job, still_there
+from ..resume.unsynced_files import compare_unsynced, find_torn_documents
+from ..run_job import nothing_to_do, require_visible, run_job
 from ..stored_inventories import planned_inventories
 from .ledgers import merge, sweep_parts
-from .migrate_part import divided, require_parts
+from .migrate_part import divided
 from .shares import GatherShare
 
 
@@ -64,38 +59,29 @@ def gather(
     'done'
     """
     job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
-    path = find_job(target, job)
-    run_options = replace(RunOptions.of(running), verify=verify)
-    with Job.open(path, write=False) as opened:
-        require_parts(opened)
-        ends = ends_of(opened, target, places)
-    refuse_parts(ends.destination)
-    ends.check_reach(run_options)
+    found = found_job(target, "parts", job, places, running, verify=verify)
     with (
-        ends.observed(progress, watching) as run,
-        claimed(ends.place, path, take_over=running.take_over) as claim,
-        checks_for(ends.source, ends.destination, run_options.verify) as checks,
-        Job.open(path, fsync=run_options.fsync) as current,
+        found.ends.observed(progress, watching) as run,
+        claimed(found.ends.place, found.path, take_over=running.take_over) as claim,
+        open_job(found, run.progress) as opened,
     ):
-        refuse_undone(current)
-        follow(current, ends)
-        still_there(current, ends)
+        current, ends = opened.job, opened.ends
         if current.state != "incomplete":
             require_visible(current, ends)
             sweep_parts(current, ends.place)
             return run.end(claim.end(nothing_to_do(current)))
-        run_options = replace(run_options, digest=current.fact("digest") is not None)
         division, made = divided(current)
-        crashed = ends.local_destination is not None and may_be_lost(current)
-        with noted_run(current), closing(planned_inventories(path, current.id)) as inventories:
+        with noted_run(current), closing(planned_inventories(found.path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
             problems = merge(current, ends.place, forget=True)
-            if crashed:
+            if opened.crashed:
                 find_torn_documents(current, ends.destination)
                 compare_unsynced(current, made, ends.source, ends.destination, inventories)
             share = GatherShare()
-            outcome = run_job(current, made, ends, run_options, checks, inventories, run.progress, share)
+            outcome = run_job(
+                current, made, ends, opened.options, opened.checks, inventories, run.progress, share
+            )
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:

@@ -19,7 +19,6 @@ from ...recipe.signatures import explicit, given
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from .. import log_messages
-from ..branch import refuse_parts
 from ..checks.checks import LocalChecks
 from ..disk_sync import sync
 from ..ledger.find_job import job_of_parts, refuse_undone
@@ -27,6 +26,7 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
+from ..opened_job import refuse_unsupported, require_parts
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -110,7 +110,7 @@ def migrate_part(
             hard_links=opened.fact("link") == "hard",
             digest=opened.fact("digest") is not None,
         )
-    refuse_parts(ends.destination)
+    refuse_unsupported("parts", ends)
     ends.check_reach(run_options)
     nothing = Outcome(
         job=str(path), state="nothing to do", part=index, options=known.options, plan=known.plan
@@ -193,16 +193,6 @@ def divided(job: Job) -> tuple[Division, Plan]:
     parts = require_parts(job)
     plan = job.plan()
     return Division(plan.arrays, parts), plan
-
-
-def require_parts(job: Job) -> int:
-    """The number of parts of a job; UsageError if it has none."""
-    parts = job.fact("parts")
-    if parts is None:
-        raise UsageError(
-            "this job has no parts", key=str(job.path), advice="Make it with: zarrlift migrate --job --parts."
-        )
-    return int(parts)
 
 
 def _share_of(array: ArrayPlan, numbers: list[int]) -> ArrayPlan:

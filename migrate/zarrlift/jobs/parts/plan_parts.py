@@ -17,10 +17,10 @@ from ...recipe.signatures import explicit, given
 from ...storage.open_storage import Place
 from ...storage.transformer_stack import without_layers
 from ..archive_run import ArchiveRequest
-from ..branch import refuse_parts
 from ..claim import claimed
 from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
+from ..opened_job import refuse_unsupported
 from ..places import refuse_claim_in_source, refuse_closed, refuse_existing
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
@@ -76,7 +76,7 @@ def plan_parts(
         source, destination, replace(recipe, memory=recipe.memory or _MEMORY), request, places
     )
     ends = asked.open()
-    refuse_parts(ends.destination)
+    refuse_unsupported("parts", ends)
     path = job_of_parts(job)
     if ends.spec("", RunOptions()) is None:
         raise out_of_reach()

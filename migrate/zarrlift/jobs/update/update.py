@@ -7,8 +7,8 @@ anything is changed, as work that is not done, so that an update that was killed
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import dataclass
+from typing import Unpack
 
 from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
@@ -24,23 +24,16 @@ from ...recipe.keywords import (
 )
 from ...recipe.options import JobPlace, Moved, PathText, Places, Running, Updating, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
-from ..branch import refuse_update
-from ..checks.checks_for import checks_for
 from ..claim import claimed
-from ..endpoints import Endpoints
 from ..ledger.find_job import find_job
-from ..ledger.last_run import level_before
 from ..ledger.ledger import Job
+from ..opened_job import FoundJob, found_job, open_job, refuse_unsupported, refuse_update
 from ..outcome import Outcome
-from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice
 from ..resume.relocate import ends_of
 from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
-from .update_job import compared, refuse_ended, update_job
-
-if TYPE_CHECKING:
-    from ..ledger.stored_file import JobPath
+from .update_job import compared, update_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +110,8 @@ def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     path = find_job(target, job)
     with Job.open(path, write=False) as opened:
         ends = ends_of(opened, target, places, moved)
-        refuse_ended(opened)
-        refuse_update(ends.destination)
+        refuse_update(opened)
+        refuse_unsupported("update", ends)
         with closing(last_inventories(opened)) as before:
             _, steps = compared(opened, ends, before, Inventories(), None, updating)
         return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
@@ -167,24 +160,15 @@ def update(
     job, places, moved, updating, running, watching = given(
         options, JobPlace, Places, Moved, Updating, Running, Watching
     )
-    path = find_job(target, job)
-    with Job.open(path, write=False) as opened:
-        ends = ends_of(opened, target, places, moved)
-        run_options = replace(RunOptions.of(running), verify=verify or level_before(opened))
-    with ends.observed(progress, watching) as run:
-        return run.end(update_archive(ends, path, run_options, run.progress, updating))
+    found = found_job(target, "update", job, places, running, moved=moved, verify=verify)
+    with found.ends.observed(progress, watching) as run:
+        return run.end(update_archive(found, run.progress, updating))
 
 
-def update_archive(
-    ends: Endpoints, path: JobPath, options: RunOptions, progress: Progress | None, updating: Updating
-) -> Outcome:
-    """Update the result of the job at `path`."""
-    refuse_update(ends.destination)
-    ends.check_reach(options)
-    # The checks start first: a forked process must not inherit the lock on the job.
+def update_archive(found: FoundJob, progress: Progress | None, updating: Updating) -> Outcome:
+    """Update the result of a job."""
     with (
-        claimed(ends.place, path, take_over=options.take_over) as claim,
-        checks_for(ends.source, ends.destination, options.verify) as checks,
-        Job.open(path, fsync=options.fsync) as opened,
+        claimed(found.ends.place, found.path, take_over=found.options.take_over) as claim,
+        open_job(found, progress) as opened,
     ):
-        return claim.end(update_job(opened, options, ends, checks, progress, updating))
+        return claim.end(update_job(opened, updating))

@@ -6,7 +6,6 @@ import json
 from contextlib import closing
 from dataclasses import replace
 
-from zarrstack.core.errors import JobError
 from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
@@ -16,40 +15,21 @@ from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from ...recipe.options import Updating, values
 from ...storage.writer_for import writer_for
-from ..checks.checks import Checks
 from ..endpoints import Endpoints
 from ..later_objects import LaterObjects
-from ..ledger.find_job import refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
+from ..opened_job import OpenJob
 from ..outcome import Outcome
 from ..overwrite import set_aside
 from ..own_documents import keep_document, note_root_document
-from ..processes.executors import RunOptions
 from ..progress import Progress, listing_shown
-from ..provenance import Provenance
-from ..resume.relocate import follow
-from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
-from ..run_job import nothing_to_do, refuse_unsuitable, run_job, still_there
+from ..resume.unsynced_files import compare_unsynced
+from ..run_job import nothing_to_do, refuse_unsuitable, run_job
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .differences import with_earlier_shape
 from .retire import below_first, clear
 from .steps import Steps, steps_of
-
-
-def refuse_ended(job: Job) -> None:
-    """Raise JobError for a job whose source is gone, or that was undone."""
-    refuse_undone(job)
-    if job.fact("parts") is not None and job.state == "incomplete" and job.fact("update") is None:
-        raise JobError(
-            "the parts of this job are not complete", key=str(job.path), advice="Gather them first."
-        )
-    if job.state == "finished":
-        raise JobError(
-            "there is no source to update from: finish has removed the legacy metadata",
-            key=str(job.path),
-            advice="Write to the Zarr v3 archive itself.",
-        )
 
 
 def compared(
@@ -87,18 +67,9 @@ def compared(
     return plan, steps
 
 
-def update_job(
-    job: Job,
-    options: RunOptions,
-    ends: Endpoints,
-    checks: Checks,
-    progress: Progress | None,
-    updating: Updating = Updating(),  # noqa: B008 - frozen
-) -> Outcome:
+def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
     """Update the result of a job open for writing, or continue an update that was interrupted."""
-    refuse_ended(job)
-    follow(job, ends)
-    ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
+    job, ends, progress = opened.job, opened.ends, opened.progress
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)
@@ -108,11 +79,7 @@ def update_job(
         delete=updating.delete or earlier.get("delete", False),
         force=updating.force or earlier.get("force", False),
     )
-    crashed = ends.local_destination is not None and may_be_lost(job)
-    if crashed and job.state == "incomplete":
-        find_torn_documents(job, ends.destination)
-    still_there(job, ends)
-    options = replace(options, hard_links=job.fact("link") == "hard", digest=job.fact("digest") is not None)
+    options = replace(opened.options, hard_links=job.fact("link") == "hard")
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
@@ -126,9 +93,9 @@ def update_job(
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
-            if crashed:
+            if opened.crashed:
                 compare_unsynced(job, plan, ends.source, ends.destination, now)
-            outcome = run_job(job, plan, ends, options, checks, now, progress)
+            outcome = run_job(job, plan, ends, options, opened.checks, now, progress)
         if outcome.state == "done":
             job.note(update=None)
             job.commit()
