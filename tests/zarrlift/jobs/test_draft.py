@@ -36,10 +36,11 @@ def test_the_plan_says_what_becomes_of_shards(tmp_path: Path, monkeypatch: pytes
     said = " ".join(
         run("migrate", "--dry-run", SHARDED, tmp_path / "out", "--set", "shard-index=crc32c").out.split()
     )
-    assert "2 x 2 chunks, little index at the end -> 2 x 2 chunks, little index at the end, crc32c" in said
+    assert "shards little index at the end -> little index at the end, crc32c" in said
+    assert "/group/plane 6x7 2x3 int32 2x2 3 of 4" in said
     assert "not decoded (shard index)" in said
     kept = " ".join(run("migrate", "--dry-run", SHARDED).out.split())
-    assert "shards 2 x 2 chunks, little index at the end read by" in kept
+    assert "shards little index at the end read by" in kept
     assert "bytes:little in shards of 4x6" in run("inspect", SHARDED).out
 
 
