@@ -46,7 +46,10 @@ To: TypeAlias = Annotated[
 Plan: TypeAlias = Annotated[
     bool,
     option(
-        "--dry-run", "-n", help="Plan all, create the job file of the batch; migrate nothing.", heading="Output"
+        "--dry-run",
+        "-n",
+        help="Plan all, create the job file of the batch; migrate nothing.",
+        heading="Output",
     ),
 ]
 Add: TypeAlias = Annotated[
