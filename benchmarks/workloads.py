@@ -106,7 +106,8 @@ WORKLOADS = (
         words="a tenth of tensorstore, a fifth of z5py",
     ),
     Workload(
-        name="n5 zstd", source="container/blocks.n5", options=("--codecs", "zstd:3", "--set", "endian=little"),
+        name="n5 zstd", source="container/blocks.n5",
+        options=("--codecs", "zstd:3", "--set", "endian=little"),
         peers=("tensorstore", "z5py"), limit="codecs alone",
         promise=lambda found: min(found["codecs alone"] * 1.2 + 0.5, quickest(found)),
         words="1.2 x codecs + 0.5 s, every peer",

@@ -42,11 +42,11 @@ EXAMPLES: Final = {
     "zarrlift finish in-place.zarr --yes",
     "undo": "zarrlift undo in-place.zarr --yes",
     "serve": "timeout -s INT 2 zarrlift serve zarrlift-demo/cells.n5 --port 0 || [ $? = 124 ]",
-    "batch run": "zarrlift batch run zarrlift-demo --to 'v3/{relative}.zarr' --job planned.zarrlift.db --dry-run\n"
-    "zarrlift batch run planned.zarrlift.db\n"
-    "zarrlift status planned.zarrlift.db\n"
-    "zarrlift verify planned.zarrlift.db --full\n"
-    "zarrlift undo planned.zarrlift.db --yes",
+    "batch run": "zarrlift batch run zarrlift-demo --to 'v3/{relative}.zarr' --dry-run\n"
+    "zarrlift batch run v3.zarrlift.db\n"
+    "zarrlift status v3\n"
+    "zarrlift verify v3 --full\n"
+    "zarrlift undo v3 --yes",
     "list": "zarrlift list readers tensorstore --feature shards\nzarrlift list layers",
     "demo": "zarrlift demo another-demo",
     "completion": "zarrlift completion bash > zarrlift.bash",
