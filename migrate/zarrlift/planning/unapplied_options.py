@@ -1,8 +1,9 @@
 """Refuses options of a recipe that no array of a plan takes.
 
 Options that only say what to do with values that may occur, such as `--set objects=json`, are not requests:
-they apply where there are such values. What some arrays do not take is a warning of each of those arrays. So is what
-zarrlift leaves out for a reason of its own, such as shards of data types that zarr-python cannot read there.
+they apply where there are such values. What some arrays do not take is a warning of each of those arrays.
+So is what zarrlift leaves out for a reason of its own, such as shards of data types that zarr-python cannot
+read there.
 """
 
 from __future__ import annotations
