@@ -200,7 +200,7 @@ def test_a_job_says_which_package_it_needs(site, old, tmp_path):
     for words in (["verify", old, tmp_path / "new"], ["migrate", old, tmp_path / "new"]):
         assert "zarrlift-tiles 0.1" in zarrlift(None, *words, code=1)
     assert "done" in zarrlift(None, "status", tmp_path / "new")
-    zarrlift(None, "undo", "--yes", tmp_path / "new")
+    zarrlift(None, "undo", "--yes", "--yes", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -99,8 +99,8 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     archive = tree(write_archive(place / "source.zarr"))
     source = bucket.put("in", archive)
     sides = ["--storage-options", options(bucket, "source")]
-    sides += ["--dest-storage-options", options(bucket, "dest")]
-    job = ("--job", JOB, "--job-storage-options", options(bucket, "job"))
+    sides += ["--storage-options", f"dst:{options(bucket, 'dest')}"]
+    job = ("--job", JOB, "--storage-options", f"job:{options(bucket, 'job')}")
     both = (*sides, *job[2:])
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
     watched = ("--log", "run.jsonl", "--metrics", "run.prom")
@@ -129,7 +129,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     run("inspect", source, *sides[:2], "--html", "inspect.html")
     run("verify", source, target, *both, "--job", JOB, *how[:4], "--full")
     run("digest", source, *sides[:2], "--json")
-    run("undo", "--yes", JOB, *both, "--json")
+    run("undo", "--yes", "--yes", JOB, *both, "--json")
     assert run.said > 10_000
 
 
@@ -137,7 +137,7 @@ def test_a_job_in_parts(run: Run, bucket: Bucket, place: Path) -> None:
     """The inventory of its source and the ledgers of its parts are beside the job."""
     source = bucket.put("in", tree(write_archive(place / "source.zarr")))
     sides = ["--storage-options", options(bucket, "source")]
-    sides += ["--dest-storage-options", options(bucket, "dest")]
+    sides += ["--storage-options", f"dst:{options(bucket, 'dest')}"]
     job = ("--job", "x.zarrlift.db")
     run("migrate", source, "s3://bucket/out", *job, "--parts", "2", *sides)
     before = set(tree(place))

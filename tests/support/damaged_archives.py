@@ -110,7 +110,7 @@ def copied(source: Path, destination: Path) -> Path:
 def looked_at(archive: Path, empty: Path) -> tuple[Ran, Ran]:
     """What `inspect` and `plan` say of an archive; they write neither there nor in an empty folder."""
     before = tree(archive)
-    answers = run("inspect", archive), run("plan", archive, empty / "out.zarr")
+    answers = run("inspect", archive), run("migrate", "--dry-run", archive, empty / "out.zarr")
     assert tree(archive) == before
     assert list(empty.iterdir()) == []
     return answers

@@ -147,6 +147,56 @@ MANY = replace(
     ),
     excluded=(),
 )
+SHARDED_LEVELS = tuple(
+    array_plan(
+        str(level),
+        before := layout(shape=(8192 >> level, 8192 >> level), chunk=(64, 64)),
+        replace(before, keys=DEFAULT, frame=Shards((128 >> level, 128 >> level), IndexFormat())),
+        chunks=4 ** (7 - level),
+        size=4 ** (13 - level),
+        problems=(
+            Problem(
+                kind="shards",
+                severity="note",
+                node=str(level),
+                message=f"shards of {128 >> level} x {128 >> level} chunks",
+            ),
+        ),
+    )
+    for level in range(8)
+)
+PYRAMID = replace(PLAN, arrays=SHARDED_LEVELS, refusals=(), excluded=())
+"""Its levels differ in their shards."""
+CODECS = replace(
+    PLAN,
+    arrays=tuple(
+        array_plan(
+            name,
+            before := layout(tail=tail, shape=(9,), chunk=(9,)),
+            replace(before, keys=DEFAULT),
+            chunks=1,
+            size=18,
+        )
+        for name, tail in (("a", ()), ("b", (GZIP,)), ("c", (BLOSC,)), ("d", (BLOSC,)))
+    ),
+    refusals=(),
+    excluded=(),
+)
+"""Two arrays share their codecs, the others have others."""
+IMAGES = replace(
+    ARCHIVE,
+    nodes=(
+        GroupNode(path=""),
+        *(
+            ArrayNode(path=f"{group}/{level}", layout=layout(tail=tail, shape=(512 >> level,), chunk=(64,)))
+            if level >= 0
+            else GroupNode(path=group)
+            for group, tail in (("image", (BLOSC,)), ("labels", (ZLIB,)))
+            for level in range(-1, 4)
+        ),
+    ),
+)
+"""The arrays have two forms."""
 
 DONE = Outcome(
     job="/data/new.zarr.zarrlift.db",
@@ -237,6 +287,27 @@ ACTIVITIES: tuple[Activity | None, ...] = ("stopped", "running", "running", "sta
 IN_PARTS = replace(
     STATUS,
     parts=tuple(PartStatus(part=part, activity=activity) for part, activity in enumerate(ACTIVITIES, 1)),
+)
+MANY_NODES = replace(
+    STATUS,
+    nodes=(
+        *STATUS.nodes,
+        NodeStatus(path="t", kind="group", route=None, state="pending"),
+        *(
+            NodeStatus(
+                path=f"t/{number}",
+                kind="array",
+                route="relink",
+                state="done" if number < 30 else "pending",
+                tasks_done=min(2, max(0, 61 - 2 * number)),
+                tasks_total=2,
+                bytes_done=min(1000, max(0, 30_500 - 1000 * number)),
+                bytes_total=1000,
+                bytes_known=number != 39,
+            )
+            for number in range(40)
+        ),
+    ),
 )
 
 EQUAL = VerificationReport(

@@ -12,20 +12,22 @@ that to other libraries that read such arrays, such as xarray.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import zarr
 from zarr.abc.store import Store
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import StorePath
+from zarr.storage import StoreLike, StorePath
 from zarr.storage._common import make_store_path
 
 from .base.array_documents import DOCUMENT, parse
 from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
+from .base.transformer import StorageTransformer
 from .core.draft_v3.nodes import is_entry
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
@@ -33,11 +35,8 @@ from .layers.per_array.layer import PerArray
 from .layers.per_array.opened import Block, OpenArray, OpenGroup
 from .layers.sharding.buffer import DEFAULT_BYTES
 
-if TYPE_CHECKING:
-    from zarr.storage import StoreLike
-
-    from .base.transformer import StorageTransformer
-
+P = ParamSpec("P")
+T = TypeVar("T")
 AnyArray = TypeVar("AnyArray", bound=zarr.Array[Any])
 AnyGroup = TypeVar("AnyGroup", bound=zarr.Group)
 BufferMode: TypeAlias = Literal["shards", "none"]
@@ -107,17 +106,19 @@ def _is_draft(store: PerArray) -> bool:
     return document is not None and is_entry(document)
 
 
-def open_array(
-    store: StoreLike,
-    *,
-    path: str = "",
-    mode: Mode | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    memory_bytes: int | str | None = None,
-    buffer: BufferMode = "shards",
-    concurrency: int | None = None,
-    **options: Any,
-) -> OpenArray:
+def _as(other: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Gives a function the parameters of another one, for type checkers and for `help`."""
+
+    def decorated(function: Callable[..., T]) -> Callable[P, T]:
+        returned = signature(function).return_annotation
+        function.__signature__ = signature(other).replace(return_annotation=returned)  # type: ignore[attr-defined]
+        return function
+
+    return decorated
+
+
+@_as(open)
+def open_array(*args: Any, **options: Any) -> OpenArray:
     """Open an array like `open`.
 
     Raises
@@ -133,31 +134,11 @@ def open_array(
     >>> zarrstack.open_array("a.zarr").chunks
     (1,)
     """
-    return array_of(
-        open(
-            store,
-            path=path,
-            mode=mode,
-            storage_options=storage_options,
-            memory_bytes=memory_bytes,
-            buffer=buffer,
-            concurrency=concurrency,
-            **options,
-        )
-    )
+    return array_of(open(*args, **options))
 
 
-def open_group(
-    store: StoreLike,
-    *,
-    path: str = "",
-    mode: Mode | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    memory_bytes: int | str | None = None,
-    buffer: BufferMode = "shards",
-    concurrency: int | None = None,
-    **options: Any,
-) -> OpenGroup:
+@_as(open)
+def open_group(*args: Any, **options: Any) -> OpenGroup:
     """Open a group like `open`.
 
     Raises
@@ -171,18 +152,7 @@ def open_group(
     >>> zarrstack.open_group("images.zarr").attrs["made"]
     'today'
     """
-    return group_of(
-        open(
-            store,
-            path=path,
-            mode=mode,
-            storage_options=storage_options,
-            memory_bytes=memory_bytes,
-            buffer=buffer,
-            concurrency=concurrency,
-            **options,
-        )
-    )
+    return group_of(open(*args, **options))
 
 
 def array_of(node: AnyArray | zarr.Group) -> AnyArray:

@@ -18,10 +18,10 @@ from .session import DONE
 _HELP: Final = """Migrate many archives as one job.
 
 \b
-  zarrlift batch run old/ --to 'v3/{relative}.zarr'   migrate all below a folder, or resume
-  zarrlift status v3                                  show all states
-  zarrlift verify v3 --full                           compare every value
-  zarrlift undo v3                                    take everything back
+  zarrlift batch run old/ --to 'v3/{relative}.zarr'  migrate all in a folder
+  zarrlift status v3                                 show all states
+  zarrlift verify v3 --full                          compare every value
+  zarrlift undo v3                                   take everything back
 
 A LIST is a folder or store prefix to search, a glob, or a manifest (.csv, .jsonl, .toml) with the columns
 source, destination, recipe, and any option of migrate. An archive that is refused or fails does not stop

@@ -1,13 +1,11 @@
-"""The commands that change nothing: inspect, status, verify, digest, list."""
+"""The commands that change nothing: inspect, verify, digest, list."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ..recipe.options import JobPlace
 from . import options as o
 from . import storage_options as s
 from .batch_answers import answered, batch_of, of_batch
@@ -15,9 +13,6 @@ from .option_groups import Group, option
 from .option_values import usage
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Census(Group):
@@ -138,124 +133,6 @@ def _census(source: str, given: dict[str, Any], html: str | None) -> Answer:
     )
 
 
-def status(
-    target: o.Target,
-    *,
-    watch: Annotated[
-        bool,
-        option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
-    ] = False,
-    check: Annotated[
-        bool, option("--check", help="Exit code 1 unless everything is migrated and nothing is refused.")
-    ] = False,
-    html: o.Html = None,
-    pictures: Annotated[
-        bool,
-        option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),
-    ] = True,
-    options: o.JobFile,
-    storage: s.Storage,
-    verbose: Annotated[
-        bool, option("--verbose", "-v", help="Report each array: routes, sizes, times, and why it failed.")
-    ] = False,
-    output: o.Output,
-) -> int:
-    """Show the progress of a job or a batch; with --verbose or --html, report what it did.
-
-    Reads the job file alone, and with --html, source and result for pictures. With --watch until it ends:
-    exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
-    """
-    batch = batch_of(target, options)
-    if batch is not None and not (html or check or verbose):
-        return answered("status", output, lambda _: _batch_now(batch, output, watch=watch))
-
-    def places() -> dict[str, Any]:
-        return {name: value for name, value in storage.arguments().items() if name != "job_storage_options"}
-
-    def work() -> Answer:
-        from ..jobs.job_report import report_of
-        from ..jobs.job_status import status_of
-        from ..jobs.ledger.find_job import find_job
-        from ..jobs.ledger.ledger import Job
-        from ..report import job_report as report_job
-        from ..report import status as report_status
-
-        if batch is not None:
-            return _batch_report(batch, html, places(), pictures=pictures)
-        given = options.of(JobPlace)
-        if "job_storage_options" in (opening := storage.arguments()):
-            given["job_storage_options"] = opening["job_storage_options"]
-        code = DONE
-        if watch:
-            import zarrlift
-
-            from . import watching
-
-            stream = sys.stderr if output.as_json else sys.stdout
-            last = watching.watch(
-                lambda: zarrlift.status(target, **given),
-                stream,
-                watching.a_job(),
-                everything=output.show_all,
-            )
-            code = DONE if last.state in ("done", "finished") else PARTLY
-        with Job.open(find_job(target, JobPlace(**given)), write=False) as opened:
-            found = status_of(opened)
-            report = report_of(opened) if verbose or html or check or output.as_json else None
-            if html is not None and report is not None:
-                from ..report.html.job_pictures import pictures_of_job
-                from ..report.html.pictures import NO_PICTURES, PictureMaker
-                from ..report.html.rendering import write_page
-                from ..report.html.report_page import ReportedArchive, report_page
-
-                shown = pictures_of_job(opened, PictureMaker(), **places()) if pictures else NO_PICTURES
-                write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
-        if check and report is not None:
-            code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
-        return Answer(
-            code=code,
-            text=lambda page: (
-                report_status.lines(found, page)
-                if report is None or not (verbose or html)
-                else report_job.lines(report, page, html=html)
-            ),
-            data=lambda: {**found.to_json(), **(report.to_json() if report else {})},
-        )
-
-    session = output.session("status")
-    session.how_to_continue = lambda _: "The job is not affected."
-    return session.run(work)
-
-
-def _batch_now(path: Path, output: o.Output, *, watch: bool) -> Any:
-    from ..jobs.batch.batch import Batch
-
-    opened = Batch(path)
-    if not watch:
-        return opened.status()
-    from . import watching
-
-    stream = sys.stderr if output.as_json else sys.stdout
-    return watching.watch(opened.status, stream, watching.a_batch(), everything=output.show_all)
-
-
-def _batch_report(path: Path, html: str | None, places: dict[str, Any], *, pictures: bool) -> Answer:
-    from ..jobs.batch.batch import Batch
-    from ..report import batch as report_batch
-    from ..report import batch_report
-
-    batch = Batch(path)
-    outcome = batch.status()
-    if html is not None:
-        batch_report.write(batch, html, pictures=pictures, places=places)
-    return Answer(
-        code=DONE if outcome.ok else PARTLY,
-        text=lambda page: report_batch.lines(outcome, page),
-        data=lambda: batch_report.data(batch),
-        problems=lambda _page: (),  # they are in the table
-    )
-
-
 def verify(
     source: Annotated[str, typer.Argument(help="The source, or the job of a migration.", metavar="SRC")],
     destination: Annotated[
@@ -307,7 +184,7 @@ def verify(
                 recipe=load_recipe(recipe_file),
                 progress=progress,
                 **options.arguments(),
-                **storage.arguments(),
+                **storage.of(source, destination),
             )
         return Answer(
             code=DONE if found.ok else PARTLY,

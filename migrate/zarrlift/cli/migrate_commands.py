@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -17,6 +17,11 @@ from .option_groups import Tables
 from .option_values import usage
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer, refused_briefly
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .confirmation import Question
 
 Source: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
@@ -224,17 +229,7 @@ def undo(
     output: o.WatchedOutput,
 ) -> int:
     """Undo a migration, or a batch: delete what was written, restore what `finish` deleted."""
-    batch = batch_of(target, options)
-    first = ask(confirm_undo(batch or target, options), yes=yes, needed="undo")
-    if batch is not None:
-        return answered("undo", output, of_batch("undo", batch, options, storage), first)
-
-    def work(_progress: Any) -> Any:
-        import zarrlift
-
-        return zarrlift.undo(target, **options.arguments(), **storage.arguments())
-
-    return moving("undo", output, work, target, options, first)
+    return _deleting("undo", confirm_undo, target, options, storage, output, yes=yes)
 
 
 def finish(
@@ -246,17 +241,31 @@ def finish(
     output: o.WatchedOutput,
 ) -> int:
     """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
+    return _deleting("finish", confirm_finish, target, options, storage, output, yes=yes)
+
+
+def _deleting(
+    verb: str,
+    confirm: Callable[[str | Path, Tables], Question],
+    target: str,
+    options: Tables,
+    storage: s.Storage,
+    output: o.WatchedOutput,
+    *,
+    yes: bool,
+) -> int:
+    """Run a command that deletes, of one job or of a batch, once that is confirmed."""
     batch = batch_of(target, options)
-    first = ask(confirm_finish(batch or target, options), yes=yes, needed="finish")
+    first = ask(confirm(batch or target, options), yes=yes, needed=verb)
     if batch is not None:
-        return answered("finish", output, of_batch("finish", batch, options, storage), first)
+        return answered(verb, output, of_batch(verb, batch, options, storage), first)
 
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.finish(target, **options.arguments(), **storage.arguments())
+        return getattr(zarrlift, verb)(target, **options.arguments(), **storage.arguments())
 
-    return moving("finish", output, work, target, options, first)
+    return moving(verb, output, work, target, options, first)
 
 
 def _given(source: str | None) -> str:
@@ -321,7 +330,7 @@ def moving(
             data=outcome.to_json,
             problems=lambda page: report_outcome.problem_lines(outcome, page, shown),
             brief=lambda: report_outcome.brief_lines(outcome, shown),
-            wrong=lambda page: report_outcome.whole(outcome, page),
+            wrong=lambda page: report_outcome.lines(outcome, page, whole=True),
         )
 
     session = output.session(command)

@@ -17,7 +17,7 @@ from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, unp
 
 _HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 
-Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr new.zarr
+Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
 
 Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
 {{commands}}
@@ -32,7 +32,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resume": ("migrate_commands", "Continue a migration or a batch."),
     "update": ("migrate_commands", "Bring a result up to date with a source that has changed."),
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
-    "status": ("inspect_commands", "Show progress, and report what was done, also in HTML."),
+    "status": ("status_command", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
     "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),

@@ -21,6 +21,15 @@ Recipe: TypeAlias = Annotated[
 ]
 
 
+def _completed(incomplete: str) -> list[str]:
+    """What `--set` may be continued with."""
+    name, equals, _ = incomplete.partition("=")
+    if not equals:
+        return [f"{known}=" for known in _RARE if known.startswith(name)]
+    known = ARRAY_OPTIONS.get(name.replace("-", "_"))
+    return [f"{name}={choice}" for choice in (known.choices if known else ())]
+
+
 class RecipeOptions(Group):
     """The requested changes: a recipe file, the options of `ArrayRecipe`, and those of a whole archive."""
 
@@ -41,6 +50,7 @@ class RecipeOptions(Group):
             "--set",
             help=f"A rare option of a recipe (repeatable): {', '.join(_RARE)}.",
             metavar="NAME=VALUE",
+            autocompletion=_completed,
         ),
     ] = None
     memory: Annotated[

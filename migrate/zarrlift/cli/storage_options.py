@@ -55,7 +55,11 @@ class Storage(Group):
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the public functions; UsageError."""
-        given = by_place(vars(self)["storage_options"], self.places, self.unnamed)
+        return self.given_for(self.unnamed)
+
+    def given_for(self, unnamed: tuple[str, ...]) -> dict[str, Any]:
+        """`arguments`, with options without a place for these places."""
+        given = by_place(vars(self)["storage_options"], self.places, unnamed)
         theirs, allowed = given.pop("ref", None), vars(self).get("allow_references")
         if theirs or allowed:
             from ..storage.reference_options import with_references
@@ -93,6 +97,13 @@ class ComparedStorage(Storage):
     """How two archives that are compared are opened, and their job."""
 
     unnamed = ("src", "dst")
+
+    def of(self, source: str, destination: str | None) -> dict[str, Any]:
+        """`arguments`, where options without a place are for those of the two that are URLs."""
+        from ..storage.open_storage import is_url
+
+        named = {"src": source, "dst": destination or ""}
+        return self.given_for(tuple(place for place in self.unnamed if is_url(named[place])) or ("src",))
 
 
 def by_place(

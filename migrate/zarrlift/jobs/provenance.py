@@ -23,6 +23,7 @@ from zarrstack.version import __version__
 from ..planning.plans import Plan
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
+from .units import FORMATS
 
 ATTRIBUTE: Final = "zarrlift"
 CRATE: Final = "ro-crate-metadata.json"
@@ -125,7 +126,7 @@ class Provenance(NamedTuple):
                 "@id": "./",
                 "@type": "Dataset",
                 "name": name,
-                "description": f"A Zarr v3 hierarchy, converted from {_FORMATS.get(format, format)}.",
+                "description": f"A Zarr v3 hierarchy, converted from {FORMATS.get(format, format)}.",
                 "datePublished": said["time"],
                 "license": {"@id": "#license"},
                 "isBasedOn": {"@id": source},
@@ -148,7 +149,7 @@ class Provenance(NamedTuple):
                 "@id": source,
                 "@type": "CreativeWork",
                 "name": said["source"]["url"],
-                "encodingFormat": _FORMATS.get(format, format),
+                "encodingFormat": FORMATS.get(format, format),
             },
             {
                 "@id": "#conversion",
@@ -168,15 +169,6 @@ class Provenance(NamedTuple):
         ]
         document = {"@context": f"{_SPECIFICATION}/context", "@graph": graph}
         return json.dumps(document, indent=2).encode() + b"\n"
-
-
-_FORMATS: Final = {
-    "zarr1": "Zarr v1",
-    "zarr2": "Zarr v2",
-    "zarr3": "Zarr v3",
-    "zarr3-draft": "the 2022 draft of Zarr v3",
-    "n5": "N5",
-}
 
 
 def with_digest(document: JSONObject, digests: Iterable[tuple[str, JSON]]) -> JSONObject:

@@ -14,6 +14,14 @@ from zarrstack.core.errors import short
 if TYPE_CHECKING:
     from ..storage.silence import Silence
 
+FORMATS: Final = {
+    "zarr1": "Zarr v1",
+    "zarr2": "Zarr v2",
+    "zarr3": "Zarr v3",
+    "zarr3-draft": "the 2022 draft of Zarr v3",
+    "n5": "N5",
+}
+"""Names of the formats."""
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that control a terminal or are invisible: controls, format characters (including those

@@ -299,8 +299,7 @@ def _zero_fill_problems(
             else "the fill value 0 of text is ambiguous, and missing chunks cannot be told from others here",
             found="0: the text '0' (zarr-python 2.18), or no text (other readers)",
             expected='"" or the text "0"; zarr-python 3 rejects 0',
-            advice="Decide with --set zero-fill=text or --set zero-fill=empty, for the whole archive or in a "
-            "recipe.",
+            advice="Decide with --set zero-fill=text or --set zero-fill=empty, for all or in a recipe.",
         )
     ]
 

@@ -1,9 +1,9 @@
 """Refuses options of a recipe that no array of a plan takes.
 
 Options that only say what to do with values that may occur, such as `--set objects=json`, are not requests:
-they apply where there are such values. What some arrays do not take is a warning of each of those arrays.
-So is what zarrlift leaves out for a reason of its own, such as shards of data types that zarr-python cannot
-read there.
+they apply where there are such values. What some arrays do not take is a warning of each of those arrays. So
+is what zarrlift leaves out for a reason of its own, such as shards of data types that zarr-python cannot read
+there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 from zarrstack.core.grid.frames import Shards
 
-from ..recipe.options import ARRAY_OPTIONS, Format
+from ..recipe.options import ARRAY_OPTIONS, Format, flag_of
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
 from .plans import ArrayPlan, Plan
 
@@ -83,7 +83,8 @@ def _text(glob: str | None, name: str, value: object) -> str:
         return f"{name} = {given!r} of {glob!r}"
     if name == "casting":  # two flags of the command line
         return f"{name} = {given!r}"
-    return f"{ARRAY_OPTIONS[name].flag or '--' + name.replace('_', '-')} {given}"
+    known = ARRAY_OPTIONS[name]
+    return f"{flag_of(name, known)}{'=' if known.rare else ' '}{given}"
 
 
 def _axes(array: ArrayPlan, lengths: object) -> str | None:

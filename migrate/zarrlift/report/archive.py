@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.grid.frames import Shards
@@ -10,7 +10,8 @@ from zarrstack.core.json_text import canonical
 
 from ..jobs.units import brief, count_text, safe, shape_text
 from . import problems as report_problems
-from .table import Column
+from .names import node_names
+from .table import Column, fits
 
 if TYPE_CHECKING:
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
@@ -20,17 +21,24 @@ _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
 _FILL: Final = 24
 """Maximum number of characters of a fill value; those of structs are long base64 texts."""
-_COLUMNS: Final = (
+_COLUMNS: Final[tuple[Column, ...]] = (
     Column(title="node"),
     Column(title="kind"),
     Column(title="shape"),
-    Column(title="chunk"),
-    Column(title="data type", wraps=True),
-    Column(title="fill", spare=2),
-    Column(title="codecs", wraps=True, spare=1),
-    Column(title="keys", spare=3),
+    Column(title="chunk", once=True),
+    Column(title="data type", wraps=True, once=True),
+    Column(title="fill", spare=2, once=True),
+    Column(title="codecs", wraps=True, spare=1, once=True),
+    Column(title="keys", spare=3, once=True),
     Column(title="attributes", right=True, spare=4),
 )
+_FORM: Final = slice(6, 8)
+"""The columns that stand in a table of their own if most arrays share them."""
+_ARRAYS: Final = Column(title="arrays", wraps=True)
+_FORMS: Final = 12
+"""Maximum number of rows of that table."""
+_NAMES: Final = 8
+"""Maximum number of names and ranges of arrays that share them; further ones are counted."""
 
 
 def lines(archive: Archive, page: Page) -> Iterator[str]:
@@ -40,16 +48,19 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield from page.paragraph(head, hang=2, tone="title")
     yield from convention_lines(archive.conventions, page)
     yield ""
-    shown = archive.nodes if page.everything else archive.nodes[:_NODES]
-    yield from page.table(_COLUMNS, (_row(node) for node in shown))
-    if len(shown) < len(archive.nodes):
-        rest = count_text(len(archive.nodes) - len(shown), "more node")
-        yield f"  and {rest} (--all shows them)"
+    nodes = page.shown(archive.nodes, _NODES)
+    rows = [_row(node) for node in nodes]
+    forms = _forms(nodes, rows, page)
+    if forms:
+        rows = [(*row[: _FORM.start], "", "", *row[_FORM.stop :]) for row in rows]
+    yield from page.table(_COLUMNS, rows)
+    yield from page.rest(len(archive.nodes) - len(nodes), "node")
+    most = None if page.everything else _NAMES
+    form_rows = [(node_names(paths, most, hint=" (--all)"), *form) for form, paths in forms]
+    shared = page.listing((_ARRAYS, *_COLUMNS[_FORM]), form_rows, tuple, most=_FORMS, what="codec chain")
+    yield from page.apart(shared)
+    yield from page.apart(report_problems.lines(archive.all_problems(), page, refusal="refused"))
     yield ""
-    problems = archive.all_problems()
-    if problems:
-        yield from report_problems.lines(problems, page, refusal="refused")
-        yield ""
     yield from page.paragraph(summary_text(archive), hang=2)
 
 
@@ -58,6 +69,20 @@ def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterat
     text = "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen)
     if text:
         yield from page.paragraph(f"conventions: {text}", indent=2, hang=4)
+
+
+def _forms(
+    nodes: Sequence[Node], rows: Sequence[tuple[str, ...]], page: Page
+) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Codecs and keys with paths of their arrays, the most frequent first; none if they fit into the rows."""
+    forms: dict[tuple[str, ...], list[str]] = {}
+    for node, row in zip(nodes, rows, strict=True):
+        if any(row[_FORM]):
+            forms.setdefault(row[_FORM], []).append(node.path)
+    shared = 1 < len(forms) < sum(map(len, forms.values())) / 2
+    if not shared or fits(_COLUMNS, rows, page.width - 2):
+        return []
+    return sorted(forms.items(), key=lambda form: -len(form[1]))
 
 
 def _row(node: Node) -> tuple[str, ...]:

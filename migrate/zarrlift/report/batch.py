@@ -45,18 +45,16 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
         ("time", duration_text(outcome.seconds) if outcome.ran else ""),
         ("job", safe(outcome.job)),
     ]
-    yield from page.pairs([(name, text) for name, text in totals if text])
+    yield from page.pairs(totals)
     first = sorted(rows, key=lambda row: (not row.problems, _URGENCY.get(row.state, 4), row.number))
-    shown = first if page.everything else first[:_SHOWN]
     yield ""
-    yield from page.table(_COLUMNS, list(map(_row, shown)))
-    if len(shown) < len(rows):
-        yield f"  and {count_text(len(rows) - len(shown), 'more archive')} (--all shows them)"
+    yield from page.listing(_COLUMNS, first, _row, most=_SHOWN, what="archive")
     yield ""
+    shown = page.shown(first, _SHOWN)
     if told := [(row.state, safe(row.relative), text) for row in shown if (text := _problem(row))]:
         yield from failures(told, page)
         yield ""
-    for source in outcome.added[: None if page.everything else _SHOWN]:
+    for source in page.shown(outcome.added, _SHOWN):
         yield f"not in the batch: {safe(source)}"
     yield from _advice(outcome, page)
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..jobs.job_report import JobReport, report_of
+from ..jobs.job_report import report_of
 from ..jobs.ledger.ledger import Job
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON
 
     from ..jobs.batch.batch import Batch
-    from ..jobs.batch.rows import BatchRow
     from .html.report_page import ReportedArchive
 
 
@@ -46,28 +45,20 @@ def _archives(batch: Batch, *, pictures: bool, places: Mapping[str, Any]) -> Ite
     rows = batch.rows
     maker = PictureMaker(small=len(rows) > 1)  # the archives share its room
     for row in rows:
-        with batch.ledger(row.number) as path:
-            if path is None:
-                yield _without_job(row)
-                continue
-            with Job.open(path, write=False) as job:
-                found: JobReport = report_of(job)
-                shown = pictures_of_job(job, maker, **places) if pictures else NO_PICTURES
-        archive = ReportedArchive.of(found, name=row.relative, pictures=shown)
-        yield replace(
-            archive, state=row.state, problems=row.problems or archive.problems, seconds=row.seconds
+        archive = ReportedArchive(
+            name=row.relative,
+            source=row.source,
+            destination=None if row.destination == row.source else row.destination,
+            format=row.format,
+            state=row.state,
+            problems=row.problems,
+            arrays=row.arrays,
         )
-
-
-def _without_job(row: BatchRow) -> ReportedArchive:
-    from .html.report_page import ReportedArchive
-
-    return ReportedArchive(
-        name=row.relative,
-        source=row.source,
-        destination=None if row.destination == row.source else row.destination,
-        format=row.format,
-        state=row.state,
-        problems=row.problems,
-        arrays=row.arrays,
-    )
+        with batch.ledger(row.number) as path:
+            if path is not None:
+                with Job.open(path, write=False) as job:
+                    shown = pictures_of_job(job, maker, **places) if pictures else NO_PICTURES
+                    found = ReportedArchive.of(report_of(job), name=row.relative, pictures=shown)
+                problems = row.problems or found.problems
+                archive = replace(found, state=row.state, problems=problems, seconds=row.seconds)
+        yield archive

@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 10
 """Maximum number of rows for each property, and of problems; further ones are only counted."""
-_TALLIES: Final = (
-    ("writers", "archives", "writers"),
-    ("conventions", "archives", "conventions"),
-    ("data types", "arrays", "data_types"),
-    ("codecs", "arrays", "codecs"),
-    ("chunk shapes", "arrays", "chunk_shapes"),
+TALLIES: Final = (
+    ("writers", "archive", "writers"),
+    ("conventions", "archive", "conventions"),
+    ("data types", "array", "data_types"),
+    ("codecs", "array", "codecs"),
+    ("chunk shapes", "array", "chunk_shapes"),
+)
+"""Title, what is counted, and field of each tally."""
+_SIZES: Final = (
+    Column(title="chunk sizes"),
+    Column(title="arrays", right=True),
+    Column(title="chunks", right=True),
+    Column(title=""),
 )
 _ROUTES: Final = (
     Column(title="route"),
@@ -41,22 +48,10 @@ def lines(census: Census, page: Page) -> Iterator[str]:
     """The report on a census."""
     yield from page.paragraph(f"Census: {safe(census.place)}", hang=2, tone="title")
     yield from page.pairs(contents(census))
-    for title, unit, name in _TALLIES:
+    for title, unit, name in TALLIES:
         yield from _tally(getattr(census, name), title, unit, page)
-    if census.chunk_sizes:
-        yield ""
-        yield from page.table(
-            (
-                Column(title="chunk sizes"),
-                Column(title="arrays", right=True),
-                Column(title="chunks", right=True),
-                Column(title=""),
-            ),
-            _sizes(census),
-        )
-    if census.routes:
-        yield ""
-        yield from page.table(_ROUTES, _routes(census, page))
+    yield from page.apart(page.table(_SIZES, _sizes(census)))
+    yield from page.apart(page.table(_ROUTES, _routes(census, page)))
     yield from _problems(census, page)
     if census.cost is not None:
         yield ""
@@ -89,17 +84,17 @@ def contents(census: Census) -> Iterator[tuple[str, str]]:
 def _tally(tally: Tally, title: str, unit: str, page: Page) -> Iterator[str]:
     if not tally.counts:
         return
-    shown = list(tally.counts.items()) if page.everything else list(tally.counts.items())[:_ROWS]
+    shown = page.shown(list(tally.counts.items()), _ROWS)
     rows = [(brief(name), count_text(count)) for name, count in shown]
     rest = sum(tally.counts.values()) - sum(count for _, count in shown) + tally.others
     if rest:
         rows.append(("others", count_text(rest)))
     yield ""
-    yield from page.table((Column(title=title, wraps=True), Column(title=unit, right=True)), rows)
+    yield from page.table((Column(title=title, wraps=True), Column(title=f"{unit}s", right=True)), rows)
 
 
 def _sizes(census: Census) -> Iterator[tuple[str, ...]]:
-    most = max(size.arrays for size in census.chunk_sizes)
+    most = max((size.arrays for size in census.chunk_sizes), default=0)
     for size in census.chunk_sizes:
         bar = "#" * -(-20 * size.arrays // most)
         stored = count_text(size.chunks) if census.listed else ""
@@ -116,7 +111,7 @@ def range_text(size: SizeClass) -> str:
 def _routes(census: Census, page: Page) -> Iterator[tuple[str, ...]]:
     for route in census.routes:
         names = list(route.codecs.counts)
-        shown = names if page.everything else names[:2]
+        shown = page.shown(names, 2)
         more = len(names) - len(shown)
         codecs = "; ".join(brief(name) for name in shown) + (f"; {more} more" if more else "")
         amounts = ("", "", "")
@@ -133,33 +128,30 @@ def _problems(census: Census, page: Page) -> Iterator[str]:
     if census.broken:
         yield ""
         yield page.paint(f"{count_text(len(census.broken), 'archive')} cannot be read", "bad")
-        shown = census.broken if page.everything else census.broken[:_ROWS]
+        shown = page.shown(census.broken, _ROWS)
         for example in shown:
             yield from page.paragraph(_example(example), indent=2, hang=4)
-        yield from _rest(len(census.broken) - len(shown))
-    if census.unsearched:
-        yield ""
-        yield from report_problems.lines(census.unsearched, page, refusal="not searched")
+        yield from page.rest(len(census.broken) - len(shown))
+    yield from page.apart(report_problems.lines(census.unsearched, page, refusal="not searched"))
     if census.nested:
         yield ""
-        shown_paths = census.nested if page.everything else census.nested[:_ROWS]
+        paths = page.shown(census.nested, _ROWS)
         head = f"{count_text(len(census.nested), 'archive')} inside others, not counted: "
-        yield from page.paragraph(head + ", ".join(map(safe, shown_paths)), hang=2)
-        yield from _rest(len(census.nested) - len(shown_paths))
+        yield from page.paragraph(head + ", ".join(map(safe, paths)), hang=2)
+        yield from page.rest(len(census.nested) - len(paths))
     if census.problems:
         yield ""
-        groups = census.problems if page.everything else census.problems[:_ROWS]
+        groups = page.shown(census.problems, _ROWS)
         for group in groups:
             yield from _group(group, page)
-        yield from _rest(len(census.problems) - len(groups))
+        yield from page.rest(len(census.problems) - len(groups))
 
 
 def _group(group: ProblemGroup, page: Page) -> Iterator[str]:
     head = f"{_HEADS[group.severity]}: {safe(group.message)}"
     counts = f"{count_text(group.count, 'time')} in {count_text(group.archives, 'archive')}"
     yield from page.paragraph(f"{head} ({group.kind}; {counts})", indent=2, hang=4)
-    shown = group.examples if page.everything else group.examples[:1]
-    for example in shown:
+    for example in page.shown(group.examples, 1):
         yield from page.paragraph(f"at {_example(example)}", indent=4, hang=6)
 
 
@@ -169,11 +161,6 @@ def _example(example: Example) -> str:
     place += f" /{safe(problem.node)}" if problem.node else ""
     found = f": found {brief(problem.found)}" if problem.found else ""
     return f"{place}{found}" if found else f"{place}: {brief(problem.message)}"
-
-
-def _rest(count: int) -> Iterator[str]:
-    if count:
-        yield f"  and {count_text(count)} more (--all shows them)"
 
 
 def cost_rows(cost: Cost) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,8 @@ from . import problems as report_problems
 from .table import Column
 
 if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import ArrayDigest
+
     from ..verification.digest_report import ArchiveDigest
     from .page import Page
 
@@ -27,23 +29,19 @@ def lines(found: ArchiveDigest, page: Page) -> Iterator[str]:
     """The digests, and why some arrays have none."""
     yield from page.paragraph(f"{safe(found.url)} ({found.format})", hang=2, tone="title")
     arrays = list(found.arrays.items())
-    shown = arrays if page.everything else arrays[:_ARRAYS]
-    rows = (
-        (node_text(path), shape_text(digest.shape), _type_text(digest.data_type), digest.text)
-        for path, digest in shown
-    )
-    yield from page.table(_COLUMNS, rows)
-    if len(shown) < len(arrays):
-        yield f"  and {count_text(len(arrays) - len(shown), 'more array')} (--all shows them)"
-    if found.problems:
-        yield ""
-        yield from report_problems.lines(found.problems, page, refusal="no digest")
+    yield from page.listing(_COLUMNS, arrays, _row, most=_ARRAYS, what="array")
+    yield from page.apart(report_problems.lines(found.problems, page, refusal="no digest"))
 
 
 def brief(found: ArchiveDigest) -> Iterator[str]:
     """One line if some arrays have no digest."""
     if found.problems:
         yield f"{count_text(len(found.problems), 'problem')}: some arrays have no digest."
+
+
+def _row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:
+    path, digest = array
+    return node_text(path), shape_text(digest.shape), _type_text(digest.data_type), digest.text
 
 
 def _type_text(data_type: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
@@ -33,8 +33,8 @@ def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator
         (
             ("state", report.state),
             ("arrays", f"{count_text(report.arrays_done)} of {count_text(len(report.arrays))} done"),
-            ("size", _change(report.total("bytes_before"), report.total("bytes_after"))),
-            ("objects", _numbers(report.total("objects_before"), report.total("objects_after"))),
+            ("size", _change(report, "bytes", bytes_text)),
+            ("objects", _change(report, "objects", count_text)),
             (
                 "routes",
                 ", ".join(f"{name} {count_text(sums.tasks)}" for name, sums in report.routes().items()),
@@ -46,16 +46,10 @@ def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator
         )
     )
     yield ""
-    shown = report.arrays if page.everything else report.arrays[:_ARRAYS]
-    yield from page.table(_COLUMNS, map(_row, shown))
-    if len(shown) < len(report.arrays):
-        yield f"  and {count_text(len(report.arrays) - len(shown), 'more array')} (--all shows them)"
-    if report.problems:
-        yield ""
-        yield from report_problems.lines(report.problems, page, refusal="refused or failed")
+    yield from page.listing(_COLUMNS, report.arrays, _row, most=_ARRAYS, what="array")
+    yield from page.apart(report_problems.lines(report.problems, page, refusal="refused or failed"))
     if html is not None:
-        yield ""
-        yield from page.paragraph(f"Page: {safe(html)}", hang=2)
+        yield from page.apart(page.paragraph(f"Page: {safe(html)}", hang=2))
 
 
 def _row(array: ArrayReport) -> tuple[str, ...]:
@@ -69,10 +63,6 @@ def _row(array: ArrayReport) -> tuple[str, ...]:
     )
 
 
-def _change(before: int | None, after: int | None) -> str:
-    texts = ("unknown" if size is None else bytes_text(size) for size in (before, after))
-    return " -> ".join(texts)
-
-
-def _numbers(before: int | None, after: int | None) -> str:
-    return " -> ".join("unknown" if number is None else count_text(number) for number in (before, after))
+def _change(report: JobReport, what: str, text: Callable[[int], str]) -> str:
+    sums = (report.total(f"{what}_before"), report.total(f"{what}_after"))
+    return " -> ".join("unknown" if number is None else text(number) for number in sums)

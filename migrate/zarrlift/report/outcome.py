@@ -11,6 +11,7 @@ from ..jobs.command_line import command
 from ..jobs.parts.part_index import has_lsf
 from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
 from . import problems as report_problems
+from .names import index_ranges
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -25,17 +26,11 @@ _BRIEFLY: Final = 10
 """Maximum number of problems printed as one line each."""
 
 
-def lines(outcome: Outcome, page: Page) -> Iterator[str]:
-    """The result of a call, caveats, and the next step; `problem_lines` are printed separately."""
-    yield from _head(outcome, page)
-    yield from _notes(outcome, page)
-    yield from _advice(outcome, page)
-
-
-def whole(outcome: Outcome, page: Page) -> Iterator[str]:
-    """The report and the problems together."""
-    yield from _head(outcome, page)
-    yield from problem_lines(outcome, page)
+def lines(outcome: Outcome, page: Page, *, whole: bool = False) -> Iterator[str]:
+    """The result of a call, caveats, and the next step; `problem_lines` only with `whole`."""
+    yield from page.paragraph(headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
+    if whole:
+        yield from problem_lines(outcome, page)
     yield from _notes(outcome, page)
     yield from _advice(outcome, page)
 
@@ -79,10 +74,6 @@ def brief_lines(outcome: Outcome, shown: Collection[JSONObject] = ()) -> Iterato
         yield f"and {count_text(rest)} more"
 
 
-def _head(outcome: Outcome, page: Page) -> list[str]:
-    return page.paragraph(headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
-
-
 def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
     if outcome.how_to_open:
         yield "To open it in Python:"
@@ -110,17 +101,6 @@ def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
     said = [problem for problem in outcome.problems if problem.severity != "refusal"]
     warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
     yield from report_problems.lines(dict.fromkeys((*said, *warnings)), page)
-
-
-def index_ranges(indexes: Iterable[int]) -> str:
-    """Indexes in the notation of job arrays, such as `0-2,7`."""
-    ranges: list[list[int]] = []
-    for index in sorted(indexes):
-        if ranges and ranges[-1][1] == index - 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def headline(outcome: Outcome) -> str:

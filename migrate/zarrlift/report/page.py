@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TextIO, TypeAlias
+from typing import Final, Literal, TextIO, TypeAlias, TypeVar
 
-from ..jobs.units import columns
+from ..jobs.units import columns, count_text
 from .table import Column, table, wrap
 
+T = TypeVar("T")
 Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
 Color: TypeAlias = Literal["auto", "always", "never"]
 _CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
@@ -79,3 +80,32 @@ class Page:
             return []
         titles, *lines = table(columns_, cells, self.width, indent=indent)
         return [self.paint(titles, "quiet"), *lines]
+
+    def shown(self, items: Sequence[T], most: int) -> Sequence[T]:
+        """The first items, or all with `everything`."""
+        return items if self.everything else items[:most]
+
+    def rest(self, count: int, what: str = "", *, indent: int = 2) -> list[str]:
+        """The number of items that are not shown; nothing for 0."""
+        text = count_text(count, f"more {what}") if what else f"{count_text(count)} more"
+        return self.paragraph(f"and {text} (--all shows them)", indent=indent) if count > 0 else []
+
+    def apart(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines below an empty one; nothing without lines."""
+        for number, line in enumerate(lines):
+            if number == 0:
+                yield ""
+            yield line
+
+    def listing(
+        self,
+        shape: Iterable[Column],
+        items: Sequence[T],
+        row: Callable[[T], Iterable[str]],
+        *,
+        most: int,
+        what: str,
+    ) -> list[str]:
+        """A table with a row for each of the first items, and the number of the others."""
+        shown = self.shown(items, most)
+        return [*self.table(shape, map(row, shown)), *self.rest(len(items) - len(shown), what)]

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.chain.reader_table import Reader, table
 from zarrstack.core.grid.frames import Shards
 
 from ..jobs.command_line import command
-from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
+from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import problems as report_problems
 from .archive import convention_lines
+from .names import node_names
 from .table import Column
 
 if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan, Plan
     from .page import Page
 
+_Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
-_MEANING: Final = {
+_EXCLUDED: Final = 5
+"""Maximum number of names of excluded nodes; further ones are counted."""
+MEANINGS: Final = {
     "stay": "metadata only; chunks are unchanged and stay in place",
     "relink": "chunks copied unchanged",
     "reframe": "chunks copied into another frame, not decoded",
@@ -31,11 +35,15 @@ _MEANING: Final = {
     "rewrite": "decoded and re-encoded",
     "regrid": "rechunked",
 }
+"""What each route does, in a few words."""
 _COLUMNS: Final = (
     Column(title="array"),
     Column(title="shape"),
-    Column(title="chunk", spare=1),
-    Column(title="data type", wraps=True),
+    Column(title="chunk", spare=1, once=True),
+    Column(title="data type", wraps=True, once=True),
+    Column(title="codecs", wraps=True),
+    Column(title="keys", wraps=True),
+    Column(title="per shard"),
     Column(title="chunks", right=True, spare=2),
     Column(title="in", right=True),
     Column(title="out", right=True),
@@ -48,15 +56,10 @@ def lines(plan: Plan, page: Page, *, job: str | None = None) -> Iterator[str]:
     yield from page.paragraph(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6, tone="title")
     yield from convention_lines(plan.conventions, page)
     for group in _groups(plan.arrays):
-        yield ""
-        yield from _group(group, page)
-    problems = plan.all_problems()
-    if problems:
-        yield ""
-        yield from report_problems.lines(problems, page, refusal="refused")
+        yield from page.apart(_group(group, page))
+    yield from page.apart(report_problems.lines(plan.all_problems(), page, refusal="refused"))
     if plan.excluded:
-        yield ""
-        yield from _excluded(plan, page)
+        yield from page.apart(_excluded(plan, page))
     yield ""
     yield from page.paragraph(totals(plan), hang=2)
     if job is None:
@@ -86,21 +89,46 @@ def totals(plan: Plan) -> str:
     return text + "."
 
 
+def _codecs(array: ArrayPlan) -> str:
+    return _change(brief(str(array.source.chain)), brief(str(array.destination.chain)))
+
+
+def _keys(array: ArrayPlan) -> str:
+    return _change(str(array.source.keys), str(array.destination.keys))
+
+
+def _shards(array: ArrayPlan, part: Callable[[Shards], str]) -> str:
+    """What `part` gives for the shards of either side; "" without shards."""
+    frames = (array.source.frame, array.destination.frame)
+    sides = [part(frame) if isinstance(frame, Shards) else "none" for frame in frames]
+    return "" if sides == ["none", "none"] else _change(*sides)
+
+
+def _index(array: ArrayPlan) -> str:
+    return _shards(array, lambda shards: str(shards.index))
+
+
+def _per_shard(array: ArrayPlan) -> str:
+    return _shards(array, lambda shards: shape_text(shards.chunks_per_shard)).removeprefix("none -> ")
+
+
+_FORMS: Final = (_codecs, _keys, _per_shard)
+"""What is told once of a group if all of its arrays have it in common, and in their rows if not."""
+
+
 def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
-    """Arrays with the same conversion, in the order of first appearance."""
-    groups: dict[tuple[str, ...], list[ArrayPlan]] = {}
+    """Arrays with the same conversion, in the order of first appearance.
+
+    Those of a route whose codecs and keys no other array has are together if the same readers read them.
+    """
+    alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
     for array in arrays:
-        key = (
-            array.route.name,
-            array.route.reason,
-            str(array.source.chain),
-            str(array.destination.chain),
-            str(array.source.keys),
-            str(array.destination.keys),
-            str(array.source.frame),
-            str(array.destination.frame),
-        )
-        groups.setdefault(key, []).append(array)
+        route = (array.route.name, array.route.reason, _index(array))
+        alike.setdefault((*route, _codecs(array), _keys(array)), []).append(array)
+    groups: dict[tuple[object, ...], list[ArrayPlan]] = {}
+    for key, group in alike.items():
+        able = next(readings(group, _current()))[1].able if len(group) == 1 else ()
+        groups.setdefault((*key[:3], *able) if able else key, []).extend(group)
     return list(groups.values())
 
 
@@ -109,26 +137,21 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
     name = first.route.name
     count = count_text(len(group), "array")
     reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
-    head = f"{name}: {count}, {_MEANING.get(name, '')}{safe(reason)}"
+    head = f"{name}: {count}, {MEANINGS.get(name, '')}{safe(reason)}"
     yield from page.paragraph(head, hang=2, tone="title")
+    shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
+    whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))
     yield from page.pairs(
         (
-            ("codecs", _change(brief(str(first.source.chain)), brief(str(first.destination.chain)))),
-            ("keys", _change(str(first.source.keys), str(first.destination.keys))),
-            *_shards(first),
+            ("codecs", _codecs(first) if shared[_codecs] else ""),
+            ("keys", _keys(first) if shared[_keys] else ""),
+            ("shards", whole_shards if shared[_per_shard] else _index(first)),
             *_cost(group),
             *_readers(group),
         )
     )
-    yield from page.table(_COLUMNS, _rows(group, page))
-
-
-def _shards(array: ArrayPlan) -> Iterator[tuple[str, str]]:
-    """The shards of either side, if any."""
-    frames = (array.source.frame, array.destination.frame)
-    if any(isinstance(frame, Shards) for frame in frames):
-        before, after = (str(frame) if isinstance(frame, Shards) else "none" for frame in frames)
-        yield ("shards", _change(before.removeprefix("shards of "), after.removeprefix("shards of ")))
+    own = [form for form in _FORMS if not shared[form]]
+    yield from page.table(_COLUMNS, _rows(group, own, page))
 
 
 def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
@@ -143,9 +166,14 @@ def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
         yield "memory", f"about {bytes_text(max(needed))} for each worker, in addition to the program's own"
 
 
+def _current() -> tuple[Reader, ...]:
+    """The newest version of each reader, except for those of no Zarr v3."""
+    return tuple(reader for reader in table().current if reader.reads and reader.built_on is None)
+
+
 def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
-    """Who can read all of the arrays, and who cannot, and why; readers of no Zarr v3 are left out."""
-    readers = tuple(reader for reader in table().current if reader.reads and reader.built_on is None)
+    """Who can read all of the arrays, and who cannot, and why."""
+    readers = _current()
     prevents: dict[Reader, dict[str, None]] = {}
     lost: Counter[Reader] = Counter()
     unknown: set[Reader] = set()
@@ -165,64 +193,50 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
-def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:
-    if page.everything or len(group) <= _ROWS:
-        for array in group:
-            yield _row([array])
-        return
+def _rows(group: list[ArrayPlan], own: Sequence[_Form], page: Page) -> Iterator[tuple[str, ...]]:
     alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
-    for array in group:
-        key = (*_row([array])[1:4],)
+    for number, array in enumerate(group):
+        form = _form(array, own)
+        # A few arrays have a row each.
+        key = form if len(group) > _ROWS and not page.everything else (*form, str(number))
         alike.setdefault(key, []).append(array)
-    for members in list(alike.values())[:_ROWS]:
-        yield _row(members)
-    rest = [array for members in list(alike.values())[_ROWS:] for array in members]
-    if rest:
-        yield (f"{count_text(len(rest), 'more array')} (--all)", "", "", "", *_figures(rest))
+    rows = list(alike.values())
+    shown = page.shown(rows, _ROWS)
+    for members in shown:
+        names = node_names((array.path for array in members), 1)
+        yield (names, *_form(members[0], own), *_figures(members))
+    if rest := [array for members in rows[len(shown) :] for array in members]:
+        yield (f"{count_text(len(rest), 'more array')} (--all)", *[""] * (len(_COLUMNS) - 4), *_figures(rest))
 
 
-def _row(arrays: list[ArrayPlan]) -> tuple[str, ...]:
-    """One row for arrays with the same shape, chunk shape and data type."""
-    first = arrays[0]
-    source, destination = first.source, first.destination
-    label = node_text(first.path)
-    if len(arrays) > 1:
-        label += f" and {count_text(len(arrays) - 1)} like it"
+def _form(array: ArrayPlan, own: Sequence[_Form]) -> tuple[str, ...]:
+    """What a row has of an array, except for its name and its figures."""
+    source, destination = array.source, array.destination
     return (
-        label,
         shape_text(source.shape),
         _change(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
         _change(brief(str(source.data_type)), brief(str(destination.data_type))),
-        *_figures(arrays),
+        *(form(array) if form in own else "" for form in _FORMS),
     )
 
 
-def _figures(arrays: list[ArrayPlan]) -> tuple[str, str, str]:
+def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
     chunks = sum(array.chunks for array in arrays)
-    stays = all(array.route.name == "stay" for array in arrays)
     total = sum(array.source.objects.total for array in arrays)
     present = count_text(chunks) + (f" of {count_text(total)}" if chunks != total else "")
-    return present, _bytes_in(arrays), "-" if stays else _bytes_out(arrays)
-
-
-def _bytes_in(arrays: Sequence[ArrayPlan]) -> str:
     known = all(array.bytes_in_known for array in arrays)
-    return bytes_text(sum(array.bytes_in for array in arrays), estimated=not known)
-
-
-def _bytes_out(arrays: Sequence[ArrayPlan]) -> str:
+    read = bytes_text(sum(array.bytes_in for array in arrays), estimated=not known)
+    if all(array.route.name == "stay" for array in arrays):
+        return present, read, "-"
     known = all(array.bytes_out_known for array in arrays)
-    return bytes_text(sum(array.bytes_out for array in arrays), estimated=not known)
+    return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not known)
 
 
 def _change(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _excluded(plan: Plan, page: Page) -> Iterator[str]:
-    shown = plan.excluded if page.everything else plan.excluded[:5]
-    names = ", ".join(node_text(path) for path in shown)
-    more = len(plan.excluded) - len(shown)
-    tail = f" and {count_text(more)} more (--all shows them)" if more else ""
-    head = count_text(len(plan.excluded), "node")
-    yield from page.paragraph(f"Excluded by the recipe, {head}: {names}{tail}", hang=2)
+def _excluded(plan: Plan, page: Page) -> list[str]:
+    names = node_names(plan.excluded, None if page.everything else _EXCLUDED, hint=" (--all shows them)")
+    count = count_text(len(plan.excluded), "node")
+    return page.paragraph(f"Excluded by the recipe, {count}: {names}", hang=2)

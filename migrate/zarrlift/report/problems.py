@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import short
 
 from ..jobs.units import count_text, node_text, safe
+from .problem_groups import ORDER, ProblemGroup, Where, groups_of
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from .page import Page, Tone
 
-_PLACES: Final = 3
-"""Maximum number of locations shown for equal problems; the rest is counted."""
+PLACES: Final = 3
+"""Maximum number of locations shown for equal problems, and of messages that differ by numbers."""
 _ALIKE: Final = 8
-"""Maximum number of different messages shown for one kind, such as notes that differ by a number."""
-_ORDER: Final = ("refusal", "warning", "note")
+"""Maximum number of different messages shown for one kind."""
+_NUMBER: Final = re.compile("[0-9]+([.,][0-9]+)*( [kMGTPE]?B)?")
 _TONES: Final[dict[str, Tone]] = {"refusal": "bad", "warning": "warning", "note": "quiet"}
 
 
@@ -27,23 +30,49 @@ def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") 
 
     `refusal` is the word for problems that exclude a node: "refused", "failed", "differs".
     """
-    groups: dict[tuple[str | None, ...], list[Problem]] = {}
-    for problem in problems:
-        key = (problem.severity, problem.kind, problem.message, problem.expected, problem.advice)
-        groups.setdefault(key, []).append(problem)
-    alike: dict[tuple[int, str], list[list[Problem]]] = {}
-    for group in groups.values():
-        alike.setdefault((_ORDER.index(group[0].severity), group[0].kind), []).append(group)
-    for (order, kind), several in sorted(alike.items(), key=lambda item: item[0][0]):
-        head = refusal if order == 0 else _ORDER[order]
-        shown = several if page.everything else several[:_ALIKE]
+    kinds: dict[tuple[int, str], list[ProblemGroup]] = {}
+    most = None if page.everything else PLACES
+    for group in groups_of(((None, problem) for problem in problems), most=most):
+        kinds.setdefault((ORDER.index(group.first.severity), group.first.kind), []).append(group)
+    for (order, kind), groups in sorted(kinds.items(), key=lambda item: item[0][0]):
+        head = refusal if order == 0 else ORDER[order]
+        shown = groups if page.everything else _first(groups)
         for group, following in zip(shown, [*shown[1:], None], strict=True):
             # Advice shared by several groups follows the last of them.
-            same = following is not None and following[0].advice == group[0].advice
+            same = following is not None and following.first.advice == group.first.advice
             yield from _group(group, page, head, advised=not same)
-        rest = sum(len(group) for group in several[len(shown) :])
-        if rest:
-            yield f"  and {count_text(rest)} more {kind} {_ORDER[order]}s (--all shows them)"
+        rest = sum(group.count for group in groups) - sum(group.count for group in shown)
+        yield from page.rest(rest, f"{kind} {ORDER[order]}")
+
+
+def _first(groups: Iterable[ProblemGroup]) -> list[ProblemGroup]:
+    """The first few different messages, fewer of those that differ by numbers alone."""
+    seen: Counter[str] = Counter()
+    shown: list[ProblemGroup] = []
+    for group in groups:
+        text = _NUMBER.sub("0", group.first.message)
+        seen[text] += 1
+        if seen[text] <= PLACES and len(shown) < _ALIKE:
+            shown.append(group)
+    return shown
+
+
+def entry(
+    head: str, tone: Tone, text: str, places: Sequence[str], count: int, page: Page, *, more: int = 0
+) -> Iterator[str]:
+    """One text with its only place, or with a count and its first places; `more` are not shown."""
+    head += ":"
+    if count > 1:
+        text += f" ({count_text(count, 'time')})"
+    elif places:
+        text = f"{places[0]}: {text}"
+    wrapped = page.paragraph(f"{head} {text}", indent=2, hang=4)
+    wrapped[0] = wrapped[0].replace(head, page.paint(head, tone), 1)
+    yield from wrapped
+    if count > 1:
+        for place in places:
+            yield from page.paragraph(f"at {place}", indent=4, hang=6)
+        yield from page.rest(more, indent=4)
 
 
 def failures(rows: Iterable[tuple[str, str, str]], page: Page) -> Iterator[str]:
@@ -52,65 +81,37 @@ def failures(rows: Iterable[tuple[str, str, str]], page: Page) -> Iterator[str]:
     for state, place, text in rows:
         groups.setdefault((state, text), []).append(place)
     for (state, text), places in groups.items():
-        head = f"{state}:"
-        one = f"{places[0]}: " if len(places) == 1 else ""
-        times = f" ({count_text(len(places), 'time')})" if len(places) > 1 else ""
-        wrapped = page.paragraph(f"{head} {one}{text}{times}", indent=2, hang=4)
-        wrapped[0] = wrapped[0].replace(head, page.paint(head, "bad"), 1)
-        yield from wrapped
-        if len(places) > 1:
-            shown = places if page.everything else places[:_PLACES]
-            for place in shown:
-                yield from page.paragraph(f"at {place}", indent=4, hang=6)
-            if len(shown) < len(places):
-                yield f"    and {count_text(len(places) - len(shown))} more (--all shows them)"
+        shown = page.shown(places, PLACES)
+        more = len(places) - len(shown)
+        yield from entry(state, "bad", text, shown, len(places), page, more=more)
 
 
 def summary(problems: Iterable[Problem]) -> str:
     """`2 refusals, 1 warning`, or "" without problems."""
-    counts = dict.fromkeys(_ORDER, 0)
+    counts = dict.fromkeys(ORDER, 0)
     for problem in problems:
         counts[problem.severity] += 1
     return ", ".join(count_text(count, severity) for severity, count in counts.items() if count)
 
 
-def _group(group: list[Problem], page: Page, head: str, *, advised: bool) -> Iterator[str]:
-    first = group[0]
-    head += ":"
+def _group(group: ProblemGroup, page: Page, head: str, *, advised: bool) -> Iterator[str]:
+    first = group.first
     text = safe(first.message)
-    same_found = len({problem.found for problem in group}) == 1
-    if len(group) == 1 and _place(first):
-        text = f"{_place(first)}: {text}"
-    if same_found and first.found is not None:
-        text += f"; found {safe(first.found)}"
+    if group.found is not None:
+        text += f"; found {safe(group.found)}"
     if first.expected is not None:
         text += f"; expected {safe(first.expected)}"
-    if len(group) > 1:
-        text += f" ({count_text(len(group), 'time')})"
-    wrapped = page.paragraph(f"{head} {text}", indent=2, hang=4)
-    wrapped[0] = wrapped[0].replace(head, page.paint(head, _TONES[first.severity]), 1)
-    yield from wrapped
-    if len(group) > 1:
-        yield from _places(group, page, with_found=not same_found)
+    places = [place for where in group.places if (place := _place(where))]
+    yield from entry(head, _TONES[first.severity], text, places, group.count, page, more=group.more)
     if first.advice is not None and advised:
         yield from page.paragraph(safe(first.advice), indent=4)
 
 
-def _places(group: list[Problem], page: Page, *, with_found: bool) -> Iterator[str]:
-    shown = group if page.everything else group[:_PLACES]
-    for problem in shown:
-        found = f": found {safe(problem.found)}" if with_found and problem.found is not None else ""
-        if text := _place(problem) + found:
-            yield from page.paragraph(f"at {text}", indent=4, hang=6)
-    if len(group) > len(shown):
-        yield f"    and {count_text(len(group) - len(shown))} more (--all shows them)"
-
-
-def _place(problem: Problem) -> str:
-    """`/a/b, key 'a/b/.zarray'`, with further known details."""
+def _place(where: Where) -> str:
+    """`/a/b, key 'a/b/.zarray'`, with what was found if that differs."""
     parts = []
-    if problem.node is not None:
-        parts.append(node_text(short(problem.node)))
-    if problem.key is not None:
-        parts.append(f"key '{safe(short(problem.key))}'")
-    return ", ".join(parts)
+    if where.node is not None:
+        parts.append(node_text(short(where.node)))
+    if where.key is not None:
+        parts.append(f"key '{safe(short(where.key))}'")
+    return ", ".join(parts) + ("" if where.found is None else f": found {safe(where.found)}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
 from ..jobs.status import silence_of
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe, silence_text
-from .outcome import index_ranges
+from .names import index_ranges, node_names
 from .problems import failures
 from .problems import lines as problem_lines
 from .table import Column
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from .page import Page
 
 _NODES: Final = 20
-"""Maximum number of rows; the rest is counted. Failed nodes come first."""
+"""Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together.
+
+Also of errors.
+"""
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
 _ACTIVITIES: Final[dict[Activity | None, str]] = {
     "running": "running",
@@ -42,33 +46,18 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     """The report on a job."""
     where = "in place" if status.in_place else f"-> {safe(status.destination)}"
     yield from page.paragraph(f"{safe(status.source)} {where}", hang=2, tone="title")
-    yield from page.pairs(
-        (
-            ("state", state_text(status)),
-            ("done", amount_text(status)),
-            ("retries", count_text(status.retries, "request") if status.retries else ""),
-            ("parts", _parts(status)),
-            ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
-            ("job", safe(status.job)),
-            ("created", _moment(status.created)),
-            ("updated", _moment(status.updated)),
-        )
-    )
+    yield from page.pairs(facts(status))
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
-    shown = rows if page.everything else rows[:_NODES]
-    if rows:
-        yield ""
-        yield from page.table(_COLUMNS, (_row(row) for row in shown))
-    if len(shown) < len(rows):
-        yield f"  and {count_text(len(rows) - len(shown), 'more node')} (--all shows them)"
+    alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
+    shown = page.shown(alike, _NODES)
+    node = replace(_COLUMNS[0], wraps=len(alike) < len(rows))
+    yield from page.apart(page.table((node, *_COLUMNS[1:]), map(_row, shown)))
+    yield from page.rest(len(rows) - sum(map(len, shown)), "node")
+    errors = [(row.state, node_text(row.path), safe(row.error)) for row in rows if row.error]
+    first = page.shown(errors, _NODES)
+    yield from page.apart([*failures(first, page), *page.rest(len(errors) - len(first), "error")])
+    yield from page.apart(problem_lines(status.problems, page))
     yield ""
-    errors = [(row.state, node_text(row.path), safe(row.error)) for row in shown if row.error]
-    if errors:
-        yield from failures(errors, page)
-        yield ""
-    if status.problems:
-        yield from problem_lines(status.problems, page)
-        yield ""
     yield from page.paragraph(summary_text(status), hang=2)
     if status.state == "undone":
         yield "Everything the job wrote was removed."
@@ -82,7 +71,21 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
 
 
-def state_text(status: Status) -> str:
+def facts(status: Status) -> list[tuple[str, str]]:
+    """Names and texts of what is known of the job as a whole; some texts are empty."""
+    return [
+        ("state", _state(status)),
+        ("done", amount_text(status)),
+        ("retries", count_text(status.retries, "request") if status.retries else ""),
+        ("parts", _parts(status)),
+        ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
+        ("job", safe(status.job)),
+        ("created", _moment(status.created)),
+        ("updated", _moment(status.updated)),
+    ]
+
+
+def _state(status: Status) -> str:
     """The state of a job and who runs it."""
     process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
     if status.parts and status.activity != "running":
@@ -137,20 +140,31 @@ def _when_to_resume(status: Status) -> str:
     return "After the cause is fixed:"
 
 
-def _row(row: NodeStatus) -> tuple[str, ...]:
-    tasks = f"{count_text(row.tasks_done)}/{count_text(row.tasks_total)}" if row.tasks_total else ""
-    size = _bytes(row) if row.bytes_total else ""
+def _alike(rows: Iterable[NodeStatus], *, apart: bool) -> list[list[NodeStatus]]:
+    """The nodes of each row of the table: those with the same state and route, unless begun, or one each."""
+    alike: dict[tuple[str | None, ...], list[NodeStatus]] = {}
+    for row in rows:
+        begun = 0 < row.tasks_done < row.tasks_total
+        key = (row.path,) if apart or begun else (row.state, row.kind, row.route)
+        alike.setdefault(key, []).append(row)
+    return list(alike.values())
+
+
+def _row(rows: list[NodeStatus]) -> tuple[str, ...]:
+    first = rows[0]
+    done, total = sum(row.tasks_done for row in rows), sum(row.tasks_total for row in rows)
     return (
-        node_text(row.path),
-        row.state,
-        row.route or ("group" if row.kind == "group" else ""),
-        tasks,
-        size,
+        node_names((row.path for row in rows), 1),
+        first.state,
+        first.route or ("group" if first.kind == "group" else ""),
+        f"{count_text(done)}/{count_text(total)}" if total else "",
+        _bytes(*rows) if any(row.bytes_total for row in rows) else "",
     )
 
 
-def _bytes(of: NodeStatus | Status) -> str:
-    return f"{bytes_text(of.bytes_done)} of {bytes_text(of.bytes_total, estimated=not of.bytes_known)}"
+def _bytes(*of: NodeStatus | Status) -> str:
+    done, total = sum(each.bytes_done for each in of), sum(each.bytes_total for each in of)
+    return f"{bytes_text(done)} of {bytes_text(total, estimated=not all(each.bytes_known for each in of))}"
 
 
 def summary_text(status: Status) -> str:

@@ -17,6 +17,8 @@ _NARROWEST: Final = 16
 """Minimum width of a wrapping column; a narrower one is hard to read."""
 _LONGEST_WORD: Final = 28
 """A wrapping column is not narrowed so far that words of up to this length are cut."""
+_REPEATED: Final = 8
+"""Equal cells of this number stand once even if the table is not too wide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class Column:
 
     One with 1 is left out only if cutting words is not enough.
     """
+    once: bool = False
+    """If all cells that are not empty are equal, they may stand once below the table instead."""
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
@@ -70,9 +74,16 @@ def table(
 ) -> list[str]:
     """The rows below their titles, within `width` columns; columns without any text are omitted.
 
-    If others had to be left out, the last line names them.
+    Below them is what is the same in all rows, and what had to be left out.
     """
-    used = [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
+    used = _used(shape, rows)
+    once: dict[int, str] = {}
+    for i in sorted(used, key=lambda i: (-shape[i].spare, i)):
+        texts = [row[i] for row in rows if row[i]]
+        repeated = _REPEATED if fits(shape, rows, width - indent, used) else 2
+        if shape[i].once and len(texts) >= repeated and len(set(texts)) == 1:
+            once[i] = texts[0]
+            used.remove(i)
     kept, fitted = _narrowed(shape, rows, used, width - indent)
     if fitted is None:  # names of nodes are cut too, and every other text
         shape = [replace(column, wraps=True) for column in shape]
@@ -82,11 +93,32 @@ def table(
     shown = [shape[i] for i in kept]
     cells = [[column.title for column in shown], *([row[i] for i in kept] for row in rows)]
     lines = [line for row in cells for line in _flat(shown, row, fitted, indent)]
-    if len(kept) < len(used):
-        names = ", ".join(shape[i].title for i in used if i not in kept)
-        margin = " " * indent
-        lines += wrap(f"Not shown, for lack of width: {names}.", width, first=margin, rest=margin)
+    below = {
+        "The same for all": "; ".join(f"{shape[i].title} {text}" for i, text in sorted(once.items())),
+        "Not shown, for lack of width": ", ".join(shape[i].title for i in used if i not in kept),
+    }
+    margin = " " * indent
+    for head, text in below.items():
+        if text:
+            lines += wrap(f"{head}: {text}.", width, first=margin, rest=margin)
     return lines
+
+
+def fits(
+    shape: Sequence[Column], rows: Sequence[Sequence[str]], room: int, kept: Sequence[int] | None = None
+) -> bool:
+    """Whether there is room for these columns, by default all with text, with a line for each row."""
+    kept = _used(shape, rows) if kept is None else kept
+    return sum(_widest(shape, rows, kept)) + _GAP * (len(kept) - 1) <= room
+
+
+def _used(shape: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
+
+
+def _widest(shape: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> list[int]:
+    """The widths at which no cell is wrapped."""
+    return [max(columns(shape[i].title), *(columns(row[i]) for row in rows), 0) for i in kept]
 
 
 def _narrowed(
@@ -116,7 +148,7 @@ def _fit(
 
     Words are cut only down to a width of `least`, if not None.
     """
-    fitted = [max(columns(shape[i].title), *(columns(row[i]) for row in rows), 0) for i in kept]
+    fitted = _widest(shape, rows, kept)
     narrowest = [_narrowest(shape[i], [row[i] for row in rows], least) for i in kept]
     excess = sum(fitted) + _GAP * (len(kept) - 1) - room
     while excess > 0:

@@ -31,11 +31,7 @@ def lines(plan: UpdatePlan, page: Page) -> Iterator[str]:
         return
     amount = f"{count_text(plan.objects, 'chunk')} to read, {bytes_text(plan.bytes)}"
     yield from page.paragraph(f"{count_text(len(plan.nodes), 'node')} to change: {amount}.", tone="title")
-    shown = plan.nodes if page.everything else plan.nodes[:_NODES]
-    yield ""
-    yield from page.table(_COLUMNS, map(_row, shown))
-    if len(shown) < len(plan.nodes):
-        yield f"  and {count_text(len(plan.nodes) - len(shown), 'more node')} (--all shows them)"
+    yield from page.apart(page.listing(_COLUMNS, plan.nodes, _row, most=_NODES, what="node"))
     if any(node.visible for node in plan.nodes):
         yield ""
         yield from page.paragraph(
@@ -43,9 +39,7 @@ def lines(plan: UpdatePlan, page: Page) -> Iterator[str]:
             " some of its objects as they were and others as they are now."
         )
     problems = [problem for node in plan.nodes for problem in node.problems]
-    if problems:
-        yield ""
-        yield from report_problems.lines(problems, page, refusal="kept")
+    yield from page.apart(report_problems.lines(problems, page, refusal="kept"))
 
 
 def _row(node: NodeUpdate) -> tuple[str, ...]:

@@ -38,10 +38,10 @@ def test_a_name_that_is_not_utf8_keeps_back_its_node_alone(source: Path, tmp_pat
         for node in json.loads(run("status", destination, "--json").out)["result"]["nodes"]
     }
     assert nodes == {"": "done", "good": "done", **dict.fromkeys(told, "refused")}
-    for command in ("inspect", "plan"):
-        assert r"caf\udce9" in run(command, source).out
+    for command in (["inspect"], ["migrate", "--dry-run"]):
+        assert r"caf\udce9" in run(*command, source).out
     assert run("resume", destination).code == 1
-    assert run("undo", "--yes", destination).code == 0
+    assert run("undo", "--yes", "--yes", destination).code == 0
     assert not destination.exists()
 
 

@@ -51,22 +51,29 @@ migrate ocean.zarr out.zarr --part 0
 migrate ocean.zarr xyz://bucket/out.zarr
 migrate xyz://bucket/a.zarr out.zarr
 migrate icechunk:///nope out.zarr
-migrate ocean.zarr out.zarr --key-encoding v3
+migrate ocean.zarr out.zarr --set key-encoding=v3
+migrate ocean.zarr out.zarr --set chunks=1,1
+migrate ocean.zarr out.zarr --set endain=big
+migrate ocean.zarr out.zarr --set endian
+migrate ocean.zarr out.zarr --job 4
 migrate ocean.zarr icechunk://repo --set separator=.
 migrat ocean.zarr out.zarr
 migrate ocean.zarr out.zarr --codec zstd:3
 inspect empty
-plan ocean.zarr out.zarr --parts 2
+inspect ocean.zarr --storage-options dst:anon=true
+migrate ocean.zarr out.zarr --parts 2
 status done
 status doen.zarr.zarrlift.db
 resume cells.n5
 verify ocean.zarr empty
-undo nope.zarr
-finish done.zarr
+undo nope.zarr --yes
+undo done.zarr
+finish done.zarr --yes
 batch run
 batch run folder
 batch run folder --to done.zarr
-readers gdall
+list readers gdall
+list reader
 model validate ocean.zarr nope.json
 completion tcsh
 """.strip().splitlines()

@@ -15,9 +15,11 @@ from zarrlift.cli.session import COMPLETE
 BIN = Path(sys.executable).parent
 ASKED = {
     "a command": ("zarrlift mig", {"migrate"}),
-    "a command of a command": ("zarrlift batch res", {"resume"}),
-    "an option": ("zarrlift migrate --shard-", {"--shard-index", "--shard-index-location"}),
-    "a value": ("zarrlift migrate --key-encoding ", {"default", "v2"}),
+    "a command of a command": ("zarrlift batch r", {"run"}),
+    "an option": ("zarrlift migrate --dest", {"--dest-through"}),
+    "a value": ("zarrlift migrate --axes ", {"reversed", "kept"}),
+    "the name of a rare option": ("zarrlift migrate --set shard-", {"shard-index=", "shard-index-location="}),
+    "its value": ("zarrlift migrate --set key-encoding=", {"key-encoding=default", "key-encoding=v2"}),
 }
 SCRIPTS = {
     "bash": """eval "$(zarrlift completion bash)"
@@ -53,10 +55,10 @@ def test_a_script_for_each_shell(capsys):
     "shell", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SCRIPTS]
 )
 def test_a_shell_completes(shell):
-    environment = {**os.environ, "LINE": "zarrlift batch res", "PATH": f"{BIN}:{os.environ['PATH']}"}
+    environment = {**os.environ, "LINE": "zarrlift batch r", "PATH": f"{BIN}:{os.environ['PATH']}"}
     plain = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
     command = [shell, plain, "-c", SCRIPTS[shell]]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "resume" in done.stdout
+    assert "run" in done.stdout
     assert "status" not in done.stdout

@@ -12,6 +12,9 @@ import yaozarrs
 
 from zarrlift.cli import main
 
+ANSWERS = {"undo": ("--yes",)}
+"""What a user would answer."""
+
 
 def test_what_it_says_to_try_works(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -20,7 +23,7 @@ def test_what_it_says_to_try_works(tmp_path, capsys, monkeypatch):
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("  zarrlift ")]
     assert len(commands) > 5
     for words in commands:
-        assert main(words) == 0, words
+        assert main([*words, *ANSWERS.get(words[0], ())]) == 0, words
     assert main(["demo"]) == 2
     assert "Give another name" in capsys.readouterr().err
 

@@ -24,7 +24,9 @@ def python(code, *words, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["migrate", "--help"], ["--version"], ["plan"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--help"], ["migrate", "--help"], ["--version"], ["inspect"]], ids=" ".join
+)
 def test_help_imports_nothing_heavy(words):
     heavy = {"numpy", "numcodecs", "zarr", "zarr_metadata", "pydantic", "sqlite3", "rich", "tqdm", "fsspec"}
     code = f"""
@@ -217,7 +219,7 @@ from zarrlift.cli import main
 sys.exit(main())
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parents[3]), "plan", "a", "--all"],
+        [sys.executable, "-c", code, str(Path(__file__).parents[3]), "migrate", "-n", "a", "--all"],
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,

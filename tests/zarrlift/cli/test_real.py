@@ -129,13 +129,13 @@ def test_in_place_there_and_back(old, capsys):
     assert "zarrlift undo" in out
     assert {name for name in contents(old).keys() - before.keys() if not name.endswith("zarr.json")} == set()
     assert np.array_equal(read(old, "a"), VALUES)
-    assert main(["finish", "--yes", str(old)]) == 1
+    assert main(["finish", "--yes", "--yes", str(old)]) == 1
     assert "verified" in capsys.readouterr().err
     assert main(["verify", str(old)]) == 0
-    assert main(["finish", "--yes", str(old)]) == 0
+    assert main(["finish", "--yes", "--yes", str(old)]) == 0
     assert not list(old.rglob(".zarray"))
     assert np.array_equal(read(old, "a"), VALUES)
-    assert main(["undo", "--yes", str(old)]) == 0
+    assert main(["undo", "--yes", "--yes", str(old)]) == 0
     assert contents(old) == before
 
 

@@ -19,7 +19,7 @@ WORK = [
 OUTPUT = [
     "migrate old.zarr new.zarr --json",
     "inspect old.zarr",
-    "plan old.zarr new.zarr",
+    "migrate --dry-run old.zarr new.zarr",
     "status done.zarr",
     "update done.zarr --dry-run",
     "digest old.zarr",

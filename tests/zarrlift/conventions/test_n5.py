@@ -189,7 +189,7 @@ def test_pyramids_may_become_0_6(tmp_path):
 
 def test_it_makes_no_sense_without_the_convention(tmp_path):
     recipe = Recipe(base=ArrayRecipe(conventions="none", multiscale="ome"))
-    with pytest.raises(UsageError, match="--multiscale"):
+    with pytest.raises(UsageError, match="--set multiscale"):
         zarrlift.plan(MULTISCALE.path, tmp_path / "out", recipe=recipe)
 
 

@@ -489,7 +489,7 @@ def test_a_moved_repository_of_icechunk_is_undone_and_a_copied_one_is_not(folder
 
 def test_the_command_names_both_places(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = copied(migrated(folder))
-    assert main(["undo", "--yes", str(other / OUT)]) == 1
+    assert main(["undo", "--yes", "--yes", str(other / OUT)]) == 1
     error = capsys.readouterr().err
     assert f"{other}/out.zarr, {folder}/out.zarr" in error
     assert np.array_equal(

@@ -200,7 +200,7 @@ def test_undo_names_a_directory_that_cannot_be_removed(
 
     rmdir = os.rmdir
     monkeypatch.setattr(os, "rmdir", refuse)
-    ran = run("undo", "--yes", job, "--json")
+    ran = run("undo", "--yes", "--yes", job, "--json")
     assert ran.code == 1
     assert [(p["kind"], p["key"]) for p in ran.problems] == [("storage", stuck or ".")]
     assert (destination / stuck).is_dir()

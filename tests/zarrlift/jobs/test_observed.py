@@ -21,6 +21,7 @@ from zarrlift.jobs import log_messages
 from zarrlift.jobs.metrics_file import MetricsFile
 from zarrlift.jobs.observed import observed
 from zarrlift.jobs.progress import NullProgress, RunningProgress
+from zarrlift.recipe.options import Watching
 from zarrlift.transfer.counts import MoveResult
 from zarrstack.core.errors import Problem, UsageError
 
@@ -127,7 +128,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     }
     assert names == {HOSTILE.replace("\udcff", "\\udcff")}
     log = tmp_path / "run.jsonl"
-    with observed(None, "x", HOSTILE, log=log, metrics=None):
+    with observed(None, "x", HOSTILE, Watching(log=log)):
         log_messages.array_done(HOSTILE)
     assert [line.get("node") for line in events(log)] == [None, HOSTILE]
     assert log.read_bytes().isascii()
@@ -158,7 +159,7 @@ def test_figures_are_written_at_intervals_and_for_several_runs(tmp_path: Path) -
 
 def test_records_tell_their_archive(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
-    with observed(None, "many", "out", log=log, metrics=None):
+    with observed(None, "many", "out", Watching(log=log)):
         token = log_messages.archive.set("a/b.zarr")
         log_messages.array_done("node")
         log_messages.archive.reset(token)
@@ -169,8 +170,9 @@ def test_records_tell_their_archive(tmp_path: Path) -> None:
 WRITES = """
 import sys
 from zarrlift.jobs import log_messages
+from zarrlift.recipe.options import Watching
 from zarrlift.jobs.observed import observed
-with observed(None, "in", sys.argv[2], log=sys.argv[1], metrics=None):
+with observed(None, "in", sys.argv[2], Watching(log=sys.argv[1])):
     for number in range(500):
         log_messages.array_done(f"{sys.argv[2]}/{number}" + "x" * 2000)
 """
@@ -201,7 +203,7 @@ def test_a_file_that_becomes_unwritable_fails_nothing(
 ) -> None:
     folder = tmp_path / "watched"
     folder.mkdir()
-    with observed(None, "in", "out", log=folder / "log", metrics=folder / "figures") as run:
+    with observed(None, "in", "out", Watching(log=folder / "log", metrics=folder / "figures")) as run:
         (folder / "figures").unlink()
         folder.rename(tmp_path / "moved")
 
@@ -218,7 +220,7 @@ def test_a_file_that_becomes_unwritable_fails_nothing(
 
 def test_levels_of_loggers_are_restored(tmp_path: Path) -> None:
     before = log_messages.log.level, log_messages.progress_log.level, list(log_messages.log.handlers)
-    with observed(None, "in", "out", log=tmp_path / "log", metrics=None):
+    with observed(None, "in", "out", Watching(log=tmp_path / "log")):
         assert log_messages.log.isEnabledFor(logging.INFO)
     assert before == (
         log_messages.log.level,

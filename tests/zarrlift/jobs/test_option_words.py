@@ -12,7 +12,7 @@ import pytest
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.option_values import storage_options
+from zarrlift.cli.storage_options import by_place
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.report import outcome as report_outcome
@@ -47,13 +47,15 @@ def job(source: Path, tmp_path: Path) -> Any:
 def test_what_may_be_secret_is_a_placeholder_and_the_rest_can_be_pasted(job: Job) -> None:
     pasted = shlex.split(shlex.join(words(OPTIONS, {}, job)))
     assert set(pasted[::2]) == {"--storage-options"}
-    assert storage_options(pasted[1::2]) == SHOWN
+    assert by_place(pasted[1::2], ("src",), ("src",)) == {"src": SHOWN}
 
 
 def test_nested_options_are_one_json_object(job: Job) -> None:
     nested = {"client_kwargs": {"endpoint_url": PLACE, "aws_session_token": "x"}, "token": {"private": 1}}
     option, text = words({}, nested, job)
-    assert option == "--dest-storage-options"
+    assert option == "--storage-options"
+    place, _, text = text.partition(":")
+    assert place == "dst"
     client = {"endpoint_url": PLACE, "aws_session_token": "<aws_session_token>"}
     assert json.loads(text) == {"client_kwargs": client, "token": {"private": "<private>"}}
 
@@ -75,7 +77,7 @@ def test_every_command_that_is_advised_holds_them(
     (source / "g/recode/3").write_bytes(b"no chunk")
     options = ["--storage-options", "dst:key=AKIAEXAMPLE", "--storage-options", "dst:anon=true"]
     assert main(["migrate", str(source), place, *options, "--job", "j.db"]) == 1
-    needed = "j.db --dest-storage-options 'key=<key>' --storage-options dst:anon=true"
+    needed = "j.db --storage-options 'dst:key=<key>' --storage-options dst:anon=true"
     assert needed in capsys.readouterr().out
     status = zarrlift.status("j.db")
     assert needed in list(report_status.lines(status, Page(width=300)))[-1]
@@ -107,6 +109,6 @@ def test_what_concerns_references_has_options_of_its_own(job: Job) -> None:
     }
     assert words({**given, "anon": True}, {}, job) == (
         *("--allow-references", "/data", "--allow-references", "s3://b/"),
-        *("--reference-options", '{"token": "<token>", "anon": false}'),
+        *("--storage-options", 'ref:{"token": "<token>", "anon": false}'),
         *("--storage-options", "anon=true"),
     )

@@ -282,7 +282,7 @@ def test_what_does_not_apply_to_references_is_refused_by_name(tmp_path: Path) ->
         "--source-through": {"source_through": "retry"},
         "--codecs": {"recipe": zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:3"))},
         "--shards": {"recipe": zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards="2,2"))},
-        "--key-encoding": {"recipe": zarrlift.Recipe(base=zarrlift.ArrayRecipe(separator="/"))},
+        "--set key-encoding": {"recipe": zarrlift.Recipe(base=zarrlift.ArrayRecipe(separator="/"))},
     }
     for words, options in cases.items():
         with pytest.raises(UsageError, match=words):

@@ -141,12 +141,12 @@ def test_a_model_file_without_end_is_not_read(run):
 
 def test_schema_of_a_format_and_of_a_hierarchy(run):
     assert json.loads(run("schema")[0]) == models.schema()
-    assert json.loads(run("schema", "--zarr-format", "2")[0]) == models.schema(zarr_format=2)
+    assert json.loads(run("schema", "--as", "v2")[0]) == models.schema(zarr_format=2)
     opened = json.loads(run("schema", OCEAN, "--open", "shape,attributes", "--open", "members")[0])
     assert opened == models.schema(OCEAN, leave_open=("shape", "attributes", "members"))
     run("schema", OCEAN, "--open", "colour", code=2)
     run("schema", "--open", "shape", code=2)
-    run("schema", OCEAN, "--zarr-format", "2", code=2)
+    run("schema", OCEAN, "--as", "v2", code=2)
 
 
 def test_validate_lists_every_violation(run, tmp_path):

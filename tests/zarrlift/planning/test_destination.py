@@ -375,7 +375,7 @@ def test_in_place_no_chunk_may_change(recipe: Any) -> None:
 @pytest.mark.parametrize(
     ("recipe", "words"),
     [
-        ({"codecs": "keep", "endian": "big"}, "--endian"),
+        ({"codecs": "keep", "endian": "big"}, "--set endian"),
         ({"codecs": "keep", "drop_empty": True}, "--drop-empty"),
         ({"codecs": '["bytes"]', "order": "F"}, "defines byte order"),
         ({"dtype": "flaot32"}, "'float32'"),

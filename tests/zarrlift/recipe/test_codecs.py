@@ -81,7 +81,7 @@ def test_json_with_an_array_to_bytes_codec_states_the_head_too() -> None:
         ('[{"name": "gzip"}]', "level"),
         ('[{"name": "gzip", "configuration": {"level": true}}]', "0 to 9"),
         ('[{"name": "gzip", "configuration": {"level": 1, "lvl": 1}}]', "lvl"),
-        ('[{"name": "transpose", "configuration": {"order": [1, 0]}}]', "--order"),
+        ('[{"name": "transpose", "configuration": {"order": [1, 0]}}]', "--set order"),
         ('[{"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}]', "array-to-bytes"),
         ('[{"name": "sharding_indexed"}]', "cannot be requested as a codec"),
         ("[1]", "name"),

@@ -74,8 +74,20 @@ def test_a_problem_cannot_steer_the_terminal():
 def test_messages_that_differ_by_a_number_do_not_flood_the_page():
     problems = [Problem(kind="fill", severity="note", message=f"{i} missing chunks") for i in range(99)]
     shown = list(lines(problems, PAGE))
-    assert shown[7:] == ["  note: 7 missing chunks", "  and 91 more fill notes (--all shows them)"]
+    assert shown[2:] == ["  note: 2 missing chunks", "  and 96 more fill notes (--all shows them)"]
     assert len(list(lines(problems, Page(width=70, everything=True)))) == 99
+
+
+def test_messages_that_differ_by_more_than_numbers_are_shown_up_to_eight():
+    problems = [Problem(kind="fill", severity="note", message=f"about {c} chunks") for c in "abcdefghij"]
+    shown = list(lines(problems, PAGE))
+    assert shown[7:] == ["  note: about h chunks", "  and 2 more fill notes (--all shows them)"]
+
+
+def test_a_unit_is_part_of_its_number():
+    sizes = ("25 MB", "6 MB", "2 MB", "370 kB", "84 kB", "1.5 GB")
+    problems = [Problem(kind="shards", severity="note", message=f"about {size} each") for size in sizes]
+    assert list(lines(problems, PAGE))[3:] == ["  and 3 more shards notes (--all shows them)"]
 
 
 def test_the_word_for_what_is_kept_back_fits_the_report():

@@ -29,12 +29,15 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "plan": lambda page: report_plan.lines(examples.PLAN, page),
     "plan-of-other-chunks": lambda page: report_plan.lines(examples.CUT_ANEW, page),
     "plan-of-many": lambda page: report_plan.lines(examples.MANY, page),
+    "plan-of-a-pyramid": lambda page: report_plan.lines(examples.PYRAMID, page),
+    "plan-of-other-codecs": lambda page: report_plan.lines(examples.CODECS, page),
+    "inspect-of-images": lambda page: report_archive.lines(examples.IMAGES, page),
     "done": lambda page: report_outcome.lines(examples.DONE, page),
     "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
     "failed": lambda page: report_outcome.lines(examples.FAILED, page),
     "some-refused-problems": lambda page: report_outcome.problem_lines(examples.PARTLY, page),
     "failed-problems": lambda page: report_outcome.problem_lines(examples.FAILED, page),
-    "failed-whole": lambda page: report_outcome.whole(examples.FAILED, page),
+    "failed-whole": lambda page: report_outcome.lines(examples.FAILED, page, whole=True),
     "in-place": lambda page: report_outcome.lines(examples.IN_PLACE, page),
     "nothing-to-do": lambda page: report_outcome.lines(examples.NOTHING, page),
     "finished": lambda page: report_outcome.lines(examples.FINISHED, page),
@@ -43,10 +46,11 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "status-running": lambda page: report_status.lines(examples.RUNNING, page),
     "plan-of-parts": lambda page: report_plan.lines(examples.CUT_ANEW, page, job="/data/job.db"),
     "part": lambda page: report_outcome.lines(examples.PART, page),
-    "part-failed": lambda page: report_outcome.whole(examples.PART_FAILED, page),
+    "part-failed": lambda page: report_outcome.lines(examples.PART_FAILED, page, whole=True),
     "part-waiting": lambda page: report_outcome.lines(replace(examples.PART, second_pass=True), page),
     "gathered": lambda page: report_outcome.lines(examples.GATHERED, page),
     "status-of-parts": lambda page: report_status.lines(examples.IN_PARTS, page),
+    "status-of-many": lambda page: report_status.lines(examples.MANY_NODES, page),
     "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
     "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
 }
@@ -88,6 +92,62 @@ def test_all_shows_every_array_and_every_place():
     assert all(f"/t/{i:04} " in text for i in range(1500))
     assert all(f"/bad/{i}," in text for i in range(40))
     assert "--all shows" not in text
+
+
+def test_all_shows_every_node_in_a_row_of_its_own():
+    text = "\n".join(report_status.lines(examples.MANY_NODES, Page(width=100, everything=True)))
+    assert all(
+        re.search(rf"^  /t/{number} +(done|pending) +relink +[012]/2 ", text, re.MULTILINE)
+        for number in range(40)
+    )
+
+
+def test_arrays_that_share_codecs_are_named_and_all_of_them_on_request():
+    plain = [examples.ArrayNode(path=name, layout=examples.layout(tail=())) for name in "bcdefghijklm"]
+    others = [examples.ArrayNode(path=name, layout=examples.layout()) for name in ("u0", "u1", "u2", "v")]
+    archive = replace(examples.ARCHIVE, nodes=(examples.GroupNode(path=""), *plain, *others))
+    text = "\n".join(report_archive.lines(archive, Page(width=80)))
+    assert "  /b, /c, /d, /e, /f, /g, /h, /i and 4 more   bytes:little\n  (--all)\n" in text
+    assert "  /u0 to u2, /v                               bytes:little > blosc:lz4:5:shuffle\n" in text
+    text = "\n".join(report_archive.lines(archive, Page(width=80, everything=True)))
+    assert all(f"/{name}" in text for name in "bcdefghijklmv")
+    assert "--all" not in text
+
+
+def test_codec_chains_beyond_the_most_frequent_are_counted():
+    arrays = [
+        examples.ArrayNode(
+            path=f"{level:02}/{number}",
+            layout=examples.layout(tail=(examples.CodecSpec("gzip", {"level": level}),)),
+        )
+        for level in range(16)
+        for number in range(level + 2)
+    ]
+    archive = replace(examples.ARCHIVE, nodes=(examples.GroupNode(path=""), *arrays))
+    lines = list(report_archive.lines(archive, Page(width=60)))
+    chains = [line.split()[-1] for line in lines if " > gzip:" in line]
+    assert chains == [f"gzip:{level}" for level in range(15, 3, -1)]
+    assert "  and 4 more codec chains (--all shows them)" in lines
+
+
+def test_levels_of_a_pyramid_share_one_block():
+    lines = list(report_plan.lines(examples.PYRAMID, Page(width=80)))
+    assert sum(line.startswith("reframe: 8 arrays") for line in lines) == 1
+    assert sum("read by" in line for line in lines) == 1
+    assert len(lines) < 35
+
+
+def test_errors_beyond_the_first_are_counted_though_their_nodes_share_a_row():
+    nodes = [
+        replace(FAILED[0], path=f"n{number:02}", error=f"broken in way {number:02}") for number in range(50)
+    ]
+    status = replace(examples.STATUS, nodes=tuple(nodes))
+    lines = list(report_status.lines(status, Page(width=80)))
+    assert [line.split()[:4] for line in lines if "failed  " in line] == [["/n00", "to", "n49", "failed"]]
+    assert sum("broken in way" in line for line in lines) == 20
+    assert "  and 30 more errors (--all shows them)" in lines
+    everything = list(report_status.lines(status, Page(width=80, everything=True)))
+    assert sum("broken in way" in line for line in everything) == 50
 
 
 def test_a_total_that_is_an_estimate_is_marked_as_one():

@@ -146,5 +146,35 @@ def test_the_names_of_a_tree_stay_indented_when_they_are_cut():
     assert max(map(len, lines)) <= 40
 
 
+@pytest.mark.parametrize(
+    ("cells", "width", "lines"),
+    [
+        pytest.param("a" * 8, 40, [*"x01234567", "The same for all: y a."], id="eight-equal"),
+        pytest.param("a" * 7, 40, ["x  y", *(f"{n}  a" for n in range(7))], id="seven-equal"),
+        pytest.param(2 * ["a" * 39], 40, [*"x01", "The same for all: y", "a" * 39 + "."], id="too-wide"),
+        pytest.param(["", *8 * "a"], 40, [*"x012345678", "The same for all: y a."], id="empty"),
+        pytest.param("aaaaaaaab", 40, ["x  y", *(f"{n}  a" for n in range(8)), "8  b"], id="one-differs"),
+        pytest.param(["a" * 39], 60, ["x  y", "0  " + "a" * 39], id="one-row"),
+    ],
+)
+def test_what_is_equal_in_all_rows_stands_once(cells, width, lines):
+    shape = (Column(title="x"), Column(title="y", once=True))
+    rows = [(str(number), cell) for number, cell in enumerate(cells)]
+    assert table(shape, rows, width, indent=0) == lines
+
+
+def test_no_more_columns_than_necessary_stand_below_a_table():
+    shape = (Column(title="x"), Column(title="y", once=True, spare=1), Column(title="z", once=True, spare=2))
+    rows = [(str(number), "a" * 10, "b" * 10) for number in range(2)]
+    assert table(shape, rows, 20, indent=0)[0].split() == ["x", "y"]
+    assert table(shape, rows, 20, indent=0)[3:] == ["The same for all: z", "bbbbbbbbbb."]
+
+
+def test_equal_cells_stay_in_their_rows_unless_they_may_stand_once():
+    rows = [(str(number), "7") for number in range(9)]
+    assert len(table((Column(title="x"), Column(title="y", right=True)), rows, 40)) == 10
+    assert table((Column(title="x"), Column(title="y")), rows, 40)[-1].split() == ["8", "7"]
+
+
 def test_a_column_without_text_is_left_out():
     assert table(SHAPE, [("/a", "", "7 B")], 80) == ["  node  bytes", "  /a      7 B"]

@@ -170,7 +170,7 @@ NAME_IT = "The job file of a copy is next to its destination: name the destinati
         ),
         ("resume bad.db", 1, f"this is not a job file: bad.db; found a text file. {NAME_IT}"),
         ("status zero.db", 1, f"this is not a job file: zero.db; found an empty file. {NAME_IT}"),
-        ("undo notes.txt", 1, f"this is not a job file: notes.txt; found a text file. {NAME_IT}"),
+        ("undo --yes notes.txt", 1, f"this is not a job file: notes.txt; found a text file. {NAME_IT}"),
         (
             "resume other.db",
             1,

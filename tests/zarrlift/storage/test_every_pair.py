@@ -166,7 +166,7 @@ def test_the_command_takes_the_same_places(
         assert '"state": "nothing to do"' in again.out, again.err
     checked = run("verify", str(start), "out.zarr", "--full")
     assert checked.code == 0, checked.out
-    undone = zarrlift_command("undo", "--yes", start, cwd=tmp_path)
+    undone = zarrlift_command("undo", "--yes", "--yes", start, cwd=tmp_path)
     assert undone.returncode == 0, undone.stderr
     assert not (tmp_path / "out.zarr").exists()
 

@@ -79,7 +79,7 @@ for source in sources:
     run("migrate", "--dry-run", source, out, *options)
     run("migrate", source, out, *options, "--fsync")
     run("verify", source, out, "--full")
-    run("undo", "--yes", out)
+    run("undo", "--yes", "--yes", out)
     assert not os.path.exists(out)
 """
     out = told(script, tmp_path, options, *(archive(name).path for name in ARCHIVES))

@@ -51,7 +51,19 @@ def test_kinds_are_never_renamed():
 def test_every_kind_explains_itself(kind):
     assert KINDS[kind].__doc__
     assert KINDS[kind]("it broke").problem.kind == kind
+    with pytest.raises(TypeError, match="fund"):
+        KINDS[kind]("it broke", fund="3")
     assert issubclass(KINDS[kind], ZarrstackError)
+
+
+@pytest.mark.parametrize("severity", ["note", "warning", "refusal"])
+def test_a_problem_of_each_severity_has_its_name(severity):
+    make = getattr(errors, severity)
+    assert make("metadata", "odd", **FIELDS) == Problem(
+        kind="metadata", message="odd", severity=severity, **FIELDS
+    )
+    with pytest.raises(TypeError, match="fund"):
+        make("metadata", "odd", fund="3")
 
 
 @pytest.mark.parametrize("error", KINDS.values(), ids=KINDS)

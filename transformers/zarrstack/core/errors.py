@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self, TypedDict, Unpack
 
 Severity = Literal["note", "warning", "refusal"]
 _BRIEFLY: Final = 10
@@ -92,6 +92,31 @@ class Problem:
         return text
 
 
+class Details(TypedDict, total=False):
+    """The optional fields of a problem, as keyword arguments."""
+
+    node: str | None
+    key: str | None
+    found: str | None
+    expected: str | None
+    advice: str | None
+
+
+def refusal(kind: str, message: str, **details: Unpack[Details]) -> Problem:
+    """A problem that excludes the node."""
+    return Problem(kind=kind, message=message, **details)
+
+
+def warning(kind: str, message: str, **details: Unpack[Details]) -> Problem:
+    """A problem with which the node is read."""
+    return Problem(kind=kind, severity="warning", message=message, **details)
+
+
+def note(kind: str, message: str, **details: Unpack[Details]) -> Problem:
+    """A harmless deviation."""
+    return Problem(kind=kind, severity="note", message=message, **details)
+
+
 def any_refusal(problems: Iterable[Problem]) -> bool:
     """Whether any problem is a refusal."""
     for problem in problems:  # noqa: SIM110 - usually there are none, and `any` would create a generator
@@ -125,32 +150,16 @@ def short(text: str, most: int = 400) -> str:
 class ZarrstackError(Exception):
     """Base of all errors raised deliberately by this distribution.
 
-    The arguments after `message` are the fields of `Problem`, which is in `problem`.
+    The keyword arguments are fields of `Problem`, which is in `problem`: `node`, `key`, `found`, `expected`
+    and `advice`.
     """
 
     kind: ClassVar[str] = "error"
     problem: Problem
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        node: str | None = None,
-        key: str | None = None,
-        found: str | None = None,
-        expected: str | None = None,
-        advice: str | None = None,
-    ) -> None:
+    def __init__(self, message: str, **details: Unpack[Details]) -> None:
         super().__init__(message)
-        self.problem = Problem(
-            kind=self.kind,
-            message=message,
-            node=node,
-            key=key,
-            found=found,
-            expected=expected,
-            advice=advice,
-        )
+        self.problem = Problem(kind=self.kind, message=message, **details)
 
     def at(self, *, node: str | None = None, key: str | None = None) -> Self:
         """This error, with missing parts of its place filled in."""

@@ -51,7 +51,7 @@ class _Account:
 
 
 class N5(Convention):
-    """COSEM, n5-viewer, Paintera and BigDataViewer on N5: axes; scales with `--set multiscale=ome`."""
+    """COSEM, n5-viewer, Paintera and BigDataViewer on N5: names of axes, and scales if they are asked for."""
 
     name: ClassVar[str] = "n5"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from zarrstack.core.data_types.fill_forms import fill_form, from_base64, to_base64
 from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.json_text import JSON
 
@@ -42,7 +42,7 @@ def is_plain_text(fill: JSON, _: Dtype) -> bool:
     if not isinstance(fill, str):
         return False
     try:
-        base64.b64decode(fill.encode("utf-8"), validate=True)
+        from_base64(fill)
     except ValueError:
         return True
     return False
@@ -96,27 +96,6 @@ def cut_text(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, 
 
 def specified_fill(scalar: Any, dtype: Dtype) -> JSON:
     """A scalar in the form of the specification (section "Fill value encoding")."""
-    match dtype.kind:
-        case "b":
-            return bool(scalar)
-        case "i" | "u":
-            return int(scalar)
-        case "m" | "M":
-            return int(scalar.view("i8"))
-        case "f":
-            return _float(scalar)
-        case "c":
-            return [_float(scalar.real), _float(scalar.imag)]
-        case "U":
-            return str(scalar)
-        case "S":
-            return base64.b64encode(bytes(scalar).ljust(dtype.itemsize, b"\0")).decode("ascii")
-    return base64.b64encode(np.asarray(scalar).astype(dtype).tobytes()).decode("ascii")
-
-
-def _float(scalar: Any) -> JSON:
-    if np.isnan(scalar):
-        return "NaN"
-    if np.isinf(scalar):
-        return "Infinity" if scalar > 0 else "-Infinity"
-    return float(scalar)
+    if dtype.kind == "S":
+        return to_base64(bytes(scalar).ljust(dtype.itemsize, b"\0"))
+    return fill_form(scalar, dtype)

@@ -12,15 +12,15 @@ from zarrstack.core.json_text import canonical
 
 from ...formats.describe import describe, opened
 from ...jobs.job_report import StoredForm
-from ...jobs.units import bytes_text, count_text, safe, shape_text
+from ...jobs.units import FORMATS, bytes_text, count_text, safe, shape_text
 from ...planning.inspection import inspected
 from ...recipe.options import Reading
 from ...recipe.recipe import Recipe
+from ..problem_groups import grouped
 from .job_pictures import pictures_of_view
 from .pictures import NO_PICTURES, PictureMaker, Pictures
-from .problem_groups import grouped
-from .rendering import document_lines, render
-from .report_page import FORMATS, PAGE_SIZE
+from .rendering import attribute_lines, render
+from .report_page import PAGE_SIZE
 
 if TYPE_CHECKING:
     from ...archive.nodes import Archive, Node
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_NODES: Final = 2000
 _MAX_ATTRIBUTES: Final = 2_000_000
 """Maximum number of characters of all attributes together."""
+_TOO_MANY: Final = "not shown: the page has too many attributes; see zarrlift inspect --json"
 _DEEPEST: Final = 6
 """Nodes below are indented no further."""
 
@@ -90,7 +91,6 @@ def archive_page(
         pictures=pictures.linked(lambda path: f"n{numbers.get(path, 0)}"),
         nodes=list(_nodes(archive, stored or {})),
         more_nodes=max(len(archive.nodes) - _MAX_NODES, 0),
-        kinds=["array", "group"],
         page_size=PAGE_SIZE,
     )
 
@@ -127,15 +127,11 @@ def _decoded(node: Node) -> int | None:
 
 
 def _nodes(archive: Archive, stored: Mapping[str, ArrayPlan]) -> Iterator[dict[str, Any]]:
-    room = _MAX_ATTRIBUTES
+    room = [_MAX_ATTRIBUTES]
     for number, node in enumerate(archive.nodes[:_MAX_NODES]):
         layout = getattr(node, "layout", None)
         array = hasattr(node, "layout")
         plan = stored.get(node.path)
-        lines = document_lines(dict(node.attributes)) if node.attributes and room > 0 else []
-        room -= sum(map(len, lines))
-        if node.attributes and not lines:
-            lines = ["not shown: the page has too many attributes; see zarrlift inspect --json"]
         size = "" if layout is None else bytes_text(_decoded(node) or 0)
         if plan is not None:
             size = f"{bytes_text(plan.bytes_in, estimated=not plan.bytes_in_known)} of {size}"
@@ -147,7 +143,7 @@ def _nodes(archive: Archive, stored: Mapping[str, ArrayPlan]) -> Iterator[dict[s
             "kind": "refused" if node.refused else "array" if array else "group",
             "tone": "bad" if node.refused else "",
             "attributes_text": count_text(len(node.attributes), "attribute") if node.attributes else "",
-            "attributes": lines,
+            "attributes": attribute_lines(node.attributes, room, _TOO_MANY),
             "shape": "" if layout is None else shape_text(layout.shape),
             "data_type": "" if layout is None else short(safe(str(layout.data_type)), 60),
             "size": size,

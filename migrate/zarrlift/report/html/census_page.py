@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...jobs.units import bytes_text, count_text
-from ..census import cost_rows, range_text, summary
-from .problem_groups import ProblemGroup, Where, grouped
+from ...jobs.units import FORMATS, bytes_text, count_text
+from ..census import TALLIES, cost_rows, range_text, summary
+from ..plan import MEANINGS
+from ..problem_groups import MAX_PLACES, ProblemGroup, grouped
 from .rendering import render
-from .report_page import FORMATS, MEANINGS
 
 if TYPE_CHECKING:
-    from ...jobs.census.census import Census, RouteTotals, Tally
-    from ...jobs.census.census import ProblemGroup as Counted
+    from ...jobs.census.census import Census, Tally
 
 _ROWS: Final = 12
 """Maximum number of bars of a chart; further names are counted."""
-_TALLIES: Final = (
-    ("Writers", "archive", "writers"),
-    ("Conventions", "archive", "conventions"),
-    ("Data types", "array", "data_types"),
-    ("Codecs", "array", "codecs"),
-    ("Chunk shapes", "array", "chunk_shapes"),
-)
-
-
-class Bar(NamedTuple):
-    """A row of a chart."""
-
-    name: str
-    value: int
-    text: str
 
 
 class Chart(NamedTuple):
     """Bars with a title."""
 
     title: str
-    bars: list[Bar]
+    unit: str
+    bars: Sequence[tuple[str, int]]
     most: int
-    more: str
-
-
-class Route(NamedTuple):
-    """What becomes of the arrays of one route."""
-
-    name: str
-    meaning: str
-    bytes_in: int
-    bytes_out: int
-    text: str
-    codecs: list[str]
+    more: int
+    """Occurrences of names that are not shown."""
 
 
 def census_page(census: Census) -> str:
     """One self-contained HTML page on a census."""
-    routes = [_route(route, listed=census.listed) for route in census.routes]
     return render(
         "census.html",
         title=census.place.rstrip("/").rpartition("/")[2] or census.place,
@@ -67,12 +41,21 @@ def census_page(census: Census) -> str:
         broken=grouped((example.archive or None, example.problem) for example in census.broken),
         unsearched=grouped((None, problem) for problem in census.unsearched),
         nested=census.nested,
-        routes=routes,
-        most=max((max(route.bytes_in, route.bytes_out) for route in routes), default=0),
+        routes=census.routes,
+        most=max((max(route.bytes_in, route.bytes_out) for route in census.routes), default=0),
+        meanings=MEANINGS,
+        max_codecs=_ROWS,
         listed=census.listed,
         cost=[] if census.cost is None else list(cost_rows(census.cost)),
         charts=[chart for chart in _charts(census) if chart.bars],
-        groups=[_group(group) for group in census.problems],
+        groups=[
+            ProblemGroup.of(
+                [(example.archive or None, example.problem) for example in group.examples],
+                most=MAX_PLACES,
+                count=group.count,
+            )
+            for group in census.problems
+        ],
     )
 
 
@@ -89,10 +72,10 @@ def _figures(census: Census) -> Iterator[tuple[str, str, str]]:
 
 def _charts(census: Census) -> Iterator[Chart]:
     formats = [(FORMATS.get(name, name), count) for name, count in census.formats.items()]
-    yield _chart("Formats", "archive", formats)
+    yield _chart("formats", "archive", formats)
     sizes = [(range_text(size), size.arrays) for size in census.chunk_sizes]
-    yield _chart("Chunk sizes", "array", sizes, rows=len(sizes))
-    for title, unit, name in _TALLIES:
+    yield _chart("chunk sizes", "array", sizes, rows=len(sizes))
+    for title, unit, name in TALLIES:
         tally: Tally = getattr(census, name)
         yield _chart(title, unit, list(tally.counts.items()), tally.others)
 
@@ -100,46 +83,6 @@ def _charts(census: Census) -> Iterator[Chart]:
 def _chart(
     title: str, unit: str, counts: Sequence[tuple[str, int]], others: int = 0, rows: int = _ROWS
 ) -> Chart:
-    bars = [Bar(name, count, count_text(count, unit)) for name, count in counts[:rows]]
+    most = max((count for _, count in counts[:rows]), default=0)
     others += sum(count for _, count in counts[rows:])
-    most = max((bar.value for bar in bars), default=0)
-    return Chart(title, bars, most, f"{count_text(others, unit)} with others" if others else "")
-
-
-def _route(route: RouteTotals, *, listed: bool) -> Route:
-    text = f"{count_text(route.archives, 'archive')}, {count_text(route.arrays, 'array')}"
-    if listed:
-        text += f", {count_text(route.chunks, 'chunk')} → {count_text(route.objects_out, 'object')}"
-    codecs = _shown(route.codecs.counts)
-    return Route(route.route, MEANINGS[route.route], route.bytes_in, route.bytes_out, text, codecs)
-
-
-def _shown(names: Iterable[str]) -> list[str]:
-    every = list(names)
-    more = len(every) - _ROWS
-    return every if more <= 0 else [*every[:_ROWS], f"and {count_text(more)} more"]
-
-
-def _group(group: Counted) -> ProblemGroup:
-    problems = [example.problem for example in group.examples]
-    same = len({problem.found for problem in problems}) == 1
-    places = tuple(
-        Where(
-            example.archive or None,
-            example.problem.node,
-            example.problem.key,
-            None if same else example.problem.found,
-        )
-        for example in group.examples
-    )
-    return ProblemGroup(
-        severity=group.severity,
-        kind=group.kind,
-        message=group.message,
-        found=problems[0].found if same else None,
-        expected=problems[0].expected,
-        advice=problems[0].advice,
-        count=group.count,
-        places=places,
-        more=group.count - len(places),
-    )
+    return Chart(title.capitalize(), unit, counts[:rows], most, others)

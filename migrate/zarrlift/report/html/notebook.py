@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,18 +13,17 @@ from zarrstack.core.json_text import canonical
 from ...archive.nodes import Archive, Layout
 from ...jobs.outcome import Outcome
 from ...jobs.status import NodeStatus, Status
-from ...jobs.units import bytes_text, count_text, node_text, rate_text, safe, shape_text
+from ...jobs.units import FORMATS, bytes_text, count_text, node_text, rate_text, safe, shape_text
 from ...planning.plans import ArrayPlan, Plan
 from ...verification.report import VerificationReport
 from ..archive import summary_text
 from ..outcome import headline, verification_lines
 from ..page import Page
 from ..plan import totals
-from ..status import amount_text, state_text
+from ..problem_groups import ProblemGroup, grouped
+from ..status import facts
 from ..status import summary_text as status_text
-from .problem_groups import ProblemGroup, grouped
-from .rendering import document_lines, fragment
-from .report_page import FORMATS
+from .rendering import attribute_lines, fragment
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -50,7 +49,7 @@ Facts = Sequence[tuple[str, str]]
 class Row:
     """A node of the tree."""
 
-    name: str
+    name: str = ""
     cells: Sequence[str] = ()
     """Beside its name."""
     tone: str = ""
@@ -73,7 +72,6 @@ class Tree:
 class View:
     """What is shown of a result."""
 
-    name: str
     text: str
     tone: str = ""
     facts: Facts = ()
@@ -86,28 +84,13 @@ def notebook_html(result: Archive | Plan | Outcome | Status | VerificationReport
     """A fragment of HTML without scripts and requests, whose size is bounded."""
     from zarrstack.base.notebook import STYLE
 
-    return fragment("notebook.html", notebook_style=STYLE, view=_view(result))
-
-
-def _view(result: Any) -> View:
-    match result:
-        case Archive():
-            return _archive(result)
-        case Plan():
-            return _plan(result)
-        case Outcome():
-            return _outcome(result)
-        case Status():
-            return _status(result)
-        case VerificationReport():
-            return _verification(result)
-    raise TypeError(f"not a result: {type(result).__name__}")
+    view = _VIEWS[type(result)](result)
+    return fragment("notebook.html", notebook_style=STYLE, name=type(result).__name__, view=view)
 
 
 def _archive(archive: Archive) -> View:
     room = [_MAX_ATTRIBUTES]
     return View(
-        name="Archive",
         text=f"{FORMATS.get(archive.format, archive.format)}: {summary_text(archive)}",
         tone="bad" if any(node.refused for node in archive.nodes) else "",
         facts=[("at", archive.url), *((seen.name, seen.summary) for seen in archive.conventions)],
@@ -119,7 +102,6 @@ def _archive(archive: Archive) -> View:
 def _plan(plan: Plan) -> View:
     where = "in place" if plan.in_place else plan.destination or "(no destination given)"
     return View(
-        name="Plan",
         text=totals(plan),
         tone="bad" if plan.refusals else "",
         facts=[
@@ -128,13 +110,9 @@ def _plan(plan: Plan) -> View:
             *((seen.name, seen.summary) for seen in plan.conventions),
             *([("excluded", count_text(len(plan.excluded), "node"))] if plan.excluded else []),
         ],
-        trees=[_planned(plan)],
+        trees=[_tree("Nodes", plan.nodes, _plan_row)],
         **_problems(plan.all_problems()),
     )
-
-
-def _planned(plan: Plan) -> Tree:
-    return _tree("Nodes", plan.nodes, _plan_row)
 
 
 def _outcome(outcome: Outcome) -> View:
@@ -147,32 +125,23 @@ def _outcome(outcome: Outcome) -> View:
     for number, line in enumerate(outcome.how_to_open.splitlines()):
         facts.append(("" if number else "open it by", line))
     return View(
-        name="Outcome",
         text=headline(outcome),
         tone="good" if outcome.ok else "bad",
         facts=facts,
-        trees=[] if plan is None else [_planned(plan)],
+        trees=[] if plan is None else [_tree("Nodes", plan.nodes, _plan_row)],
         **_problems(outcome.problems),
     )
 
 
 def _status(status: Status) -> View:
+    where = "in place" if status.in_place else status.destination
     rate = rate_text(round(status.rate), 1) if status.rate is not None else ""
-    facts = [
-        ("from", status.source),
-        ("to", "in place" if status.in_place else status.destination),
-        ("state", state_text(status)),
-        ("done", amount_text(status)),
-        ("rate", rate),
-        ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
-        ("job", status.job),
-    ]
+    about = [("from", status.source), ("to", where), *facts(status), ("rate", rate)]
     failed = any(row.state in ("failed", "refused") for row in status.nodes)
     return View(
-        name="Status",
         text=status_text(status),
         tone="bad" if failed else "good" if status.state in ("done", "finished") else "",
-        facts=[(name, text) for name, text in facts if text],
+        facts=[(name, text) for name, text in about if text],
         trees=[_tree("Nodes", sorted(status.nodes, key=lambda row: row.path), _status_row)],
     )
 
@@ -184,7 +153,6 @@ def _verification(report: VerificationReport) -> View:
     ]
     more = max(len(report.differences) - _MAX_NODES, 0)
     return View(
-        name="VerificationReport",
         text=next(verification_lines(report, _WIDE)),
         tone="good" if report.ok else "bad",
         facts=[("source", report.source), ("destination", report.destination)],
@@ -193,49 +161,48 @@ def _verification(report: VerificationReport) -> View:
     )
 
 
+_VIEWS: Final[Mapping[type, Callable[[Any], View]]] = {
+    Archive: _archive,
+    Plan: _plan,
+    Outcome: _outcome,
+    Status: _status,
+    VerificationReport: _verification,
+}
+
+
 def _problems(problems: Iterable[Problem]) -> dict[str, Any]:
     groups = grouped((None, problem) for problem in problems)
     return {"groups": groups[:_MAX_GROUPS], "more_groups": max(len(groups) - _MAX_GROUPS, 0)}
 
 
-def _tree(label: str, nodes: Sequence[Any], row: Any) -> Tree:
+def _tree(label: str, nodes: Sequence[Any], row: Callable[[Any], Row]) -> Tree:
     """The first nodes, sorted by path, below their groups; a group that is no node has a name alone."""
-    top = Row(name="/")
-    rows: dict[tuple[str, ...], Row] = {(): top}
+    rows: dict[tuple[str, ...], Row] = {}
     for node in nodes[:_MAX_NODES]:
         names = tuple(node.path.split("/")) if node.path else ()
         if len(names) > _DEEPEST:
             names = (*names[: _DEEPEST - 1], "/".join(names[_DEEPEST - 1 :]))
-        made = row(node)
-        place = _place(rows, names)
-        place.cells, place.tone, place.facts, place.attributes = (
-            made.cells,
-            made.tone,
-            made.facts,
-            made.attributes,
-        )
-    return Tree(label=label, rows=[top] if nodes else [], more=max(len(nodes) - _MAX_NODES, 0))
+        _place(rows, names, row(node))
+    return Tree(label=label, rows=[rows[()]] if nodes else [], more=max(len(nodes) - _MAX_NODES, 0))
 
 
-def _place(rows: dict[tuple[str, ...], Row], names: tuple[str, ...]) -> Row:
-    if names not in rows:
-        rows[names] = Row(name=short(safe(names[-1]), _LONGEST))
-        _place(rows, names[:-1]).children.append(rows[names])
-    return rows[names]
+def _place(rows: dict[tuple[str, ...], Row], names: tuple[str, ...], row: Row) -> Row:
+    """The row of a node, put below that of its group."""
+    row.name = short(safe(names[-1]), _LONGEST) if names else "/"
+    rows[names] = row
+    if names:
+        (rows.get(names[:-1]) or _place(rows, names[:-1], Row())).children.append(row)
+    return row
 
 
 def _node_row(room: list[int], node: Node) -> Row:
     layout = getattr(node, "layout", None)
-    lines = document_lines(dict(node.attributes)) if node.attributes and room[0] > 0 else []
-    room[0] -= sum(map(len, lines))
-    if node.attributes and not lines:
-        lines = [f"{count_text(len(node.attributes), 'attribute')}, not shown"]
+    not_shown = f"{count_text(len(node.attributes), 'attribute')}, not shown"
     return Row(
-        name="",
         cells=[*_shown(layout), *(["refused"] if node.refused else [])],
         tone="bad" if node.refused else "",
         facts=[] if layout is None else [*_stored(layout)],
-        attributes=lines,
+        attributes=attribute_lines(node.attributes, room, not_shown),
     )
 
 
@@ -259,13 +226,12 @@ def _stored(layout: Layout) -> Iterator[tuple[str, str]]:
 def _plan_row(node: Planned) -> Row:
     if not isinstance(node, ArrayPlan):
         refused = hasattr(node, "kind")
-        return Row(name="", cells=["refused"] if refused else [], tone="bad" if refused else "")
+        return Row(cells=["refused"] if refused else [], tone="bad" if refused else "")
     before, after = dict(_stored(node.source)), dict(_stored(node.destination))
     written = (
         "" if node.route.name == "stay" else f", {_amount(node.bytes_out, node.bytes_out_known)} written"
     )
     return Row(
-        name="",
         cells=[*_shown(node.destination), node.route.name],
         facts=[
             (
@@ -290,7 +256,6 @@ def _status_row(node: NodeStatus) -> Row:
     if node.bytes_total:
         amount = f"{bytes_text(node.bytes_done)} of {_amount(node.bytes_total, node.bytes_known)}"
     return Row(
-        name="",
         cells=[text for text in (node.route or "", amount, node.state) if text],
         tone={"failed": "bad", "refused": "bad", "done": "good"}.get(node.state, ""),
         facts=[("error", node.error)] if node.error else [],

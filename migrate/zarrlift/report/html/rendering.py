@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError
 
-from ...jobs.units import bytes_text, count_text, duration_text, node_text, rate_text, safe, shape_text
+from ...jobs.units import bytes_text, count_text, duration_text, node_text, safe, shape_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -80,6 +80,13 @@ def document_lines(value: Any) -> list[str]:
     )
 
 
+def attribute_lines(attributes: Mapping[str, Any], room: list[int], otherwise: str) -> list[str]:
+    """Attributes as lines as long as `room` is left for their characters; then `otherwise`."""
+    lines = document_lines(dict(attributes)) if attributes and room[0] > 0 else []
+    room[0] -= sum(map(len, lines))
+    return [otherwise] if attributes and not lines else lines
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -100,7 +107,6 @@ def _environment() -> Environment:
         node=node_text,
         moment=moment,
         lines=document_lines,
-        rate=rate_text,
         percent=_percent,
     )
     return made
@@ -134,14 +140,6 @@ def _resource(name: str) -> str:
 
 def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def mapping_rows(values: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Names and values for a table."""
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value, default=str))
-        for name, value in values.items()
-    ]
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:

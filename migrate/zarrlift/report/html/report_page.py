@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ...jobs.units import bytes_text, count_text, duration_text, rate_text
+from ...jobs.ledger.rows import TaskTotals
+from ...jobs.units import FORMATS, bytes_text, count_text, duration_text, rate_text
+from ..plan import MEANINGS
+from ..problem_groups import grouped
 from .charts import line_of, sizes_of
 from .pictures import NO_PICTURES, Pictures
-from .problem_groups import grouped
-from .rendering import mapping_rows, moment, render
+from .rendering import moment, render
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -32,22 +34,6 @@ _TONES: Final = {
     "incomplete": "warn",
     "running": "warn",
 }
-FORMATS: Final = {
-    "zarr1": "Zarr v1",
-    "zarr2": "Zarr v2",
-    "zarr3": "Zarr v3",
-    "zarr3-draft": "the 2022 draft of Zarr v3",
-    "n5": "N5",
-}
-MEANINGS: Final = {
-    "stay": "chunks are used where they are",
-    "relink": "chunks are copied unchanged",
-    "reframe": "chunks are copied into or out of blocks or shards",
-    "recode": "only the outer codecs are changed",
-    "rewrite": "values are decoded and encoded",
-    "regrid": "values are put into other chunks",
-}
-"""What each route does, in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +49,6 @@ class ReportedArchive:
     """Of `JobReport`, or of a row of a batch."""
     problems: tuple[Problem, ...] = ()
     arrays: int = 0
-    objects: int | None = None
     bytes_in: int | None = None
     bytes_out: int | None = None
     seconds: float = 0.0
@@ -85,7 +70,6 @@ class ReportedArchive:
             state="running" if report.activity == "running" else report.state,
             problems=report.problems,
             arrays=report.arrays_done,
-            objects=report.total("objects_after"),
             bytes_in=report.total("bytes_before"),
             bytes_out=report.total("bytes_after"),
             seconds=report.seconds,
@@ -95,7 +79,7 @@ class ReportedArchive:
         )
 
 
-def report_page(archives: Sequence[ReportedArchive], *, title: str | None = None) -> str:
+def report_page(archives: Sequence[ReportedArchive]) -> str:
     """One self-contained HTML page on these archives; a job is a list of one."""
     alone = archives[0] if len(archives) == 1 else None
     problems = [
@@ -112,16 +96,16 @@ def report_page(archives: Sequence[ReportedArchive], *, title: str | None = None
     )
     return render(
         "report.html",
-        title=title or (alone.name if alone else count_text(len(archives), "archive")),
+        title=alone.name if alone else count_text(len(archives), "archive"),
         state=_state(archives),
         tone=_tone(archives),
         places=_places(alone),
         summary=_summary(archives, arrays),
         figures=list(_figures(archives, arrays)),
-        groups=[group for group in groups if group.severity == "refusal"],
-        notes=[group for group in groups if group.severity != "refusal"],
+        groups=[group for group in groups if group.first.severity == "refusal"],
+        notes=[group for group in groups if group.first.severity != "refusal"],
         routes=routes,
-        most_by_route=max((max(row["bytes_in"], row["bytes_out"]) for row in routes), default=0),
+        most_by_route=max((max(row.bytes_in, row.bytes_out) for _, row in routes), default=0),
         sizes=rows,
         line=None if report is None else line_of(report.throughput),
         pictures=_pictures(archives),
@@ -236,22 +220,13 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(value for value in found if value is not None) if any(v is not None for v in found) else None
 
 
-def _routes(archives: Iterable[ReportedArchive]) -> list[dict[str, Any]]:
-    sums: dict[str, list[int]] = {}
+def _routes(archives: Iterable[ReportedArchive]) -> list[tuple[str, TaskTotals]]:
+    """The sums of each route, the one with the most bytes first."""
+    sums: dict[str, TaskTotals] = {}
     for archive in archives:
-        for name, total in (archive.report.routes() if archive.report else {}).items():
-            row = sums.setdefault(name, [0, 0, 0, 0])
-            for place, value in enumerate((total.tasks, total.chunks, total.bytes_in, total.bytes_out)):
-                row[place] += value
-    rows = [
-        {
-            "name": name,
-            "meaning": MEANINGS.get(name, ""),
-            **dict(zip(("arrays", "objects", "bytes_in", "bytes_out"), row, strict=True)),
-        }
-        for name, row in sums.items()
-    ]
-    return sorted(rows, key=lambda row: -row["bytes_in"])
+        for name, totals in (archive.report.routes() if archive.report else {}).items():
+            sums[name] = TaskTotals(*map(sum, zip(sums.get(name, TaskTotals()), totals, strict=True)))
+    return sorted(sums.items(), key=lambda row: -row[1].bytes_in)
 
 
 def _pictures(archives: Sequence[ReportedArchive]) -> Pictures:
@@ -274,24 +249,14 @@ def _archives(archives: Sequence[ReportedArchive]) -> Iterator[dict[str, Any]]:
         arrays = archive.report.arrays if archive.report else ()
         shown = arrays[: min(left, PAGE_SIZE)]
         left -= len(shown)
-        facts = [("From", archive.source)]
-        if archive.destination is not None:
-            facts.append(("To", archive.destination))
-        if archive.verified:
-            facts.append(("Compared", archive.verified))
+        facts = [("From", archive.source), ("To", archive.destination), ("Compared", archive.verified)]
         yield {
             "number": number,
-            "name": archive.name,
-            "state": archive.state,
+            "archive": archive,
             "tone": _TONES.get(archive.state, ""),
             "format": FORMATS.get(archive.format or "", ""),
-            "arrays_text": count_text(archive.arrays, "array"),
-            "time_text": duration_text(archive.seconds) if archive.seconds else "",
-            "size_text": ""
-            if archive.bytes_in is None
-            else f"{bytes_text(archive.bytes_in)} → {bytes_text(archive.bytes_out or 0)}",
-            "facts": facts,
-            "groups": grouped([(None, problem) for problem in archive.problems]),
+            "facts": [(name, text) for name, text in facts if text],
+            "groups": grouped((None, problem) for problem in archive.problems),
             "rows": shown,
             "more_rows": len(arrays) - len(shown),
         }
@@ -307,7 +272,7 @@ def _job(report: JobReport) -> Iterator[tuple[str, str]]:
         yield "Host", report.host
     if report.excluded:
         yield "Excluded", count_text(report.excluded, "node")
-    yield from mapping_rows(report.options)
+    yield from report.options.items()
     yield (
         "Versions",
         ", ".join(f"{name} {version}" for name, version in report.versions.items()) or "not recorded",

@@ -135,7 +135,7 @@ def test_a_hostile_name_is_shown_as_text(old: Path, capsys: pytest.CaptureFixtur
 
 
 def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    batch(capsys, "run", "old", *TO, "--report", "all.html", code=1)
+    batch(capsys, "run", "old", *TO, "--html", "all.html", code=1)
     page = Path("all.html").read_text()
     assert all(row in page for row in ("a/v2.zarr", BROKEN, NOTHING))
     assert main(["status", "--check", "--verbose", "v3", "--json"]) == 1

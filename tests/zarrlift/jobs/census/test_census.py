@@ -237,7 +237,7 @@ def test_inspect_takes_a_census_of_what_is_not_an_archive(tmp_path: Path, capsys
     assert printed(str(tmp_path / "t" / "a")).endswith("1 group, 0 arrays.\n")
     assert "3 groups, 1 array" in printed(str(tmp_path / "t"), "--from", "zarr2", code=1)
     assert "1 archive." in printed(str(tmp_path / "t" / "a"), "--rate", "1MB/s")
-    assert "1 archive." in printed(str(tmp_path / "*" / "a"), "--no-listing")
-    for wrong in (["--rate", "fast"], ["--rate", "measure"], ["--from", "zarr2", "--no-listing"]):
+    assert "1 archive." in printed(str(tmp_path / "*" / "a"), "--no-list")
+    for wrong in (["--rate", "fast"], ["--rate", "measure"], ["--from", "zarr2", "--no-list"]):
         printed(str(tmp_path / "t"), *wrong, code=2)
     printed(str(tmp_path / "x*"), code=2)

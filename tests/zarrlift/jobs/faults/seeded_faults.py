@@ -256,14 +256,14 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/update/update_job.py",
-                "            _intend(job, plan, steps, asked)\n"
+                "            _intend(job, plan, steps, updating)\n"
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"
                 "            removed = _prepare(job, plan, steps, ends)\n",
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"
                 "            removed = _prepare(job, plan, steps, ends)\n"
-                "            _intend(job, plan, steps, asked)\n",
+                "            _intend(job, plan, steps, updating)\n",
             ),
         ),
         tests=(_ORDER,),

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.codecs import checksums, elementwise
 from zarrstack.core.codecs.base import HeadAndTail, Size
 from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
 from zarrstack.core.codecs.registry import compile_bytes_codec
@@ -97,8 +98,12 @@ SPECS = [
             *("jenkins_lookup3", "base64", "shuffle", "packbits"),
         )
     ),
+    CodecSpec("numcodecs.crc32", {"location": "end"}),
+    CodecSpec("numcodecs.crc32c", {"location": "start"}),
     CodecSpec("numcodecs.delta", {"dtype": "<i4"}),
     CodecSpec("numcodecs.astype", {"encode_dtype": "<i8", "decode_dtype": "<i4"}),
+    CodecSpec("numcodecs.fixedscaleoffset", {"offset": 5, "scale": 1, "dtype": "<i4", "astype": "<i2"}),
+    CodecSpec("numcodecs.quantize", {"digits": 3, "dtype": "<f4", "astype": "<f8"}),
     CodecSpec("numcodecs.categorize", {"labels": ["a", "b"], "dtype": "<U1"}),
 ]
 
@@ -118,6 +123,8 @@ def _decodes_to_its_size_or_not_at_all(codec, payload: bytes, data: bytes) -> No
 
 def _payload(spec: CodecSpec) -> tuple[bytes, bytes]:
     data = DATA
+    if spec.name.endswith("quantize"):
+        data = np.arange(3000, dtype="<f4").tobytes()
     if spec.name.endswith("packbits"):
         data = (np.arange(1001) % 3 == 0).tobytes()
     if spec.name.endswith("categorize"):
@@ -186,6 +193,28 @@ def test_a_payload_of_another_size_is_refused_with_both_sizes(spec):
             codec.decode(payload, size)
         assert error.value.problem.found
         assert error.value.problem.expected
+
+
+ROWS = elementwise.FACTS.keys() | checksums.FACTS.keys()
+
+
+def test_every_codec_of_a_table_is_tried_with_hostile_payloads():
+    assert {spec.name for spec in SPECS} >= ROWS
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.name in ROWS], ids=str)
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "bounded"])
+def test_a_payload_of_a_larger_chunk_is_refused_before_it_is_decoded(spec, exact):
+    bomb = bytes(compile_bytes_codec(spec).encode(bytes(8 * MEGABYTE)))
+    codec = compile_bytes_codec(spec)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChunkError):
+            codec.decode(bomb, Size(1200, exact=exact))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < MEGABYTE
 
 
 MEMBERS = {

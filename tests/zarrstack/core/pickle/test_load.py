@@ -6,6 +6,7 @@ import io
 import pickle
 import pickletools
 import struct
+import tracemalloc
 from collections import OrderedDict
 from contextlib import suppress
 from typing import Any
@@ -165,6 +166,10 @@ KNOWN = {
     "an object with a state": b"chdmf_zarr.utils\nZarrReference\n)\x81}VX\nVY\nsb.",
     "a call of a reference": b"chdmf_zarr.utils\nZarrReference\n)R.",
     "a new array without its function": b"cnumpy\nndarray\n)\x81.",
+    "a state for a function": b"\x80\x02cnumpy.core.multiarray\nscalar\n}X\x01\x00\x00\x00aNsb.",
+    "a state for a class": b"\x80\x02cnumpy\ndtype\nN}X\x01\x00\x00\x00aNs\x86b.",
+    "a key that is nested too deep to be hashed": b"\x80\x02})" + b"\x85" * 200_000 + b"Ns.",
+    "a key that takes forever to be hashed": b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b"}h\x00Ns.",
 }
 
 
@@ -247,6 +252,18 @@ def test_memory_is_counted_before_it_is_taken() -> None:
     )
     with pytest.raises(ChunkError, match="more items than"):
         read(shape % 10**15, 10**15)
+
+
+def test_an_index_of_the_memo_costs_no_memory() -> None:
+    """Python's unpickler allocates a memo up to the index: 2 GB for these nine bytes."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChunkError, match="something else"):
+            read(bytes.fromhex("80024e72ffffff072e"), 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_depth_costs_no_stack() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ..data_types.v3 import DataType
-from ..errors import Problem, ZarrstackError
+from ..errors import Problem, ZarrstackError, refusal
 from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
 from .chain import Chain
 from .codec_spec import CodecSpec
@@ -38,7 +38,7 @@ def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) 
     """Yield a refusal for each reason why v3 readers cannot read the stored bytes unchanged."""
     for message, specs in _reasons(chain, data_type):
         found = " > ".join(map(str, specs))
-        yield Problem(kind="unsupported", message=message, found=found, advice=advice)
+        yield refusal("unsupported", message, found=found, advice=advice)
 
 
 def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -28,29 +28,72 @@ if TYPE_CHECKING:
     from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
+    Octets = npt.NDArray[np.uint8]
+
+
+def _crc32c(data: Any, seed: int) -> int:
+    """CRC-32C (RFC 3720, B.4)."""
+    import crc32c  # the import takes 45 ms
+
+    return crc32c.crc32c(data, seed)
+
+
+def _fletcher32(data: Octets, _: int) -> int:
+    """HDF5's Fletcher-32 as computed by numcodecs; 0 for empty data, for which numcodecs fails."""
+    if not len(data):
+        return 0
+    from numcodecs import fletcher32
+
+    return int.from_bytes(fletcher32.Fletcher32().encode(data)[-4:], "little")
+
+
+def _jenkins_lookup3(data: Octets, seed: int) -> int:
+    """Bob Jenkins' lookup3, HDF5's metadata checksum."""
+    from numcodecs import jenkins
+
+    return int(jenkins.jenkins_lookup3(data, seed))
+
+
+class Facts(NamedTuple):
+    """What differs between the checksums."""
+
+    checksum: Callable[[Any, int], int]
+    """The checksum of octets with a seed, 0 to 2**32 - 1."""
+    members: tuple[str, ...] = ()
+    """Members of the configuration."""
+    at_start: bool = False
+    seed: int = 0
+
+
+FACTS: Final[Mapping[str, Facts]] = {
+    "crc32c": Facts(_crc32c),
+    "numcodecs.adler32": Facts(zlib.adler32, ("location",), at_start=True, seed=1),
+    "numcodecs.crc32": Facts(zlib.crc32, ("location",), at_start=True),
+    "numcodecs.crc32c": Facts(_crc32c, ("location",)),
+    "numcodecs.fletcher32": Facts(_fletcher32),
+    "numcodecs.jenkins_lookup3": Facts(_jenkins_lookup3, ("initval", "prefix")),
+}
+"""Name -> facts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checksum(BytesCodec):
-    """Base class; subclasses compute the checksum."""
+    """A codec of the table."""
 
-    default_location: ClassVar[str] = "end"
-    locatable: ClassVar[bool] = False
-
+    checksum: Callable[[Any, int], int]
     at_start: bool
-    seed: int = 0
+    seed: int
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `location`, "start" or "end", if numcodecs supports it."""
-        config = Configuration(spec, ("location",) if cls.locatable else ())
-        location = cls.default_location
-        if cls.locatable and config.value("location", None) is not None:
-            location = config.choice("location", ("start", "end"))
-        return cls(spec, location == "start")
-
-    @abstractmethod
-    def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """Checksum of the data, 0 to 2**32 - 1."""
+        """Compile; `location` is "start" or "end", `prefix` must be null: JSON cannot represent it."""
+        checksum, members, at_start, seed = FACTS[spec.name]
+        config = Configuration(spec, members)
+        if config.value("location", None) is not None:
+            at_start = config.choice("location", ("start", "end")) == "start"
+        if (prefix := config.value("prefix", None)) is not None:
+            raise UnsupportedError("numcodecs.jenkins_lookup3 with a prefix", found=canonical(prefix))
+        return cls(spec, checksum, at_start, config.integer("initval", seed, low=0, high=(1 << 32) - 1))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """Bytes: the checksum breaks the alignment of items."""
@@ -63,7 +106,7 @@ class Checksum(BytesCodec):
     def encode(self, data: Buffer) -> bytes:
         """Prepend or append the checksum."""
         view = octets(data)
-        number = struct.pack("<I", self.checksum(view))
+        number = struct.pack("<I", self.checksum(view, self.seed))
         content = memory(view)
         return b"".join((number, content) if self.at_start else (content, number))
 
@@ -79,7 +122,7 @@ class Checksum(BytesCodec):
             )
         stored, content = (view[:4], view[4:]) if self.at_start else (view[-4:], view[:-4])
         found = int.from_bytes(stored.tobytes(), "little")
-        expected = self.checksum(content)
+        expected = self.checksum(content, self.seed)
         if found != expected:
             raise ChunkError(
                 f"{self.spec.name}: the checksum is wrong", found=f"{found:08x}", expected=f"{expected:08x}"
@@ -98,81 +141,3 @@ class Checksum(BytesCodec):
         if self.at_start:
             return HeadAndTail(ends.head[4:], ends.tail[max(0, len(ends.tail) - length) :], length)
         return HeadAndTail(ends.head[:length], ends.tail[:-4], length)
-
-
-class Crc32c(Checksum):
-    """The `crc32c` codec."""
-
-    __slots__ = ()
-
-    def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """CRC-32C (RFC 3720, B.4)."""
-        import crc32c  # the import takes 45 ms
-
-        return crc32c.crc32c(memory(data))
-
-
-class NumcodecsCrc32c(Crc32c):
-    """The `crc32c` codec of numcodecs, which may be at the start."""
-
-    __slots__ = ()
-    locatable = True
-
-
-class Crc32(Checksum):
-    """The `crc32` codec of numcodecs."""
-
-    __slots__ = ()
-    locatable = True
-    default_location = "start"
-
-    def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """CRC-32 as in gzip."""
-        return zlib.crc32(memory(data))
-
-
-class Adler32(Checksum):
-    """The `adler32` codec of numcodecs."""
-
-    __slots__ = ()
-    locatable = True
-    default_location = "start"
-
-    def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """Adler-32 as in zlib."""
-        return zlib.adler32(memory(data))
-
-
-class Fletcher32(Checksum):
-    """The `fletcher32` codec of numcodecs, as in HDF5."""
-
-    __slots__ = ()
-
-    def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """HDF5's Fletcher-32 as computed by numcodecs; 0 for empty data, for which numcodecs fails."""
-        if not len(data):
-            return 0
-        from numcodecs import fletcher32
-
-        return int.from_bytes(fletcher32.Fletcher32().encode(data)[-4:], "little")
-
-
-class JenkinsLookup3(Checksum):
-    """The `jenkins_lookup3` codec of numcodecs."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `initval`, default 0; `prefix` must be null (JSON cannot represent it)."""
-        config = Configuration(spec, ("initval", "prefix"))
-        prefix = config.value("prefix", None)
-        if prefix is not None:
-            raise UnsupportedError("numcodecs.jenkins_lookup3 with a prefix", found=canonical(prefix))
-        return cls(spec, False, config.integer("initval", 0, low=0, high=(1 << 32) - 1))
-
-    def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """Bob Jenkins' lookup3, HDF5's metadata checksum."""
-        from numcodecs import jenkins
-
-        return int(jenkins.jenkins_lookup3(data, self.seed))

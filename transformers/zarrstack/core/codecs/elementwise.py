@@ -11,7 +11,7 @@ silently; here the encoded data is decoded again, and a value that would change 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 
@@ -21,40 +21,50 @@ from .bounds import buffer_length, elements_in, elements_of, items_as_octets, oc
 from .config import Configuration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
-    Array = np.ndarray[Any, Any]
-
-
-class _Filter(Protocol):
-    def encode(self, buf: Array) -> Array: ...
-    def decode(self, buf: Array) -> Array: ...
+FACTS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "numcodecs.astype": ("decode_dtype", "encode_dtype", ()),  # a cast
+    "numcodecs.delta": ("dtype", "astype", ()),  # the first value, then differences
+    # stored as (value - offset) * scale, rounded to a whole number
+    "numcodecs.fixedscaleoffset": ("dtype", "astype", ("offset", "scale")),
+    "numcodecs.quantize": ("dtype", "astype", ("digits",)),  # rounded to decimal digits, stored as floats
+}
+"""Name -> members of the configuration: the types before and after encoding, and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elementwise(BytesCodec):
-    """Base class; subclasses parse the configuration of their filter."""
+    """A filter of the table."""
 
     decoded_type: np.dtype[Any]
     encoded_type: np.dtype[Any]
-    filter: _Filter
+    filter: Any
+    """The filter of numcodecs."""
 
     @classmethod
-    def compile(
-        cls, spec: CodecSpec, decoded_type: np.dtype[Any], encoded_type: np.dtype[Any], **arguments: Any
-    ) -> Self:
-        """Create numcodecs' filter; its errors become MetadataError."""
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; the type before encoding is by default that of the items, and `astype` is `dtype`.
+
+        An error of numcodecs becomes MetadataError.
+        """
         import numcodecs
 
-        name = spec.name.removeprefix("numcodecs.")
+        before, after, numbers = FACTS[spec.name]
+        config = Configuration(spec, (before, after, *numbers))
+        decoded = config.dtype(before, item)
+        encoded = config.dtype(after, decoded if after == "astype" else None)
+        arguments = {before: decoded, after: encoded, **{name: config.number(name) for name in numbers}}
         try:
-            made = numcodecs.get_codec({"id": name, **arguments})
+            made = numcodecs.get_codec({"id": spec.name.removeprefix("numcodecs."), **arguments})
         except (ValueError, TypeError) as error:
             raise MetadataError(
                 f"codec {spec.name!r} has an invalid configuration", found=f"{spec}: {error}"
             ) from None
-        return cls(spec, decoded_type, encoded_type, made)
+        return cls(spec, decoded, encoded, made)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """The configured type."""
@@ -102,50 +112,6 @@ class Elementwise(BytesCodec):
         flat = items_as_octets(np.ascontiguousarray(result))
         require_fit(self.spec.name, len(flat), decoded)
         return flat
-
-
-class Delta(Elementwise):
-    """The `delta` filter: the first value, then differences."""
-
-    __slots__ = ()
-    numbers: ClassVar[tuple[str, ...]] = ()
-    """Members of the configuration that are numbers."""
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `numbers`, `dtype` (default: type of the items), `astype` (`dtype`)."""
-        config = Configuration(spec, (*cls.numbers, "dtype", "astype"))
-        dtype = config.dtype("dtype", item)
-        astype = config.dtype("astype", dtype)
-        numbers = {name: config.number(name) for name in cls.numbers}
-        return cls.compile(spec, dtype, astype, **numbers, dtype=dtype, astype=astype)
-
-
-class FixedScaleOffset(Delta):
-    """The `fixedscaleoffset` filter: `(value - offset) * scale`, rounded."""
-
-    __slots__ = ()
-    numbers = ("offset", "scale")
-
-
-class Quantize(Delta):
-    """The `quantize` filter: values rounded to decimal digits, stored as floats."""
-
-    __slots__ = ()
-    numbers = ("digits",)
-
-
-class AsType(Elementwise):
-    """The `astype` filter: a cast."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `encode_dtype`; `decode_dtype` (default: the type of the items)."""
-        config = Configuration(spec, ("encode_dtype", "decode_dtype"))
-        decoded, encoded = config.dtype("decode_dtype", item), config.dtype("encode_dtype")
-        return cls.compile(spec, decoded, encoded, encode_dtype=encoded, decode_dtype=decoded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import MetadataError, UnsupportedError, ZarrstackError
 from ..json_text import JSON, excerpt
+from .fill_forms import from_base64
 from .v3 import NAT, DataType, whole_number, zero_fill
 
 _NUMBER: Final = re.compile(
@@ -82,7 +83,7 @@ def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
 
 def _as_base64(text: str) -> str:
     try:
-        return f"base64 of {excerpt(repr(base64.b64decode(text.encode('ascii'), validate=True)))}"
+        return f"base64 of {excerpt(repr(from_base64(text)))}"
     except ValueError:
         return "broken base64"
 
@@ -129,7 +130,7 @@ def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
         return result[()]
     if dtype.itemsize == 0 and data == "":
         return np.zeros((), dtype=native)[()]
-    raw = _base64(data) or bytes(dtype.itemsize)
+    raw = from_base64(data) or bytes(dtype.itemsize)
     if len(raw) != dtype.itemsize:
         raise MetadataError(
             "a fill value has the wrong length",
@@ -158,7 +159,7 @@ def _bytes(data: JSON, native: np.dtype[Any]) -> Any:
         # "x".
         return np.array(data.encode("ascii"), dtype=native)[()]
     try:
-        raw = _base64(data)
+        raw = from_base64(data)
     except ValueError:
         try:
             base64.b64decode(data)
@@ -200,9 +201,3 @@ def _float(data: JSON, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
         raise TypeError("not a number")
     with np.errstate(over="ignore"):
         return np.array(float(data), dtype=native)
-
-
-def _base64(data: JSON) -> bytes:
-    if not isinstance(data, str):
-        raise TypeError("not a string")
-    return base64.b64decode(data.encode("ascii"), validate=True)

@@ -6,8 +6,6 @@ of Python objects, occurs in saved plans, and is never written to a v3 document.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from ..errors import CastError, MetadataError, UnsupportedError, ZarrstackError
 from ..frozen_json import frozen, thawed
 from ..json_text import JSON, canonical, excerpt
 from .bits import same_bits
+from .fill_forms import fill_form, from_base64, to_base64
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
 
 __all__ = ["NAT", "DataType", "fill_from_json", "fill_to_json", "same_bits", "zero_fill"]
@@ -149,20 +148,20 @@ def fill_to_json(value: Any, data_type: DataType) -> JSON:
     if data_type.name == "object":
         return value
     scalar = _scalar(value, data_type)
-    match scalar.dtype.kind:
-        case "O":
-            return scalar.item() if data_type.name == "string" else _base64(scalar.item())
-        case "f":
-            return _float_to_json(scalar)
-        case "c":
-            return [_float_to_json(scalar.real), _float_to_json(scalar.imag)]
-        case "M" | "m":
-            return _time_to_json(scalar)
-        case "S":
-            return _base64(scalar.item())
-        case "V":
-            return _base64(scalar.astype(scalar.dtype.newbyteorder("<")).tobytes())
-    return scalar.item()
+    kind = scalar.dtype.kind
+    if kind == "O":
+        return scalar.item() if data_type.name == "string" else to_base64(scalar.item())
+    if kind == "M" and np.datetime_data(scalar.dtype)[0] == "generic":
+        # zarr-python 3.1.6 reads no number here: numpy requires a unit to make a datetime of one.
+        if (number := int(scalar.view("i8"))) != NAT:
+            raise UnsupportedError(
+                "zarr-python 3.1.6 cannot read this fill value of a datetime without unit",
+                found=str(number),
+                expected="NaT",
+            )
+        return "NaT"
+    stored = scalar.dtype.newbyteorder("<") if kind == "V" else scalar.dtype
+    return fill_form(scalar, stored, _hexadecimal)
 
 
 def fill_from_json(data: JSON, data_type: DataType) -> Any:
@@ -189,8 +188,7 @@ def fill_from_json(data: JSON, data_type: DataType) -> Any:
 def _scalar(value: Any, data_type: DataType) -> Array:
     """A 0-d array that holds a value, or CastError."""
     try:
-        with np.errstate(over="raise"):
-            return _array(value, data_type)
+        return _array(value, data_type)
     except (ValueError, TypeError, OverflowError, FloatingPointError) as error:
         found = f"{type(value).__name__} {value!r}"[:200]
         raise CastError("not a value of the data type", found=found, expected=str(data_type)) from error
@@ -222,7 +220,8 @@ def _array(value: Any, data_type: DataType) -> Array:
     result = np.asarray(value)
     if result.dtype.kind in "VMm" and result.dtype.newbyteorder("=") != dtype:
         raise TypeError("another struct or unit")
-    result = result.astype(dtype, casting="same_kind")
+    with np.errstate(over="raise"):
+        result = result.astype(dtype, casting="same_kind")
     if result.shape != ():
         raise TypeError("not a scalar")
     return result
@@ -236,33 +235,8 @@ def whole_number(value: int, dtype: np.dtype[Any]) -> Array:
     return np.array(value, dtype=dtype)
 
 
-def _float_to_json(scalar: Array) -> JSON:
-    if np.isnan(scalar):
-        # "NaN" is one NaN only: sign 0, the mantissa's first bit 1 and all others 0 (v3 core).
-        if same_bits(scalar, np.array(np.nan, dtype=scalar.dtype)):
-            return "NaN"
-        return "0x" + scalar.astype(scalar.dtype.newbyteorder(">")).tobytes().hex()
-    if np.isinf(scalar):
-        return "Infinity" if scalar > 0 else "-Infinity"
-    return scalar.item()
-
-
-def _time_to_json(scalar: Array) -> JSON:
-    number = int(scalar.view("i8"))
-    if scalar.dtype.kind == "M" and np.datetime_data(scalar.dtype)[0] == "generic":
-        # zarr-python 3.1.6 reads no number here: numpy requires a unit to make a datetime of one.
-        if number != NAT:
-            raise UnsupportedError(
-                "zarr-python 3.1.6 cannot read this fill value of a datetime without unit",
-                found=str(number),
-                expected="NaT",
-            )
-        return "NaT"
-    return number
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+def _hexadecimal(nan: Array) -> JSON:
+    return "0x" + nan.astype(nan.dtype.newbyteorder(">")).tobytes().hex()
 
 
 # ----- from JSON
@@ -276,7 +250,7 @@ def _from_json(data: JSON, data_type: DataType) -> Any:
         case "O" if data_type.name == "string":
             return _expect(data, str)
         case "O":
-            return _unbase64(data)
+            return from_base64(data)
         case "b" | "U":
             return _scalar(data, data_type)[()]
         case "i" | "u":
@@ -291,11 +265,11 @@ def _from_json(data: JSON, data_type: DataType) -> Any:
         case "M" | "m":
             return _scalar(NAT if data == "NaT" else _whole(data), data_type)[()]
         case "S":
-            return _scalar(_unbase64(data), data_type)[()]
+            return _scalar(from_base64(data), data_type)[()]
     if isinstance(data, dict) and data_type.fields:
         return _struct_from_json(data, data_type)[()]
     # zarr-python 3.1.6 writes "" for zeros of `raw_bytes`.
-    raw = _unbase64(data) or bytes(dtype.itemsize)
+    raw = from_base64(data) or bytes(dtype.itemsize)
     if len(raw) != dtype.itemsize:
         raise ValueError("wrong length")
     return np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype)[0]
@@ -332,13 +306,6 @@ def _whole(data: JSON) -> int:
     if type(number) is not int:
         raise TypeError("not an integer")
     return number
-
-
-def _unbase64(data: JSON) -> bytes:
-    try:
-        return base64.b64decode(_expect(data, str).encode("ascii"), validate=True)
-    except binascii.Error as error:
-        raise ValueError("not base64") from error
 
 
 def _expect(value: Any, kind: Any) -> Any:

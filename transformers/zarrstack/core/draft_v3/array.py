@@ -17,7 +17,7 @@ import numpy as np
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType
-from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
+from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal, refusal
 from ..grid.chunk_keys_draft import DraftKeys
 from ..grid.chunk_keys_v3 import Separator
 from ..json_text import JSON, JSONObject, excerpt
@@ -104,7 +104,7 @@ class _Reader:
         self._try(lambda: require_known(document, MEMBERS, "an array"))
         for name in _NEEDED:
             if name not in document:
-                self.problems.append(Problem(kind="metadata", message=f"{name} is missing"))
+                self.problems.append(refusal("metadata", f"{name} is missing"))
         attributes = self._try(lambda: read_attributes(document)) or {}
         extensions = self._try(self._extensions) or ()
         shape = self._try(lambda: read_lengths(document["shape"], "shape")) if "shape" in document else None

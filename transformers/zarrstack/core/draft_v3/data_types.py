@@ -20,7 +20,7 @@ from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
 from ..data_types.v3 import DataType, fill_to_json, zero_fill
-from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError
+from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, warning
 from ..json_text import JSON, canonical, excerpt
 
 Dtype: TypeAlias = np.dtype[Any]
@@ -92,10 +92,7 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
                 advice="Allow it with --allow-fallback.",
             ) from error
         message = "an extension data type is read as its fallback"
-        problem = Problem(
-            kind="fallback", severity="warning", message=message, found=found, expected=expected
-        )
-        return fallback, [problem]
+        return fallback, [warning("fallback", message, found=found, expected=expected)]
 
 
 def _known(data: JSON) -> DraftType:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, NamedTuple
 
-from ..errors import MetadataError, Problem, UnsupportedError
+from ..errors import MetadataError, Problem, UnsupportedError, warning
 from ..json_text import JSON, JSONObject, excerpt
 
 ENTRY: Final = "zarr.json"
@@ -153,7 +153,7 @@ def read_entry(document: Mapping[str, JSON]) -> DraftEntryPoint:
     extensions, problems = read_extensions(document.get("extensions", []))
     if unknown := sorted(document.keys() - {*_ENTRY_MEMBERS}):
         message = "members of the entry point that the specification does not define are ignored"
-        problems.append(Problem(kind="metadata", severity="warning", message=message, found=excerpt(unknown)))
+        problems.append(warning("metadata", message, found=excerpt(unknown)))
     return DraftEntryPoint(dialect=dialect, extensions=extensions, problems=tuple(problems))
 
 
@@ -232,7 +232,7 @@ def read_extensions(data: JSON) -> tuple[tuple[JSONObject, ...], list[Problem]]:
                 f"the extension {item['extension']} must be understood, but is unknown", found=excerpt(item)
             )
         message = f"the unknown extension {item['extension']} is ignored, as it allows"
-        problems.append(Problem(kind="unsupported", severity="warning", message=message, found=excerpt(item)))
+        problems.append(warning("unsupported", message, found=excerpt(item)))
     return tuple(data), problems
 
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
 from ..codecs.config import Configuration
-from ..errors import MetadataError, Problem, UnsupportedError
+from ..errors import MetadataError, Problem, UnsupportedError, note, warning
 from ..json_text import JSON, excerpt
 
 _LARGEST: Final = (1 << 31) - 1
@@ -61,13 +61,11 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
     problems = []
     if unknown := sorted(compression.keys() - {"type", "id", *kind.members}):
         message = f"unknown members of N5 compression {name!r} are ignored"
-        problems.append(Problem(kind="metadata", severity="warning", message=message, found=excerpt(unknown)))
+        problems.append(warning("metadata", message, found=excerpt(unknown)))
     spec = kind.read(Configuration(CodecSpec(name, known), kind.members), itemsize)
     if spec is not None and spec.name == "lz4_bare":
         message = "blockSize is too small for Java's lz4 stream: the blocks are z5's, without a frame"
-        problems.append(
-            Problem(kind="deviation", severity="note", message=message, found=excerpt(compression))
-        )
+        problems.append(note("deviation", message, found=excerpt(compression)))
     return spec, problems
 
 

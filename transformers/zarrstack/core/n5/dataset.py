@@ -18,7 +18,16 @@ from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
-from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
+from ..errors import (
+    MetadataError,
+    Problem,
+    UnsupportedError,
+    ZarrstackError,
+    any_refusal,
+    note,
+    refusal,
+    warning,
+)
 from ..grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
@@ -126,13 +135,10 @@ def version_problem(attributes: Mapping[str, JSON]) -> Problem | None:
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     expected = f"{NEWEST_MAJOR}.x or earlier"
     if match is None:
-        message = "the N5 version is invalid"
-        return Problem(
-            kind="metadata", severity="warning", message=message, found=excerpt(version), expected=expected
-        )
+        return warning("metadata", "the N5 version is invalid", found=excerpt(version), expected=expected)
     if int(match[1]) > NEWEST_MAJOR:
         message = "a later version of N5 than is supported"
-        return Problem(kind="unsupported", message=message, found=match[0], expected=expected)
+        return refusal("unsupported", message, found=match[0], expected=expected)
     return None
 
 
@@ -161,7 +167,7 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
         # Paintera, https://github.com/saalfeldlab/paintera: bytes per label set, not per element.
         message = "a dataset of Paintera's label multisets: its blocks are of variable length"
         found = '"isLabelMultiset": true'
-        problems.append(Problem(kind="unsupported", message=message, found=found, advice=TO_NUMBERS))
+        problems.append(refusal("unsupported", message, found=found, advice=TO_NUMBERS))
     if any_refusal(problems):
         return None, tuple(problems)
     assert dimensions is not None
@@ -177,7 +183,7 @@ def _lengths(
     attributes: Mapping[str, JSON], name: str, least: int, most: int, problems: list[Problem]
 ) -> Shape | None:
     if name not in attributes:
-        problems.append(_problem(f"{name} is missing"))
+        problems.append(refusal("metadata", f"{name} is missing"))
         return None
     try:
         return read_lengths(attributes[name], name, least=least, most=most)
@@ -188,7 +194,7 @@ def _lengths(
 
 def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataType | None:
     if "dataType" not in attributes:
-        problems.append(_problem("dataType is missing"))
+        problems.append(refusal("metadata", "dataType is missing"))
         return None
     name = attributes["dataType"]
     try:
@@ -200,7 +206,7 @@ def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataT
         return None
     if name not in STANDARD:
         message = "a dataType that N5 does not have, as zarr-python's N5Store writes it"
-        problems.append(Problem(kind="deviation", severity="note", message=message, found=excerpt(name)))
+        problems.append(note("deviation", message, found=excerpt(name)))
     return data_type
 
 
@@ -219,7 +225,3 @@ def _numpy(name: JSON) -> np.dtype[Any]:
             found=name,
         )
     raise UnsupportedError("unknown N5 dataType", found=excerpt(name), expected=", ".join(sorted(STANDARD)))
-
-
-def _problem(message: str, **fields: Any) -> Problem:
-    return Problem(kind="metadata", message=message, **fields)

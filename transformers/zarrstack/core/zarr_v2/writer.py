@@ -6,8 +6,6 @@ Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html; fill values as 
 
 from __future__ import annotations
 
-import base64
-import math
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +15,7 @@ from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES
 from ..codecs.pipeline import axes_order
 from ..data_types.bits import same_bits
+from ..data_types.fill_forms import fill_form
 from ..data_types.v3 import DataType, fill_from_json
 from ..errors import UnsupportedError
 from ..json_text import JSON, JSONObject
@@ -91,29 +90,23 @@ def fill_for_v2(fill: JSON, data_type: DataType, chain: Chain) -> JSON:
     """
     value = fill_from_json(fill, data_type)
     stored = _stored(data_type, chain)
-    match stored.kind:
-        case "O" if data_type.name == "string":
-            return value
-        case "O":
+    if stored.kind == "O":
+        if data_type.name != "string":
             raise _unsayable(fill, data_type)
-        case "f":
-            return _number(value, fill, data_type)
-        case "c":
-            parts = [_number(part, fill, data_type) for part in (value.real, value.imag)]
-            with np.errstate(invalid="ignore"):
-                read = np.array(value.real + 1j * value.imag, dtype=stored.newbyteorder("="))
-            if not same_bits(read, np.asarray(value)):
-                raise _unsayable(fill, data_type)
-            return parts
-        case "M" if np.datetime_data(stored)[0] == "generic":
-            return "NaT"  # numpy makes no datetime of a number without a unit; v3 has no other values
-        case "M" | "m":
-            return int(value.view("i8"))
-        case "S":
-            return _base64(value)
-        case "V":
-            return _base64(np.asarray(value).astype(stored).tobytes())
-    return value.item()
+        return value
+    if stored.kind == "M" and np.datetime_data(stored)[0] == "generic":
+        return "NaT"  # numpy makes no datetime of a number without a unit; v3 has no other values
+
+    def refused(_: np.ndarray[Any, Any]) -> JSON:
+        raise _unsayable(fill, data_type)
+
+    form = fill_form(value, stored, refused)
+    if stored.kind == "c":
+        with np.errstate(invalid="ignore"):
+            read = np.array(value.real + 1j * value.imag, dtype=stored.newbyteorder("="))
+        if not same_bits(read, np.asarray(value)):
+            raise _unsayable(fill, data_type)
+    return form
 
 
 def consolidated(documents: dict[str, JSONObject]) -> JSONObject:
@@ -150,20 +143,6 @@ def _codec(spec: CodecSpec) -> JSONObject:
 def _is_filter(spec: CodecSpec) -> bool:
     """Whether a codec is a filter, for readers that distinguish filters from compressors."""
     return spec.name.removeprefix(_NUMCODECS) in FILTERS - COMPRESSORS
-
-
-def _number(value: Any, fill: JSON, data_type: DataType) -> JSON:
-    if np.isnan(value):
-        if not same_bits(np.asarray(value), np.array(np.nan, dtype=value.dtype)):
-            raise _unsayable(fill, data_type)
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value.item()
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 def _unsayable(fill: JSON, data_type: DataType) -> UnsupportedError:
