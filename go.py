@@ -179,7 +179,7 @@ def demo():
     images, images_v3 = os.path.join(DEMO, "images.n5"), os.path.join(DEMO, "images-v3.zarr")
     with zipfile.ZipFile(PYRAMIDS) as packed:
         packed.extractall(images)
-    zarrlift("migrate", images, images_v3, "--include", "viewer", "--multiscale", "ome")
+    zarrlift("migrate", images, images_v3, "--include", "viewer", "--set", "multiscale=ome")
     zarrlift("verify", images, images_v3, "--full")
     run(PYTHON, "-c", SHOW, *[os.path.relpath(path, ROOT) for path in (ocean_v3, images, images_v3)])
 

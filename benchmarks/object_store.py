@@ -45,7 +45,7 @@ NAMES = {
 
 
 ONLY_S3FS = tuple(
-    word for side in ("", "dest-") for word in (f"--{side}storage-options", "default_fill_cache=false")
+    word for place in ("src", "dst") for word in ("--storage-options", f"{place}:default_fill_cache=false")
 )
 """An option that obstore knows nothing of, so that s3fs is taken."""
 

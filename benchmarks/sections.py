@@ -126,7 +126,7 @@ def plans(base: Path, rounds: int) -> Told:
         [
             Command(
                 name=f"{what}, {option}",
-                argv=(ZARRLIFT, "plan", str(base / source), str(base / "out"), *words),
+                argv=(ZARRLIFT, "migrate", str(base / source), str(base / "out"), *words, "--dry-run"),
             )
             for source, what in sources.items()
             for option, words in PLANS.items()

@@ -106,14 +106,15 @@ WORKLOADS = (
         words="a tenth of tensorstore, a fifth of z5py",
     ),
     Workload(
-        name="n5 zstd", source="container/blocks.n5", options=("--codecs", "zstd:3", "--endian", "little"),
+        name="n5 zstd", source="container/blocks.n5",
+        options=("--codecs", "zstd:3", "--set", "endian=little"),
         peers=("tensorstore", "z5py"), limit="codecs alone",
         promise=lambda found: min(found["codecs alone"] * 1.2 + 0.5, quickest(found)),
         words="1.2 x codecs + 0.5 s, every peer",
     ),
     Workload(
         name="float", source="float.zarr",
-        options=("--codecs", "blosc:zstd:5:shuffle", "--endian", "little", "--order", "C"),
+        options=("--codecs", "blosc:zstd:5:shuffle", "--set", "endian=little", "--set", "order=C"),
         # zarrs reads no big-endian arrays.
         peers=("tensorstore", "zarr-python", "dask"), limit="codecs alone",
         promise=lambda found: found["codecs alone"] * 1.1 + 0.5, words="1.1 x codecs + 0.5 s",

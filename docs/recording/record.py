@@ -34,7 +34,7 @@ WIDTH, HEIGHT, MARGIN = 8.43, 19, 14
 """Of a character of 14 px, and the margin, in px."""
 SESSION = (
     "zarrlift inspect survey.n5",
-    "zarrlift plan survey.n5 survey.zarr --codecs zstd:3 --shards auto",
+    "zarrlift migrate survey.n5 survey.zarr --codecs zstd:3 --shards auto --dry-run",
     "zarrlift migrate survey.n5 survey.zarr --codecs zstd:3 --shards auto",
     "zarrlift verify survey.n5 survey.zarr --full",
 )

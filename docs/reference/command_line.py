@@ -22,40 +22,34 @@ PAGE: Final = Path(__file__).with_name("command-line.md")
 MARK: Final = "<!-- python docs/reference/command_line.py writes what follows. -->\n"
 EXAMPLES: Final = {
     "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
-    "plan": "zarrlift plan zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
-    "migrate": "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
+    "migrate": "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3 --dry-run\n"
+    "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
     "resume": "zarrlift resume ocean3.zarr",
     "update": "zarrlift update ocean3.zarr --dry-run",
-    "gather": "zarrlift plan zarrlift-demo/cells.n5 cells.zarr --job cells.zarrlift.db --parts 2\n"
+    "gather": "zarrlift migrate zarrlift-demo/cells.n5 cells.zarr --job cells.zarrlift.db --parts 2\n"
     "zarrlift migrate --job cells.zarrlift.db --part 0\n"
     "zarrlift migrate --job cells.zarrlift.db --part 1\n"
     "zarrlift gather cells.zarrlift.db",
-    "status": "zarrlift status cells.zarr",
-    "report": "zarrlift report cells.zarr --html report.html",
+    "status": "zarrlift status cells.zarr\n"
+    "zarrlift status cells.zarr --verbose\n"
+    "zarrlift status cells.zarr --html report.html --check",
     "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",
     "digest": "zarrlift digest zarrlift-demo/ocean.zarr --output ocean.digest\n"
     "zarrlift verify ocean3.zarr --digest ocean.digest",
     "finish": "cp -r zarrlift-demo/ocean.zarr in-place.zarr\n"
     "zarrlift migrate in-place.zarr --in-place\n"
     "zarrlift verify in-place.zarr\n"
-    "zarrlift finish in-place.zarr",
-    "undo": "zarrlift undo in-place.zarr",
+    "zarrlift finish in-place.zarr --yes",
+    "undo": "zarrlift undo in-place.zarr --yes",
     "serve": "timeout -s INT 2 zarrlift serve zarrlift-demo/cells.n5 --port 0 || [ $? = 124 ]",
-    "readers": "zarrlift readers tensorstore --feature shards",
-    "transformers": "zarrlift transformers",
+    "batch run": "zarrlift batch run zarrlift-demo --to 'v3/{relative}.zarr' --dry-run\n"
+    "zarrlift batch run v3.zarrlift.db\n"
+    "zarrlift status v3\n"
+    "zarrlift verify v3 --full\n"
+    "zarrlift undo v3 --yes",
+    "list": "zarrlift list readers tensorstore --feature shards\nzarrlift list layers",
     "demo": "zarrlift demo another-demo",
     "completion": "zarrlift completion bash > zarrlift.bash",
-    "batch plan": "zarrlift batch plan zarrlift-demo --to 'v3/{relative}.zarr' --job planned.zarrlift.db",
-    "batch run": "zarrlift batch run planned.zarrlift.db",
-    "batch gather": "zarrlift batch gather planned.zarrlift.db",
-    "batch resume": "zarrlift batch resume planned.zarrlift.db",
-    "batch status": "zarrlift batch status planned.zarrlift.db",
-    "batch verify": "zarrlift batch verify planned.zarrlift.db --full",
-    "batch update": "zarrlift batch update planned.zarrlift.db",
-    "batch finish": "zarrlift batch run zarrlift-demo --in-place --job in-place.db\n"
-    "zarrlift batch verify in-place.db\n"
-    "zarrlift batch finish in-place.db --yes",
-    "batch undo": "zarrlift batch undo in-place.db",
     "model show": "zarrlift model show zarrlift-demo/ocean.zarr --as v3 > model.json",
     "model schema": "zarrlift model schema zarrlift-demo/ocean.zarr --as v3 --open codecs > schema.json",
     "model validate": "zarrlift model validate ocean3.zarr schema.json",

@@ -146,8 +146,7 @@ def migrate(
     - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
-      cluster of Dask. Workers elsewhere must be able to access both places. `processes=True` means
-      "processes".
+      cluster of Dask. Workers elsewhere must be able to access both places.
     - `workers`: their number; by default that of the executor, or what suits the work and the machine.
     - `verify`: how much is compared before an array is published.
     - `digest`: store a digest of the values of each array in the job (see `digest`).

@@ -282,6 +282,8 @@ def kinds() -> set[str]:
     for path in (*(ROOT / "migrate").rglob("*.py"), *(ROOT / "transformers").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
+                case ast.Call(func=ast.Name(id="refusal" | "warning" | "note"), args=[first, *_]):
+                    values = [first]
                 case ast.Call(func=f, keywords=words) if ast.unparse(f).split(".")[-1] not in OTHER_KINDS:
                     values = [word.value for word in words if word.arg == "kind"]
                 case ast.FunctionDef(args=ast.arguments(kwonlyargs=names, kw_defaults=defaults)):

@@ -11,6 +11,9 @@ from tests.oracle import oracle
 
 NAMES = ("zarr_v1/bad/meta_no_dtype.zarr", "zarr_v1/zarr-1.0/root.zarr")
 NO_WORDS = oracle.Words((), (), ())
+COMMANDS = (("plan", "migrate --dry-run"), ("undo", "undo --yes"), ("finish", "finish --yes"))
+NOW = oracle.Words(COMMANDS, (), ())
+"""The commands of the oracle as they are now."""
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     chosen = [one for one in oracle.archives() if one["name"] in NAMES]
     files = folder / "one.jsonl", folder / "two.jsonl"
     for file in files:
-        oracle.record(sys.executable, file, chosen)
+        oracle.record(sys.executable, file, chosen, NOW)
     return files
 
 

@@ -36,13 +36,13 @@ inspect draft.zarr
 inspect . --rate 100MB/s
 inspect nothing.zarr
 inspect --nothing
-plan OCEAN new.zarr --recipe recipe.toml
-plan CELLS new.zarr --chunks 1,192,256
-plan rows.zarr new.zarr --chunks -1,2
-plan OCEAN --in-place
-plan OCEAN new.json --virtual
-plan broken.zarr new.zarr
-plan CELLS cells.zarr --job cells.zarrlift.db --parts 2
+migrate OCEAN new.zarr --recipe recipe.toml --dry-run
+migrate CELLS new.zarr --chunks 1,192,256 --dry-run
+migrate rows.zarr new.zarr --chunks -1,2 --dry-run
+migrate OCEAN --in-place --dry-run
+migrate OCEAN new.json --virtual --dry-run
+migrate broken.zarr new.zarr --dry-run
+migrate CELLS cells.zarr --job cells.zarrlift.db --parts 2
 migrate --job cells.zarrlift.db --part 0
 status cells.zarrlift.db
 gather cells.zarrlift.db
@@ -52,10 +52,8 @@ migrate OCEAN ocean.json --virtual
 migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl --metrics run.prom
 resume mixed3.zarr
 status mixed3.zarr
-report mixed3.zarr
 migrate broken.zarr broken3.zarr --log log.jsonl
 status broken3.zarr
-report broken3.zarr
 digest mixed.zarr --output mixed.digest
 digest broken.zarr
 verify mixed3.zarr --digest mixed.digest
@@ -65,21 +63,25 @@ update mixed3.zarr --dry-run
 update mixed3.zarr
 migrate OCEAN --in-place
 verify OCEAN
-finish OCEAN
-undo OCEAN
-readers
-transformers
-batch plan zarrlift-demo broken.zarr --to batch/{name}.zarr --job batch.db --parts 2
+finish OCEAN --yes
+undo OCEAN --yes
+list readers
+list layers
+list formats
+list executors
+batch run zarrlift-demo broken.zarr --to batch/{name}.zarr --job batch.db --parts 2
 batch run batch.db --part 0
-batch gather batch.db
-batch resume batch.db
-batch status batch.db
-batch verify batch.db
-batch update batch.db
-batch undo batch.db
-batch run zarrlift-demo --in-place --job in-place.db --log log.jsonl
-batch verify in-place.db
-batch finish in-place.db --yes
+gather batch.db
+resume batch.db
+status batch.db
+status batch.db --verbose
+verify batch.db
+update batch.db
+undo batch.db --yes
+batch run zarrlift-demo --in-place --job in-place.db --dry-run
+batch run in-place.db --log log.jsonl
+verify in-place.db
+finish in-place.db --yes
 model validate mixed3.zarr model.json
 model diff mixed.zarr CELLS
 model create model.json created.zarr

@@ -25,18 +25,23 @@ class Documented:
         self.used: set[tuple[str, str]] = set()
         """(section, member) that a document had."""
         section = ""
+        inherited: dict[str, str] = {}
         lines = PAGE.read_text().splitlines()
         for line, following in zip(lines, [*lines[1:], ""], strict=True):
             if heading := re.fullmatch(r"##+ (.+)", line):
                 section = heading[1].lower().replace(" ", "-")
             elif section == "metrics":
                 continue
+            elif other := re.match(r"An? [\w ]+ has all members of an? \[[\w ]+\]\(#([\w-]+)\)", line):
+                inherited[section] = other[1]
             elif (named := re.fullmatch(r"`(\w+)` \*(.+)\*", line)) and following.startswith(":   "):
                 self.members.setdefault(section, {})[named[1]] = named[2]
             elif line.startswith("| `"):
                 commands, results = line.split("|")[1:3]
                 for command in re.findall(r"`([\w ]+)`", commands):
                     self.results[command] = re.findall(r"\(#([\w-]+)\)", results)
+        for section, other in inherited.items():
+            self.members[section] |= self.members[other]
 
     def problems(self, value: Any, form: str, place: str) -> Iterator[str]:
         """Where a value differs from its documented type."""

@@ -44,6 +44,12 @@ def of_batch(
         if verify is not None or given.keys() & {"source", "destination"}:
             raise usage("--source, --destination and --verify are for one archive", expected="its job file")
         if verb == "gather":
+            if given:
+                from ..jobs.command_line import command
+
+                raise usage(
+                    "gather of a batch takes no options of a run", expected=command("gather", str(path))
+                )
             return Batch(path).gather()
         outcome: BatchOutcome = getattr(Batch(path), verb)(progress=progress, **given)
         return outcome

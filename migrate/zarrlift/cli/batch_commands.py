@@ -43,6 +43,15 @@ To: TypeAlias = Annotated[
         metavar="TEMPLATE",
     ),
 ]
+Plan: TypeAlias = Annotated[
+    bool,
+    option(
+        "--dry-run",
+        "-n",
+        help="Plan all, create the job file of the batch; migrate nothing.",
+        heading="Output",
+    ),
+]
 Add: TypeAlias = Annotated[
     bool,
     option("--update", help="Add archives that LIST has and the batch has not.", heading="What to convert"),
@@ -68,7 +77,7 @@ def run(
     lists: Lists = None,
     to: To = None,
     *,
-    dry_run: o.DryRun = False,
+    dry_run: Plan = False,
     options: o.Migrating,
     update: Add = False,
     parts: o.Parts = None,

@@ -140,7 +140,7 @@ def gather(
     May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
     """
     if (batch := batch_of(target, options)) is not None:
-        return answered("gather", output, of_batch("gather", batch, options, storage))
+        return answered("gather", output, of_batch("gather", batch, options, storage, verify=verify))
 
     def work(progress: Any) -> Any:
         import zarrlift

@@ -91,7 +91,7 @@ def status(
                 if report is None or not (verbose or html)
                 else report_job.lines(report, page, html=html)
             ),
-            data=lambda: {**(report.to_json() if report else {}), **found.to_json()},
+            data=lambda: {**found.to_json(), **(report.to_json() if report else {})},
         )
 
     session = output.session("status")

@@ -186,7 +186,7 @@ class JobReport:
 
     def to_json(self) -> JSONObject:
         """JSON for machines; member names are stable."""
-        rows = ("arrays", "problems", "conventions", "throughput")
+        rows = ("arrays", "problems", "conventions", "throughput", "options")
         routes = self.routes()
         return {
             **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in rows},
@@ -204,6 +204,7 @@ class JobReport:
                 }
                 for name, sums in routes.items()
             },
+            "requested": self.options,
             "conventions": [{"name": name, "summary": summary} for name, summary in self.conventions],
             "throughput": [point._asdict() for point in self.throughput],
             "problems": [problem.to_json() for problem in self.problems],

@@ -11,6 +11,7 @@ import pytest
 from tests.support.job_archives import write_archive
 
 import zarrlift
+from zarrlift.cli import main
 from zarrlift.jobs.ledger.last_run import level_before
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.throughput import Throughput, throughput
@@ -51,6 +52,20 @@ def test_failures_and_refusals_come_first_with_advice(tmp_path):
     assert {problem.node for problem in report.refusals} == {"empty", "g/recode"}
     assert report.problems[: len(report.refusals)] == report.refusals
     assert report.total("bytes_after") == sum(a.bytes_after for a in report.arrays if a.state == "done")
+
+
+def test_the_json_of_status_loses_nothing_of_the_report(tmp_path, capsys):
+    write_archive(tmp_path / "a.zarr")
+    (tmp_path / "a.zarr/empty/.zarray").write_text("{")
+    zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr", digest=True)
+    assert main(["status", str(tmp_path / "b.zarr"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)["result"]
+    report = json.loads(json.dumps(zarrlift.job_report(tmp_path / "b.zarr").to_json()))
+    assert {name: document[name] for name in report} == report
+    assert document["requested"] == {"--digest": "yes"}
+    refused = [problem["node"] for problem in document["problems"] if problem["severity"] == "refusal"]
+    assert refused == ["empty"]
+    assert document.keys() - report.keys() >= {"options", "nodes", "rate"}
 
 
 def test_a_job_of_a_version_without_these_records_has_a_report(tmp_path):

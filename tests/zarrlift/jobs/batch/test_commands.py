@@ -144,3 +144,9 @@ def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[st
     assert len(reports) == 7
     assert reports[NOTHING] is None
     assert reports["a/v2.zarr"]["state"] == "done"
+
+
+def test_gather_takes_no_options_that_it_would_ignore(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch(capsys, "run", "old", *TO, "--parts", "2", code=1)
+    assert main(["gather", "v3", "--log", "log.jsonl"]) == 2
+    assert "gather of a batch takes no options of a run" in capsys.readouterr().err
