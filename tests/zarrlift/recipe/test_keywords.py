@@ -24,6 +24,9 @@ FUNCTIONS = [
     for name in module.__all__
     if inspect.isfunction(getattr(module, name))
 ]
+FUNCTIONS += [
+    (zarrlift.Batch, name) for name in ("run", "resume", "run_part", "verify", "update", "finish", "undo")
+]
 
 
 def text() -> str:
@@ -64,7 +67,8 @@ def test_help_names_every_keyword_with_its_default(module: object, name: str) ->
     function = getattr(module, name)
     known = {each.name: each for table in TABLES for each in fields(table)}
     shown = inspect.signature(function).parameters
-    options = typing.get_type_hints(function).get("options")
+    hints = typing.get_type_hints(function)
+    options = hints.get("options", hints.get("how"))
     if options in (None, typing.Any):
         return
     (words,) = typing.get_args(options)

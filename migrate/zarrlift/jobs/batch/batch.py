@@ -17,7 +17,7 @@ from zarrstack.core.errors import JobError, any_refusal
 
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
 from ...recipe.options import Places, Running, Updating, Watching
-from ...recipe.signatures import given
+from ...recipe.signatures import explicit, given
 from ..current_status import is_locked
 from ..observed import Observed, observed
 from ..parts.part_index import part_index
@@ -98,14 +98,17 @@ class Batch:
             rate=_rate(began, done) if running and began is not None else None,
         )
 
+    @explicit
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
         return self._act(migrate, _AGAIN | {"undone"}, progress, *given(how, Running, Places, Watching))
 
+    @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
         return self._act(migrate, _AGAIN, progress, *given(how, Running, Places, Watching))
 
+    @explicit
     def run_part(
         self, part: int | str, *, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
@@ -133,6 +136,7 @@ class Batch:
         """Collect what the parts have done; may be called at any time, and again."""
         return self._work(lambda _file, _rows: [], frozenset())
 
+    @explicit
     def verify(
         self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
@@ -141,18 +145,21 @@ class Batch:
             verify_all(full=full), frozenset({"done"}), progress, *given(how, Running, Places, Watching)
         )
 
+    @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
         updating, running, places, watching = given(options, Updating, Running, Places, Watching)
         states = frozenset({"done", "refused"})
         return self._act(update_all(updating), states, progress, running, places, watching)
 
+    @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
         if not any(row.source == row.destination for row in self.rows):
             raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
         return self._act(finish_one, frozenset({"done"}), progress, *given(how, Running, Places, Watching))
 
+    @explicit
     def undo(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
         outcome = self._act(
