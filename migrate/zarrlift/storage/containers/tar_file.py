@@ -25,14 +25,14 @@ _UNPACK: Final = "Unpack it with tar, and give the directory."
 
 def open_container(place: ContainerPlace) -> Storage:
     """The archive inside a tar file; UsageError or StorageError if there is none."""
-    from .member_store import open_local
+    from .member_source import open_local
 
     return open_local(place, load)
 
 
 def open_stored(place: StoredContainer) -> Storage:
     """The archive inside a tar file in a store; UsageError or StorageError if there is none."""
-    from .member_store import open_remote
+    from .member_source import open_remote
 
     return open_remote(place, load, "tar")
 

@@ -47,14 +47,14 @@ _IN_THREAD: Final = 256 << 10
 
 def open_container(place: ContainerPlace) -> Storage:
     """The archive inside a zip file; UsageError or StorageError if there is none."""
-    from .member_store import open_local
+    from .member_source import open_local
 
     return open_local(place, load)
 
 
 def open_stored(place: StoredContainer) -> Storage:
     """The archive inside a zip file in a store; UsageError or StorageError if there is none."""
-    from .member_store import open_remote
+    from .member_source import open_remote
 
     return open_remote(place, load, "zip")
 

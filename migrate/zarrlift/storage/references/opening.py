@@ -12,11 +12,10 @@ from ..local.files import BadObjectError, ReadLimit
 from ..redact import redact, secrets_of
 from ..reference_options import OF_REFERENCES, AskedReferences
 from ..remote.event_loop import run
-from ..remote.zarr_store import StoreStorage
-from .backend import ReferenceBackend
 from .document import MAX_DOCUMENT, ZSTD, read_document, too_large
 from .index import Index
 from .parquet import MAX_METADATA, METADATA, ParquetIndex, parsed
+from .source import ReferenceSource
 from .targets import Opener, Target, Targets, target_of
 
 _DOCUMENT: Final = ReadLimit(MAX_DOCUMENT, "document")
@@ -117,8 +116,8 @@ def _targets(
 
 
 def _opened(index: Index, targets: Targets, place: str, options: Mapping[str, Any] | None) -> Storage:
-    from .store import ReferenceStore
+    from ..source_store import source_storage
 
     secrets = secrets_of(options)
-    store = ReferenceStore(ReferenceBackend(index, targets))
-    return StoreStorage(store, url=redact(place.rstrip("/"), secrets), secrets=secrets)
+    source = ReferenceSource(index, targets)
+    return source_storage(source, url=redact(place.rstrip("/"), secrets), secrets=secrets)
