@@ -13,13 +13,13 @@ from ..listing import ListedPage
 from ..source import ALL, Source
 from .members import Loader, Members, members_of
 from .ranges import LocalRanges, Ranges, StoreRanges
-from .table import ContainerPlace, StoredContainer
 
 if TYPE_CHECKING:
     from ..listed_versions import Version
     from ..local.files import ReadLimit
     from ..remote.backend import ObjectState
     from ..remote.zarr_store import StoreStorage
+    from .places import ContainerPlace, StoredContainer
 
 
 class MemberSource(Source):

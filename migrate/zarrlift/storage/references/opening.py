@@ -8,6 +8,7 @@ from typing import Any, Final
 from zarrstack.core.errors import UsageError
 
 from ..base import Storage
+from ..containers.places import HEAD
 from ..local.files import BadObjectError, ReadLimit
 from ..redact import redact, secrets_of
 from ..reference_options import OF_REFERENCES, AskedReferences
@@ -42,7 +43,7 @@ def open_document(place: str, options: Mapping[str, Any] | None, opener: Opener)
         problem = error.problem
         message = problem.message
         if content.startswith(ZSTD) and ".json" not in home.shown:  # it may be anything
-            from ..foreign_files import HEAD, not_a_container
+            from ..foreign_files import not_a_container
 
             raise not_a_container(home.shown, content[:HEAD]) from None
         raise UsageError(
