@@ -41,15 +41,11 @@ IN_CORE_FORBIDDEN = {
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
 MADE_OF_ZARR = {
-    "zarrlift.storage.containers.member_store",
-    "zarrlift.storage.containers.database",
-    "zarrlift.storage.containers.dbm_files",
     "zarrlift.storage.containers.lmdb_file",
-    "zarrlift.storage.containers.sqlite_file",
     "zarrlift.storage.local.layered_store",
     "zarrlift.storage.icechunk.storage",
-    "zarrlift.storage.references.store",
     "zarrlift.storage.remote.cross_loop_store",
+    "zarrlift.storage.source_store",
     "zarrlift.testing.formats",
     "zarrlift.views.base",
     "zarrlift.views.legacy",

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -120,17 +120,6 @@ class ListedVersions:
         return zip(sizes[places].tolist(), numbers[places].tolist(), strict=True)
 
 
-class SameVersion(ListedVersions):
-    """One version, for whatever is read."""
-
-    def __init__(self, version: Version) -> None:
-        self._version = version
-
-    def of_key(self, key: str) -> Version | None:
-        """The version."""
-        return self._version
-
-
 class _Held(threading.local):
     storage: object = None
     versions: ListedVersions | None = None
@@ -151,11 +140,6 @@ def holding(storage: object, versions: ListedVersions | None) -> Iterator[None]:
         yield
     finally:
         _held.storage, _held.versions = before
-
-
-def reading_version(storage: object, version: Version | None) -> AbstractContextManager[None]:
-    """Hold this thread's reads of a storage to one version; None for any."""
-    return holding(storage, None if version is None else SameVersion(version))
 
 
 def held(storage: object, key: str) -> Version | None:

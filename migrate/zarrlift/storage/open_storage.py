@@ -17,7 +17,8 @@ from urllib.parse import quote, unquote, urlsplit
 from zarrstack.core.errors import UsageError
 
 from .base import Storage
-from .containers.table import ContainerPlace, index_of, open_container
+from .containers.places import ContainerPlace
+from .containers.table import SUFFIXES, index_of, open_container
 from .documents import METADATA
 from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
@@ -34,10 +35,8 @@ else:  # resolvable at run time, without loading zarr
     Place = str | os.PathLike[str] | Storage | Any
 Mode: TypeAlias = Literal["r", "w"]
 
-_DOCUMENT: Final = re.compile(r"\.json(\.zstd?)?(\?.*)?$")
-"""End of a URL of a document of references."""
-_METADATA: Final = re.compile(f"/({'|'.join(map(re.escape, sorted(METADATA)))})$")
-"""End of a URL of an archive's own document."""
+_DOCUMENT: Final = (".json", ".json.zst", ".json.zstd")
+"""Ends of URLs of documents of references, unless they have the name of an archive's own document."""
 _ONE_SLASH: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?=:/)|s3|gs|gcs|az|abfss?|https?):(?:/(?!/)|(?!/))(?P<rest>.+)",
     re.DOTALL,
@@ -45,8 +44,8 @@ _ONE_SLASH: Final = re.compile(
 """A URL with one slash; of a scheme that is no likely name of a file also without any."""
 _MISTYPED: Final = re.compile(rf"{_ONE_SLASH.pattern}|[A-Za-z]:[\\/]|\\\\", re.DOTALL)
 """The same, or a path of Windows with a drive or a server."""
-_DIRECTORY: Final = re.compile(r"\.(parq|parquet)/?$")
-"""End of a URL that may be that of references in Parquet; the content decides."""
+_DIRECTORY: Final = (".parq", ".parquet", ".parq/", ".parquet/")
+"""Ends of URLs that may be those of references in Parquet; the content decides."""
 
 
 def open_storage(
@@ -140,7 +139,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
         refuse_mistyped(text)
-        if path.suffix in (".zip", ".tar", ".ozx"):
+        if path.suffix in SUFFIXES:
             raise UsageError(
                 f"a {'tar' if path.suffix == '.tar' else 'zip'} file cannot be written",
                 found=str(path),
@@ -210,7 +209,7 @@ def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
     options = {name: value for name, value in (given or {}).items() if name not in OF_REFERENCES}
     if mode == "w":
         return store_at(url, options, read_only=False)
-    if "::" not in url and _DOCUMENT.search(url) and not _METADATA.search(url):
+    if "::" not in url and _is_document(url) and url.rpartition("/")[2] not in METADATA:
         from .references.opening import open_document
 
         return open_document(url, given, open_below)
@@ -222,7 +221,7 @@ def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if (inside := chained_container(url, options)) is not None:
         return inside
     storage = store_at(url, options, read_only=True)
-    if "::" not in url and _DIRECTORY.search(url):
+    if "::" not in url and url.endswith(_DIRECTORY):
         from .references.opening import holds_references, open_directory
 
         if holds_references(storage):
@@ -238,10 +237,14 @@ def _of_references(url: str, options: Mapping[str, Any] | None) -> Storage:
     place, options = as_given_to_fsspec(url, options)
     if not is_remote(place):
         return _from_path(str(_path_of(place)), options, "r")
-    if _DOCUMENT.search(place):
+    if _is_document(place):
         return open_document(place, options, open_below)
     own = {name: value for name, value in options.items() if name not in OF_REFERENCES}
     return open_directory(store_at(place, own, read_only=True), place, options, open_below)
+
+
+def _is_document(url: str) -> bool:
+    return any(part.endswith(_DOCUMENT) for part in url.split("?"))  # a query may name the file
 
 
 def is_remote(url: str) -> bool:

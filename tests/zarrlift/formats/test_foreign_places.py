@@ -50,6 +50,17 @@ FILES = {
     "tar.gz": (gzip.compress(bytes(1024)), "a gzip file", "Unpack it first"),
     "tar.zst": (b"\x28\xb5\x2f\xfd\0", "a Zstandard file", "Unpack it first"),
     "tar.xz": (b"\xfd7zXZ\0", "an xz file", "Unpack it first"),
+    "tar.bz2": (b"BZh9", "a bzip2 file", "Unpack it first"),
+    "7z": (b"7z\xbc\xaf\x27\x1c", "a 7z file", "Unpack it first"),
+    "RAR": (b"Rar!\x1a\x07\0", "a RAR file", "Unpack it first"),
+    "HDF5 behind a long user block": (bytes(2048) + b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file", "h5ad"),
+    "JPEG 2000": (b"\0\0\0\x0cjP  \r\n\x87\n", "a JPEG 2000 file", "bioformats2raw"),
+    "DICOM": (bytes(128) + b"DICM", "a DICOM file", "bioformats2raw"),
+    "NIfTI-2": (struct.pack("<i", 540) + b"n+2\0\r\n\x1a\n", "a NIfTI file", "nibabel"),
+    "FITS": (b"SIMPLE  =                    T", "a FITS file", "astropy.io.fits.getdata"),
+    "MATLAB": (b"MATLAB 5.0 MAT-file", "a MATLAB file", "scipy.io.loadmat"),
+    "Blosc2": (b"\x9e\xa8b2frame\0", "a Blosc2 file", "blosc2.open"),
+    "HTML": (b"<!doctype html><title>", "an HTML page", "URL of the archive itself"),
 }
 
 

@@ -334,7 +334,7 @@ def test_a_value_of_lmdb_is_that_of_one_commit(folder: Path, tmp_path: Path) -> 
     """While a value is copied, a writer commits twice: its pages may be used again."""
     database = database_of("lmdb", folder, tmp_path / "store")
     storage = open_storage(database)
-    reader = storage.backing.database  # type: ignore[attr-defined]
+    reader = storage.backing.source.database  # type: ignore[attr-defined]
     commits = 0
 
     def ask(txn: lmdb.Transaction) -> bytes:

@@ -200,7 +200,8 @@ def refuse_undone(job: Job) -> None:
 
 def _what(path: Path) -> str:
     """Describes a file that is not a job file."""
-    from ...storage.foreign_files import HEAD, known_file
+    from ...storage.containers.places import HEAD
+    from ...storage.foreign_files import known_file
 
     try:
         with path.open("rb") as file:

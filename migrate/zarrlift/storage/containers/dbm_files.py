@@ -20,7 +20,8 @@ from zarrstack.core.errors import UsageError
 
 from ..base import Storage
 from .database import Database, being_written, damaged, file_state, key_text, open_database
-from .table import HEAD, ContainerPlace, dbm_module
+from .places import HEAD, ContainerPlace
+from .table import dbm_module
 
 
 def open_container(place: ContainerPlace) -> Storage:

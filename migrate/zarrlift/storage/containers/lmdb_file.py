@@ -19,7 +19,7 @@ from zarrstack.system.fork_safety import reset_after_fork
 
 from ..base import Storage
 from .database import Database, being_written, damaged, file_state, key_text, open_database
-from .table import ContainerPlace
+from .places import ContainerPlace
 
 _ATTEMPTS: Final = 10
 """Reads of an object while a writer commits."""

@@ -42,9 +42,6 @@ class Members(ABC):
         self._members = members
         self._directories = tuple(directories)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._members
-
     def get(self, key: str) -> Member | None:
         """What is known of a member; None if there is none."""
         return self._members.get(key)

@@ -6,7 +6,7 @@ from zarrstack.core.errors import UsageError
 
 from ..base import Storage
 from ..local.storage import LocalStorage
-from .table import ContainerPlace
+from .places import ContainerPlace
 
 
 def open_container(place: ContainerPlace) -> Storage:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from posixpath import splitext
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError, ZarrstackError
@@ -19,13 +20,13 @@ from ..remote.error_text import NO_ANSWER
 from ..remote.event_loop import run
 from ..remote.store_at import store_at
 from ..remote.zarr_store import StoreStorage
-from .table import HEAD, SUFFIXES, StoredContainer, kind_of, open_stored
+from .places import HEAD, StoredContainer
+from .table import SUFFIXES, kind_of, open_stored
 
 CHAINED: Final = re.compile(r"(?P<kind>zip|tar)(://(?P<inside>[^:]*))?::(?P<url>.+)", re.DOTALL)
 """fsspec's form of a file in a file."""
-_ARCHIVES: Final = re.compile(r"\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
+_ARCHIVES: Final = (".zarr", ".zarr1", ".zarr2", ".zarr3", ".n5", ".zr", ".zr1", ".zr2", ".zr3")
 """Ends of names of archives that are directories."""
-_FILE_IN_PATH: Final = re.compile(rf"(?<=[^/])({'|'.join(map(re.escape, SUFFIXES))})(?=/)", re.IGNORECASE)
 
 
 def container_at(url: str, options: Mapping[str, Any], storage: StoreStorage) -> Storage | None:
@@ -36,13 +37,14 @@ def container_at(url: str, options: Mapping[str, Any], storage: StoreStorage) ->
     path = url.partition("?")[0]
     if "::" in url or path.count("/") < 3:
         return None
-    found = _FILE_IN_PATH.search(path, url.index("://") + 3)
-    if found is not None:
-        place = _tried(store_at(path[: found.end()], options, read_only=True))
+    *above, name = path.split("/")
+    end = next((at for at in range(2, len(above)) if splitext(above[at])[1].lower() in SUFFIXES), None)
+    if end is not None:
+        place = _tried(store_at("/".join(above[: end + 1]), options, read_only=True))
         if place is not None:
-            return open_stored(replace(place, inside=path[found.end() :].strip("/") or None))
-    name = path.rpartition("/")[2].lower()
-    if not name or _ARCHIVES.search(name):
+            return open_stored(replace(place, inside="/".join([*above[end + 1 :], name]).strip("/") or None))
+    name = name.lower()
+    if not name or name.endswith(_ARCHIVES):
         return None
     place = _file(storage) if name.endswith(SUFFIXES) else _tried(storage)
     return None if place is None else open_stored(place)
@@ -58,15 +60,15 @@ def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
     place = _file(storage)
     if place is None:
         raise UsageError(f"no such file: {storage.url}")
-    return open_stored(replace(place, inside=chained["inside"] or None), kind=f"{chained['kind']}_file")
+    return open_stored(replace(place, inside=chained["inside"] or None), kind=chained["kind"])
 
 
 def file_in_place(storage: Storage) -> UsageError | None:
     """The error for a storage without an archive whose URL is that of a file of a known kind."""
     from ..foreign_files import is_foreign, not_a_container
-    from .member_store import MemberBackend
+    from ..source_store import SourceBackend
 
-    if not isinstance(storage, StoreStorage) or isinstance(storage.native, MemberBackend):
+    if not isinstance(storage, StoreStorage) or isinstance(storage.native, SourceBackend):
         return None
     place = _tried(storage)
     if place is None:

@@ -18,7 +18,7 @@ from zarrstack.core.errors import StorageError, UsageError
 
 from ..base import Storage
 from .database import Database, being_written, damaged, file_state, key_text, open_database
-from .table import ContainerPlace
+from .places import ContainerPlace
 
 _TABLES: Final = {"zarr": ("k", "v"), "Dict": ("key", "value")}
 """Table -> its columns of keys and of values."""

@@ -7,71 +7,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal
 
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
+from .places import HEAD, ContainerPlace, StoredContainer
 
-if TYPE_CHECKING:
-    from ..remote.backend import ObjectState
-    from ..remote.zarr_store import StoreStorage
-
-HEAD: Final = 4096
-"""Bytes from the start of a file by which its kind is recognized."""
 _TAR_BLOCK: Final = 512
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerPlace:
-    """Where a container is on this machine."""
-
-    path: Path
-    inside: str | None = None
-    """The directory within it that is the archive; None to look for it."""
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """`storage_options` as given; they may contain secrets."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredContainer:
-    """A file in a store that may be a container."""
-
-    storage: StoreStorage
-    """The store at its URL; its path is the key of the file."""
-    head: bytes = field(repr=False)
-    """Its first bytes (`HEAD` or fewer)."""
-    state: ObjectState
-    inside: str | None = None
-    """As above."""
-
-
-class _Module(Protocol):
-    """What the module of a kind provides."""
-
-    def open_container(self, place: ContainerPlace) -> Storage:
-        """The archive inside, read-only; UsageError or StorageError."""
-
-    def open_stored(self, place: StoredContainer) -> Storage:
-        """The same of a file in a store; only of kinds that have `stored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
     module: str
-    """The module of this folder that opens it."""
+    """The module of this folder. It has `open_container(place)`, or `load` for a file that has members."""
     file: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005
     """Whether a file that starts with these bytes (`HEAD` or fewer) is of this kind."""
     directory: Callable[[Path], bool] = lambda path: False  # noqa: ARG005
     """Whether a directory is of this kind, told by one or two names in it."""
-    stored: bool = False
-    """Whether such a file is read in a store too."""
     suffixes: tuple[str, ...] = ()
-    """Names of such files end with these; decides nothing but which error is shown."""
+    """Names end with these if it is a file that has members; it is read in stores too."""
 
 
 def _is_tar(head: bytes) -> bool:
@@ -146,17 +105,18 @@ def _has_records(path: Path) -> bool:
         raise StorageError("cannot read the file", found=f"{place}: {error.strerror}") from error
 
 
+_ZIP: Final = (".zip", ".ozx")
 _KINDS: Final = (
-    _Kind("tar_file", file=_is_tar, stored=True, suffixes=(".tar",)),
+    _Kind("tar_file", file=_is_tar, suffixes=(".tar",)),
     _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
     _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: (path / "data.mdb").is_file()),
     _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
     _Kind("references", file=_is_object, directory=_has_records),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
-    _Kind("zip_file", file=lambda head: True, stored=True, suffixes=(".zip", ".ozx")),  # noqa: ARG005
+    _Kind("zip_file", file=lambda head: True, suffixes=_ZIP),  # noqa: ARG005
 )
-SUFFIXES: Final = tuple(suffix for kind in _KINDS if kind.stored for suffix in kind.suffixes)
+SUFFIXES: Final = tuple(suffix for kind in _KINDS for suffix in kind.suffixes)
 """Names of files that are read in stores end with these."""
 
 
@@ -178,25 +138,34 @@ def open_container(place: ContainerPlace) -> Storage | None:
         except OSError as error:
             raise StorageError("cannot read the file", found=f"{path}: {error.strerror}") from error
         kinds = (kind for kind in _KINDS if kind.file(head))
-    for kind in kinds:
-        return _module(kind).open_container(place)
-    return None
+    kind = next(kinds, None)
+    if kind is None:
+        return None
+    module: Any = import_module(f".{kind.module}", __package__)
+    if kind.suffixes:
+        from .member_source import open_local
+
+        return open_local(place, module.load)
+    opened: Storage = module.open_container(place)
+    return opened
 
 
 def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | None:
     """The archive inside a file in a store; None if it is not known to be a container.
 
-    A file that is called one (by its name, or as `kind`, a module of this folder) is one, or an error. Raises
+    A file that is called one (by its name, or as `kind`, "zip" or "tar") is one, or an error. Raises
     UsageError, also for a file of another known kind, and StorageError.
     """
     from ..foreign_files import is_foreign, not_a_container
 
     head, name = place.head, place.storage.url.partition("?")[0].lower()
-    for each in _KINDS:
-        called = each.module == kind or (kind is None and name.endswith(each.suffixes))
-        certain = kind is None and each.module == f"{kind_of(head)}_file"
-        if each.stored and each.file(head) and (called or certain):
-            return _module(each).open_stored(place)
+    found = kind_of(head)
+    if kind == "zip" or (kind is None and found is None and name.endswith(_ZIP)):
+        found = "zip"  # which may begin with anything
+    if found is not None and kind in (None, found):
+        from .member_source import open_remote
+
+        return open_remote(place, import_module(f".{found}_file", __package__).load, found)
     if kind is not None or name.endswith(SUFFIXES) or is_foreign(head):
         raise not_a_container(place.storage.url, head)
     return None
@@ -208,7 +177,3 @@ def kind_of(head: bytes) -> str | None:
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return "zip"
     return "tar" if _is_tar(head) else None
-
-
-def _module(kind: _Kind) -> _Module:
-    return cast("_Module", import_module(f".{kind.module}", __package__))

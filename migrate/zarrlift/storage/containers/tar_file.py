@@ -12,29 +12,13 @@ from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..base import Storage
 from .members import Member, Members, clean_name
 from .ranges import Ranges, SeekableFile
-from .table import ContainerPlace, StoredContainer
 
 _BLOCK: Final = 512
 _MAX_HEADER: Final = 16 << 20
 """Maximum number of bytes of a long name or of pax records."""
 _UNPACK: Final = "Unpack it with tar, and give the directory."
-
-
-def open_container(place: ContainerPlace) -> Storage:
-    """The archive inside a tar file; UsageError or StorageError if there is none."""
-    from .member_store import open_local
-
-    return open_local(place, load)
-
-
-def open_stored(place: StoredContainer) -> Storage:
-    """The archive inside a tar file in a store; UsageError or StorageError if there is none."""
-    from .member_store import open_remote
-
-    return open_remote(place, load, "tar")
 
 
 def load(ranges: Ranges) -> Members:

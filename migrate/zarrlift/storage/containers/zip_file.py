@@ -20,11 +20,9 @@ from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
 
-from ..base import Storage
 from ..local.files import BadObjectError
 from .members import Member, Members, clean_name
 from .ranges import Ranges, SeekableFile
-from .table import ContainerPlace, StoredContainer
 
 _TAIL: Final = 256 << 10
 """Bytes at the end that are read first: the end record with a comment of any length, and often the directory.
@@ -43,20 +41,6 @@ _PIECE: Final = 4 << 20
 """Compressed bytes of a part of a member that are in memory at a time."""
 _IN_THREAD: Final = 256 << 10
 """Compressed bytes from which a member is inflated in a thread, so that others are requested meanwhile."""
-
-
-def open_container(place: ContainerPlace) -> Storage:
-    """The archive inside a zip file; UsageError or StorageError if there is none."""
-    from .member_store import open_local
-
-    return open_local(place, load)
-
-
-def open_stored(place: StoredContainer) -> Storage:
-    """The archive inside a zip file in a store; UsageError or StorageError if there is none."""
-    from .member_store import open_remote
-
-    return open_remote(place, load, "zip")
 
 
 def load(ranges: Ranges) -> Members:

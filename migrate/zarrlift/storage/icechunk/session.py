@@ -43,19 +43,18 @@ class SessionStorage(StoreStorage):
 
     async def _part(self, key: str, part: ByteRequest, version: Version | None) -> bytes | None:
         """The part that there is; as for whole objects."""
-        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+        from zarr.abc.store import RangeByteRequest
+
+        from zarrstack.base.byte_ranges import bounds
 
         place = self.key(key)
         size = await self._size(place)
         if size is None:
             return None
-        if isinstance(part, RangeByteRequest):
-            part = RangeByteRequest(min(part.start, size), min(part.end, size))
-            if part.start == part.end:
-                return b""
-        elif isinstance(part, SuffixByteRequest):
-            part = SuffixByteRequest(min(part.suffix, size))
-        return await stored_bytes(self._store, place, part)
+        start, stop = bounds(part, size)
+        if start == stop:
+            return b""
+        return await stored_bytes(self._store, place, RangeByteRequest(start, stop))
 
     async def _size(self, place: str) -> int | None:
         """The size of an object; of what is missing Icechunk says 0, of other keys that they are wrong."""

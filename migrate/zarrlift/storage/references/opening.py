@@ -8,15 +8,15 @@ from typing import Any, Final
 from zarrstack.core.errors import UsageError
 
 from ..base import Storage
+from ..containers.places import HEAD
 from ..local.files import BadObjectError, ReadLimit
 from ..redact import redact, secrets_of
 from ..reference_options import OF_REFERENCES, AskedReferences
 from ..remote.event_loop import run
-from ..remote.zarr_store import StoreStorage
-from .backend import ReferenceBackend
 from .document import MAX_DOCUMENT, ZSTD, read_document, too_large
 from .index import Index
 from .parquet import MAX_METADATA, METADATA, ParquetIndex, parsed
+from .source import ReferenceSource
 from .targets import Opener, Target, Targets, target_of
 
 _DOCUMENT: Final = ReadLimit(MAX_DOCUMENT, "document")
@@ -43,7 +43,7 @@ def open_document(place: str, options: Mapping[str, Any] | None, opener: Opener)
         problem = error.problem
         message = problem.message
         if content.startswith(ZSTD) and ".json" not in home.shown:  # it may be anything
-            from ..foreign_files import HEAD, not_a_container
+            from ..foreign_files import not_a_container
 
             raise not_a_container(home.shown, content[:HEAD]) from None
         raise UsageError(
@@ -117,8 +117,8 @@ def _targets(
 
 
 def _opened(index: Index, targets: Targets, place: str, options: Mapping[str, Any] | None) -> Storage:
-    from .store import ReferenceStore
+    from ..source_store import source_storage
 
     secrets = secrets_of(options)
-    store = ReferenceStore(ReferenceBackend(index, targets))
-    return StoreStorage(store, url=redact(place.rstrip("/"), secrets), secrets=secrets)
+    source = ReferenceSource(index, targets)
+    return source_storage(source, url=redact(place.rstrip("/"), secrets), secrets=secrets)

@@ -27,7 +27,7 @@ from zarrstack.core.errors import (
 )
 
 from ..base import Storage
-from ..listed_versions import Version, reading_version, version_number
+from ..listed_versions import Version, version_number
 from ..local.storage import LocalStorage
 from ..redact import redact
 from ..reference_options import ALLOWED, AskedReferences
@@ -181,9 +181,7 @@ class Targets:
         """A whole object; None if it does not exist. SourceChangedError if it has another version."""
         storage = await self._storage(target)
         if isinstance(storage, LocalStorage):
-            return await asyncio.to_thread(
-                _held, storage, target, version, lambda key: storage.get(key, bound)
-            )
+            return await asyncio.to_thread(storage.get, _key(storage, target), bound, version)
         from ..remote.zarr_store import StoreStorage
 
         assert isinstance(storage, StoreStorage)
@@ -193,9 +191,7 @@ class Targets:
         """Bytes of an object from `start` on, as `Storage.get_part` returns them."""
         storage = await self._storage(target)
         if isinstance(storage, LocalStorage):
-            return await asyncio.to_thread(
-                _held, storage, target, version, lambda key: storage.get_part(key, start, length)
-            )
+            return await asyncio.to_thread(storage.get_part, _key(storage, target), start, length, version)
         from ..remote.zarr_store import StoreStorage
 
         assert isinstance(storage, StoreStorage)
@@ -300,9 +296,6 @@ def _stat(path: str) -> os.stat_result | None:
         raise StorageError("cannot read", found=f"{path}: {error.strerror}") from error
 
 
-def _held(
-    storage: LocalStorage, target: Target, version: Version | None, read: Callable[[str], bytes | None]
-) -> bytes | None:
-    key = Path(target.key).relative_to(storage.root).as_posix()
-    with reading_version(storage, version):
-        return read(key)
+def _key(storage: LocalStorage, target: Target) -> str:
+    """The key of a local target."""
+    return Path(target.key).relative_to(storage.root).as_posix()

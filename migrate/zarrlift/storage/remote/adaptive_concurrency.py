@@ -1,11 +1,8 @@
 """Adapts the number of concurrent requests to a store at run time, and repeats failed ones.
 
-With a fixed number of 64, 1,000 requests of 0.1 s take 1.6 times as long, 10,000 take 3.4 times (simulated,
-docs/design/speed.md).
-
-The number grows by a step as long as this increases the throughput, and is halved if the store reports
-overload (HTTP 429 and 503, `SlowDown`): additive increase, multiplicative decrease, as in TCP (RFC 5681,
-section 3.1), with the throughput in place of lost packets.
+As in TCP (RFC 5681, section 3.1), the number grows by one for each answer while others wait for their turn,
+until the store reports overload (HTTP 429 and 503, `SlowDown`). This halves it, and it grows more slowly from
+then on: by one for as many answers as it allows at a time. Answers that the store delays do not count.
 
 Requests refused in this way are repeated after growing delays, as are transient errors: a connection reset, a
 truncated body, a missing response (`zarrstack.system.transient_errors`). Every request of a storage may be
@@ -35,21 +32,8 @@ T = TypeVar("T")
 MAX_REQUESTS: Final = 256
 """Maximum number of concurrent requests; clients keep a connection for each."""
 _FIRST: Final = 64
-_STEP: Final = 32
-"""Maximum increase of the number at a time; a quarter of the number if that is less."""
-_MIN_HALVED: Final = 1
-_MIN_LOWERED: Final = 8
-"""Minimum number after halving or after a drop of the rate."""
-_WORTH: Final = 0.25
-"""A step is kept if the rate grew by this fraction of the increase in requests."""
-_ROUND: Final = 2
-"""Responses measured per concurrent request before the number is changed."""
-_HELD: Final = 8
-"""Rounds between two attempts to grow."""
-_FALLEN: Final = 0.5
-"""Fraction of the rate reached with the same number of requests; below it the store has become slower."""
-_REQUEST: Final = 64 << 10
-"""Cost of a request in bytes, in addition to its content, for the rate."""
+_DELAYED: Final = 8
+"""Answers that take this many times as long as the fastest one wait in the store: more requests would too."""
 _DELAYS: Final = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20.0)
 """Seconds before the next attempt, each randomly shortened by up to half."""
 _PATIENCE: Final = 120.0
@@ -74,8 +58,12 @@ class ConcurrencyLimiter:
         self._clock = clock or Clock()
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._climb = HillClimber(self._clock.now())
         self._halved = float("-inf")
+        """When the store last reported overload."""
+        self._fastest = float("inf")
+        """Seconds of the fastest answer."""
+        self._answers = 0
+        """Number of answers since the limit was last changed."""
         self._reached = False
         self._watch = AnswerWatch(self._clock)
 
@@ -119,7 +107,8 @@ class ConcurrencyLimiter:
                     self._watch.answered(now)
                     carried = size(answer)
                     if carried is not None:
-                        self._answered(began, now, carried)
+                        self.costs.add(carried, now - began)
+                        self._grow(began, now - began)
                     return answer
                 finally:
                     self._leave()
@@ -168,80 +157,21 @@ class ConcurrencyLimiter:
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def _answered(self, began: float, now: float, size: int) -> None:
-        self.costs.add(size, now - began)
-        if began >= self._halved:
-            self.limit = self._climb.answered(
-                began, now, size + _REQUEST, self.limit, waiting=bool(self._waiting)
-            )
+    def _grow(self, began: float, seconds: float) -> None:
+        """Count an answer to a request that began after the number was halved, if it limits others now."""
+        self._fastest = min(self._fastest, seconds)
+        if not self._waiting or self.limit == MAX_REQUESTS or began < self._halved:
+            return
+        if seconds <= self._fastest * _DELAYED:
+            self._answers += 1
+            if self._answers >= self.limit or self._halved < 0:
+                self.limit, self._answers = self.limit + 1, 0
 
     def _halve(self, began: float) -> None:
         """Halve the number, once for all requests that ran concurrently."""
-        if began < self._halved:
-            return
-        self.limit = max(self.limit // 2, _MIN_HALVED)
-        self._halved = self._clock.now()
-        self._climb = HillClimber(self._halved)
-
-
-class HillClimber:
-    """Finds the number of requests above which the rate no longer grows.
-
-    The rate is the work of a request per second of its duration, times the number in flight (Little's law):
-    unlike responses per second, it does not depend on the start of the measurement within a burst. A round in
-    which there was mostly no request waiting is not representative, and is not counted.
-    """
-
-    def __init__(self, now: float) -> None:
-        self._base: tuple[int, float] | None = None
-        """The number and rate with which a step is compared."""
-        self._hold = 0
-        self._round(now)
-
-    def _round(self, now: float) -> None:
-        self._began = now
-        self._answers = self._waited = self._work = 0
-        self._lives = 0.0
-
-    def answered(self, began: float, now: float, work: int, limit: int, *, waiting: bool) -> int:
-        """Count a response to a request started at `began`; returns the new number of requests.
-
-        `waiting`: another request is waiting for its turn.
-        """
-        if began < self._began:
-            return limit  # it ran with another number of concurrent requests
-        self._answers += 1
-        self._waited += waiting
-        self._work += work
-        self._lives += now - began
-        if self._answers < _ROUND * limit:
-            return limit
-        lives, work, full = self._lives, self._work, self._waited * 2 >= self._answers
-        self._round(now)
-        if not full or lives <= 0:
-            return limit
-        return self._decide(limit, limit * work / lives)
-
-    def _decide(self, limit: int, rate: float) -> int:
-        if self._base is None:
-            return self._step(limit, rate)
-        number, before = self._base
-        if limit > number:
-            if rate >= before * (1 + _WORTH * (limit / number - 1)):
-                return self._step(limit, rate)
-            self._hold = _HELD
-            return number
-        if rate < before * _FALLEN and limit > _MIN_LOWERED:
-            self._base, self._hold = None, 0
-            return max(limit * 3 // 4, _MIN_LOWERED)
-        if self._hold:
-            self._hold -= 1
-            return limit
-        return self._step(limit, rate)
-
-    def _step(self, limit: int, rate: float) -> int:
-        self._base = (limit, rate)
-        return min(limit + min(_STEP, max(limit // 4, 1)), MAX_REQUESTS)
+        if began >= self._halved:
+            self.limit, self._answers = max(self.limit // 2, 1), 0
+            self._halved = self._clock.now()
 
 
 class RequestCosts:

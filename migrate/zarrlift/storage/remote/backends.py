@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .backend import HTTP, Backend
+from .backend import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zarr.abc.store import Store
 
+    from .backend import Backend
+
 
 def native(store: Store) -> Backend | None:
     """The library below a store; None for a store that is not a plain wrapper, such as a stack of layers."""
     from zarr.storage import FsspecStore
 
-    own = getattr(store, "backend", None)
-    if isinstance(own, Backend):
-        return own
     if type(store) is FsspecStore:
         from .backend_fsspec import FsspecBackend, protocols
 

@@ -21,7 +21,7 @@ from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
-from .backend import HTTP, Backend, bounded_bytes, stored_bytes, stored_size, write_bytes
+from .backend import HTTP, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
@@ -86,10 +86,9 @@ class StoreStorage(Storage):
         *,
         url: str | None = None,
         secrets: Sequence[str] = (),
-        backend: Backend | None = None,
     ) -> None:
         self._store = own(store)
-        self.native = backend or native(self._store)
+        self.native = native(self._store)
         """The library below, if there is nothing in between; None for other stores."""
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""

@@ -1,31 +1,31 @@
-"""Objects made of references, as a store reads and lists them."""
+"""Objects made of references as a source."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import MetadataError, StorageError, UsageError, ZarrstackError, short
 
 from ..listed_versions import Version, source_object_changed, version_number
 from ..listing import ListedPage
+from ..local.files import ReadLimit
 from ..redact import redact
-from ..remote.backend import Backend, ObjectState
 from ..remote.event_loop import bounded
+from ..source import ALL, Source
 from .index import WHOLE, BadReference, Found, Index, Reference
 from .targets import Target, Targets, TargetState
 
 if TYPE_CHECKING:
-    from zarr.abc.store import ByteRequest
+    from ..remote.backend import ObjectState
 
-    from ..local.files import ReadLimit
-
+_ANY_SIZE: Final = ReadLimit(1 << 62)
 _NAMED: Final = 8
 """Number of keys that an error names."""
 
 
-class ReferenceBackend(Backend):
+class ReferenceSource(Source):
     """An index of references and the objects to which they lead; read-only.
 
     The version of an object is that of its target and its place there, so that reads notice a changed target
@@ -38,39 +38,27 @@ class ReferenceBackend(Backend):
         self._index = index
         self._targets = targets
         self._checked = False
+        self.shown = targets.home.shown
 
-    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
-        """One request to the target, or none for bytes in the references."""
-        found = await self._found(key)
-        if isinstance(found, Reference) and found.offset == WHOLE:
-            target, state = await self._target(found, version)
-            return _there(await self._targets.whole(target, bound, _held(state)), target)
-        if found is not None:
-            bound.check(len(found) if isinstance(found, bytes) else found.length)
-        return await self._span(found, slice(None), version)
-
-    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
-        """Bytes of what a reference contains; never bytes around it."""
-        return await self._span(await self._found(key), _slice(part), version)
-
-    async def _found(self, key: str) -> Reference | bytes | None:
-        found = await self._index.find(key)
-        if isinstance(found, BadReference):
-            raise StorageError("a reference is invalid", found=found.reason)
-        return found
-
-    async def _span(
-        self, found: Reference | bytes | None, part: slice, version: Version | None
+    async def read(
+        self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
+        """One request to the target, or none for bytes in the references; never bytes around a reference."""
+        found = await self._found(key)
         if found is None:
             return None
+        whole = isinstance(found, Reference) and found.offset == WHOLE
+        if bound is not None and not whole:
+            bound.check(len(found) if isinstance(found, bytes) else found.length)
         if isinstance(found, bytes):
             if version is not None and version_number(_digest(found)) != version[1]:
                 raise source_object_changed()
             return found[part]
         target, state = await self._target(found, version)
-        held = _held(state)
-        if found.offset == WHOLE:
+        held = None if state is None else state.version
+        if whole and part == ALL:
+            return _there(await self._targets.whole(target, bound or _ANY_SIZE, held), target)
+        if whole:
             start, length = part.start or 0, (part.stop or 0) - (part.start or 0)
             if start < 0:
                 length = -start
@@ -91,6 +79,12 @@ class ReferenceBackend(Backend):
             )
         return data
 
+    async def _found(self, key: str) -> Reference | bytes | None:
+        found = await self._index.find(key)
+        if isinstance(found, BadReference):
+            raise StorageError("a reference is invalid", found=found.reason)
+        return found
+
     async def _target(self, found: Reference, version: Version | None) -> tuple[Target, TargetState | None]:
         """Where a reference leads, and the state of it that reads must find, if a version is required."""
         target = self._targets.resolve(found.url)
@@ -109,7 +103,7 @@ class ReferenceBackend(Backend):
         return state
 
     async def has(self, key: str) -> bool:
-        """Whether there is such a key."""
+        """Whether there is such a key; whether its target exists is seen when it is read."""
         return await self._index.find(key) is not None
 
     async def keys(self, prefix: str) -> AsyncIterator[str]:
@@ -131,7 +125,7 @@ class ReferenceBackend(Backend):
             raise _missing(target)
         return state.size
 
-    async def state(self, key: str) -> ObjectState | None:
+    async def find(self, key: str) -> ObjectState | None:
         """Size and version of what a reference leads to."""
         found = await self._found(key)
         if found is None:
@@ -142,15 +136,11 @@ class ReferenceBackend(Backend):
         size = state.size if found.offset == WHOLE else found.length
         return size, str(_version(found, state))
 
-    async def children(self, prefix: str) -> dict[str, bool]:
-        """Names directly below a prefix."""
-        return await self._index.children(prefix)
+    async def children(self, directory: str) -> dict[str, bool]:
+        """Names directly below a directory."""
+        return await self._index.children(directory)
 
-    async def pages(
-        self,
-        prefix: str,
-        keys: Callable[[], Sequence[str]] | None = None,
-    ) -> AsyncIterator[ListedPage]:
+    async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
         """The keys below a prefix, each with the size and version of what it leads to.
 
         Raises MetadataError that names all bad references, StorageError that names all that lead to nothing.
@@ -190,32 +180,9 @@ class ReferenceBackend(Backend):
 
         return zip(urls, await bounded([state(url) for url in urls]), strict=True)
 
-    async def put_file(self, key: str, name: str, size: int) -> None:
-        """References are read-only."""
-        raise read_only()
-
-    @property
-    def creates(self) -> bool:
-        """References are read-only."""
-        return False
-
-    async def create(self, key: str, data: bytes) -> None:
-        """References are read-only."""
-        raise read_only()
-
-    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
-        """References are read-only."""
-        raise NotImplementedError
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """Equal to no other store."""
-        return (self,)
-
-
-def read_only() -> UsageError:
-    """The error for an attempt to write."""
-    return UsageError("references are read-only", expected="a destination of its own, to copy to")
+    def refusal(self, key: str) -> UsageError:
+        """The error for an attempt to write."""
+        return UsageError("references are read-only", expected="a destination of its own, to copy to")
 
 
 def _listed(
@@ -255,10 +222,6 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _held(state: TargetState | None) -> Version | None:
-    return None if state is None else state.version
-
-
 def _missing(target: Target) -> StorageError:
     return StorageError("a reference leads to a missing object", found=target.shown)
 
@@ -267,13 +230,3 @@ def _there(data: bytes | None, target: Target) -> bytes:
     if data is None:
         raise _missing(target)
     return data
-
-
-def _slice(part: ByteRequest) -> slice:
-    from zarr.abc.store import OffsetByteRequest, RangeByteRequest
-
-    if isinstance(part, RangeByteRequest):
-        return slice(part.start, part.end)
-    if isinstance(part, OffsetByteRequest):
-        return slice(part.offset, None)
-    return slice(-part.suffix, None) if part.suffix else slice(0, 0)

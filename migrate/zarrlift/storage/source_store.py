@@ -1,0 +1,166 @@
+"""A source of objects as a read-only zarr store, and as a storage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store
+
+from .remote.backend import Backend, ObjectState
+from .source import ALL, Source
+
+if TYPE_CHECKING:
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+    from .listed_versions import Version
+    from .listing import ListedPage
+    from .local.files import ReadLimit
+    from .remote.zarr_store import StoreStorage
+
+
+def source_storage(source: Source, path: str = "", *, url: str, secrets: Sequence[str] = ()) -> StoreStorage:
+    """The storage of a directory of a source; `url` names it in messages, without the secrets."""
+    from .remote.zarr_store import StoreStorage
+
+    return StoreStorage(SourceStore(source), path, url=url, secrets=secrets)
+
+
+class SourceStore(Store):
+    """A source as zarr reads and lists it."""
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(read_only=True)
+        self.source = source
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SourceStore) and self.source.identity == other.source.identity
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.source.shown
+
+    def as_backend(self) -> Backend:
+        """Its capabilities beyond those of a store."""
+        return SourceBackend(self)
+
+    def with_read_only(self, read_only: bool = False) -> SourceStore:
+        """The same; an error if it is to be written."""
+        if not read_only:
+            raise self.source.refusal("")
+        return self
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """An object or a part of it."""
+        data = await self.source.read(key, _slice(byte_range))
+        return None if data is None else prototype.buffer.from_bytes(data)
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Several objects or parts of objects."""
+        return list(await asyncio.gather(*[self.get(key, prototype, part) for key, part in key_ranges]))
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is an object."""
+        return await self.source.has(key)
+
+    async def getsize(self, key: str) -> int:
+        """Size of an object in bytes; FileNotFoundError."""
+        size = await self.source.size(key)
+        if size is None:
+            raise FileNotFoundError(key)
+        return size
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refused."""
+        raise self.source.refusal(key)
+
+    async def delete(self, key: str) -> None:
+        """Refused."""
+        raise self.source.refusal(key)
+
+    def list(self) -> AsyncIterator[str]:
+        """All keys."""
+        return self.source.keys("")
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """The keys that start with a prefix."""
+        return self.source.keys(prefix)
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names directly below a directory."""
+        for name in await self.source.children(prefix.strip("/")):
+            yield name
+
+
+class SourceBackend(Backend):
+    """A source as `StoreStorage` uses it."""
+
+    creates = False
+
+    def __init__(self, store: SourceStore) -> None:
+        self.store: SourceStore = store
+        self._source = store.source
+        self.tells_versions = self._source.tells_versions  # type: ignore[misc]
+
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
+        """A whole object."""
+        return await self._source.read(key, ALL, bound, version)
+
+    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
+        """Bytes of an object."""
+        return await self._source.read(key, _slice(part), None, version)
+
+    async def size(self, key: str) -> int | None:
+        """The size of an object."""
+        return await self._source.size(key)
+
+    async def state(self, key: str) -> ObjectState | None:
+        """Size and version of an object."""
+        return await self._source.find(key)
+
+    async def children(self, prefix: str) -> dict[str, bool]:
+        """Names directly below a prefix."""
+        return await self._source.children(prefix.strip("/"))
+
+    def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
+        """All objects below a prefix."""
+        return self._source.pages(prefix)
+
+    async def put_file(self, key: str, name: str, size: int) -> None:
+        """Refused."""
+        raise self._source.refusal(key)
+
+    async def create(self, key: str, data: bytes) -> None:
+        """Refused."""
+        raise self._source.refusal(key)
+
+    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
+        """Not possible."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """That of the source."""
+        return self._source.identity
+
+
+def _slice(part: ByteRequest | None) -> slice:
+    if part is None:
+        return ALL
+    if isinstance(part, RangeByteRequest):
+        return slice(part.start, part.end)
+    if isinstance(part, OffsetByteRequest):
+        return slice(part.offset, None)
+    return slice(-part.suffix, None) if part.suffix else slice(0, 0)

@@ -1,0 +1,141 @@
+"""Sources as zarr stores: each answers as a store in memory with the same objects."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.optional_archives import KINDS, database_of
+from tests.zarrlift.storage.test_containers import tarred, zip_of
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.source_store import SourceStore
+from zarrstack.core.errors import StorageError, UsageError
+
+OBJECTS = {
+    ".zgroup": b'{"zarr_format": 2}',
+    "a/.zarray": b"{}",
+    "a/0.0": bytes(range(200)),
+    "a/0.1": b"",
+    "a/b/.zgroup": b'{"zarr_format": 2}',
+    "a.c/0": b"beside a directory whose name begins like its own",
+}
+PARTS: list[ByteRequest | None] = [
+    None,
+    RangeByteRequest(0, 3),
+    RangeByteRequest(2, 10_000),
+    RangeByteRequest(5, 5),
+    OffsetByteRequest(0),
+    OffsetByteRequest(7),
+    SuffixByteRequest(4),
+    SuffixByteRequest(10_000),
+]
+SOURCES = ("zip", "tar", *KINDS, "references")
+
+
+@pytest.fixture(params=SOURCES)
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> StoreStorage:
+    return opened(request.param, tmp_path)
+
+
+def opened(kind: str, folder: Path) -> StoreStorage:
+    options: dict[str, Any] = {}
+    place = folder / f"a.{kind}"
+    if kind in KINDS:
+        for key, data in OBJECTS.items():
+            (folder / "plain" / key).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "plain" / key).write_bytes(data)
+        place = database_of(kind, folder / "plain", place)
+    elif kind == "references":
+        (folder / "target").write_bytes(b"before" + OBJECTS["a/0.0"] + b"behind")
+        (folder / "whole").write_bytes(OBJECTS["a.c/0"])
+        found: dict[str, Any] = {
+            key: "base64:" + base64.b64encode(data).decode() for key, data in OBJECTS.items()
+        }
+        found["a/0.0"] = [str(folder / "target"), 6, 200]
+        found["a.c/0"] = [str(folder / "whole")]
+        place = folder / "a.json"
+        place.write_text(json.dumps({"version": 1, "refs": found}))
+        options = {"storage_options": {"allow_references": [str(folder)]}}
+    else:
+        place.write_bytes((zip_of if kind == "zip" else tarred)(OBJECTS))
+    storage = open_storage(place, **options)
+    assert isinstance(storage, StoreStorage)
+    return storage
+
+
+async def answers(store: Store) -> dict[str, Any]:
+    """What a store answers to every kind of request."""
+    prototype = default_buffer_prototype()
+    found: dict[str, Any] = {}
+    for key in (*OBJECTS, "a", "a/0", "none"):
+        values = await store.get_partial_values(prototype, [(key, part) for part in PARTS])
+        found[key] = [None if value is None else value.to_bytes() for value in values]
+        found[key].append(await store.exists(key))
+        found[key].append(await store.getsize(key) if await store.exists(key) else None)
+    found["keys"] = sorted([key async for key in store.list()])
+    for prefix in ("", "a/", "a", "a/b/", "none/"):
+        found[f"below {prefix}"] = sorted([key async for key in store.list_prefix(prefix)])
+    for directory in ("", "a", "a/", "a/b", "none"):
+        found[f"in {directory}"] = sorted([name async for name in store.list_dir(directory)])
+    return found
+
+
+def test_a_source_answers_as_a_store_in_memory(source: StoreStorage) -> None:
+    async def both() -> tuple[dict[str, Any], dict[str, Any]]:
+        memory = MemoryStore()
+        for key, data in OBJECTS.items():
+            await memory.set(key, default_buffer_prototype().buffer.from_bytes(data))
+        return await answers(source.zarr_store()), await answers(memory)
+
+    found, expected = asyncio.run(both())
+    assert found == expected
+
+
+def test_a_source_is_never_written(source: StoreStorage, tmp_path: Path) -> None:
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    store = source.backing
+    refused = (UsageError, StorageError)
+    value = default_buffer_prototype().buffer.from_bytes(b"1")
+    (tmp_path / "sent").write_bytes(b"1")
+    with pytest.raises(refused, match=r"read-only|cannot be written"):
+        source.put("a/1.1", b"1")
+    with (tmp_path / "sent").open("rb") as file, pytest.raises(refused, match=r"read-only|cannot be written"):
+        source.put_file("a/1.1", file, 1)
+    with pytest.raises(refused, match=r"read-only|cannot be written"):
+        source.create("a/1.1", b"1")
+    with pytest.raises(refused, match=r"read-only|cannot be written"):
+        source.delete("a/0.0")
+    with pytest.raises(refused, match=r"read-only|cannot be written"):
+        asyncio.run(store.set("a/1.1", value))
+    with pytest.raises(refused, match=r"read-only|cannot be written"):
+        store.with_read_only(False)
+    assert store.with_read_only(True) is store
+    assert (
+        before.items() <= {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}.items()
+    )
+
+
+def test_a_source_is_equal_to_the_same_one_only(tmp_path: Path) -> None:
+    for kind in ("zip", "tar", *KINDS):
+        (tmp_path / kind).mkdir()
+        first = opened(kind, tmp_path / kind)
+        again = open_storage(str(first.url))
+        assert isinstance(again, StoreStorage)
+        assert isinstance(first.backing, SourceStore)
+        assert first.backing == again.backing
+        assert first.backing != SourceStore(opened("zip", tmp_path).backing.source)  # type: ignore[attr-defined]
+
+
+def test_a_storage_of_the_store_of_a_source_keeps_its_capabilities(source: StoreStorage) -> None:
+    again = StoreStorage(source.backing)
+    assert again.tells_versions == source.tells_versions
+    assert again.native is not None
