@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from importlib import import_module
 from inspect import Parameter, signature
+from operator import attrgetter
 from typing import Any
 
 import griffe
@@ -23,7 +24,8 @@ class Explicit(griffe.Extension):
         """Called for each function of a package."""
         if not any(decorator.callable_path == EXPLICIT for decorator in func.decorators):
             return
-        found = getattr(import_module(func.module.path), func.name)
+        inside = func.path.removeprefix(func.module.path + ".")
+        found = attrgetter(inside)(import_module(func.module.path))
         del func.parameters[-1]
         named = {each.name for each in func.parameters}
         for each in signature(found).parameters.values():

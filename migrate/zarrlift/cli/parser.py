@@ -13,7 +13,19 @@ import typer
 from typer.core import TyperGroup
 
 from .option_groups import Command, expanded
-from .session import COMPLETE, DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, unprinted, write, write_json
+from .session import (
+    COMPLETE,
+    DEBUG,
+    DONE,
+    INTERRUPTED,
+    PARTLY,
+    USAGE,
+    Session,
+    say,
+    unprinted,
+    write,
+    write_json,
+)
 
 _HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 
@@ -115,6 +127,8 @@ def _run(words: list[str], arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say("zarrlift: interrupted. Nothing was changed.")
         return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - of options that a command looks at before its work begins
+        return Session(command=next(iter(words), ""), json="--json" in words).failed(error)
     return int(code or DONE)
 
 

@@ -85,7 +85,7 @@ class Session:
             job = getattr(error, "job", None)
             return self._stopped(None if job is None else (job, *getattr(error, "options", ())))
         except Exception as error:  # noqa: BLE001 - the last place where an error can become one line
-            return self._failed(error)
+            return self.failed(error)
         code = INTERRUPTED if self.interrupted else answer.code
         try:
             self._show(answer, code)
@@ -135,7 +135,8 @@ class Session:
         say(f"zarrlift: interrupted. {advice}")
         return INTERRUPTED
 
-    def _failed(self, error: Exception) -> int:
+    def failed(self, error: Exception) -> int:
+        """Print an error, and return the exit code."""
         from zarrstack.core.errors import JoinedProblems, Problem, ZarrstackError
 
         from ..storage.redact import redact_foreign

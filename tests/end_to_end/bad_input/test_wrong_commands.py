@@ -56,6 +56,9 @@ migrate ocean.zarr out.zarr --set chunks=1,1
 migrate ocean.zarr out.zarr --set endain=big
 migrate ocean.zarr out.zarr --set endian
 migrate ocean.zarr out.zarr --job 4
+migrate --job 4 --part 0
+migrate --job done.zarr.zarrlift.db --part 0 --max-document-size much
+update done.zarr --job 4 --dry-run
 migrate ocean.zarr icechunk://repo --set separator=.
 migrat ocean.zarr out.zarr
 migrate ocean.zarr out.zarr --codec zstd:3

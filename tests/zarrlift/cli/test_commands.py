@@ -348,6 +348,8 @@ def test_codecs_may_be_v3_json(fakes):
         pytest.param("migrate -n a --set shard-index-location=middle", "middle", id="no-end"),
         pytest.param("migrate -n a --memory much", "--memory", id="no-size"),
         pytest.param("inspect a --workers 2", "--workers", id="unknown-option"),
+        pytest.param("migrate --part 0 --job 4", "-j 4", id="a-number-for-a-job"),
+        pytest.param("update a --job 4 --dry-run", "-j 4", id="a-number-for-the-job-of-an-update"),
         pytest.param("migrate a b --workers 0", "--workers", id="no-workers"),
         pytest.param("lift a b", "lift", id="unknown-command"),
     ],
