@@ -127,6 +127,8 @@ def _run(words: list[str], arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say("zarrlift: interrupted. Nothing was changed.")
         return INTERRUPTED
+    except OSError:
+        raise
     except Exception as error:  # noqa: BLE001 - of options that a command looks at before its work begins
         return Session(command=next(iter(words), ""), json="--json" in words).failed(error)
     return int(code or DONE)
