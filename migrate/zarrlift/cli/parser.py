@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from .option_groups import Command, expanded
 from .session import (
     COMPLETE,
     DEBUG,
@@ -190,6 +189,8 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     made.callback()(_top)
+    if names:
+        from .option_groups import Command, expanded
     for name in names:
         module, summary = COMMANDS[name]
         if module:
@@ -214,4 +215,4 @@ def _meant(words: list[str]) -> tuple[str, ...]:
     """The commands that a command line may need, since a parser for all of them takes long to build."""
     if words and words[0] in COMMANDS:
         return (words[0],)
-    return () if words in (["--version"], ["-V"]) else tuple(COMMANDS)
+    return () if words in (["--version"], ["-V"], ["--help"], ["-h"]) else tuple(COMMANDS)

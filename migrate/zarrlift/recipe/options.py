@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from zarrstack.core.errors import UsageError
-
 if TYPE_CHECKING:
     from ..executors.choice import ExecutorChoice
     from ..storage.open_storage import Place
@@ -151,8 +149,23 @@ def option(
     return field(default=default, metadata={"option": Option(help, type, metavar, flag, heading)})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Table:
+    """What tables of options have alike; dataclasses would compile it for each of them while `--help` waits."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        known = fields(self)  # type: ignore[arg-type]
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in known if each.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Reading(Table):
     """How an archive is read; a job stores it, so that all its runs read in the same way."""
 
     follow_links: bool = option(False, "Follow symbolic links to targets outside the archive.", bool)
@@ -170,6 +183,8 @@ class Reading:
 
     def __post_init__(self) -> None:
         if self.axes not in (None, *get_args(Axes)):
+            from zarrstack.core.errors import UsageError  # not needed by --help
+
             raise UsageError(
                 "unknown order of axes", found=repr(self.axes), expected=", ".join(get_args(Axes))
             )
@@ -192,7 +207,7 @@ class Reading:
         return Reading(**{each.name: data[each.name] for each in fields(Reading) if each.name in data})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Describing(Reading):
     """How an archive is described."""
 
@@ -204,7 +219,7 @@ class Describing(Reading):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Request(Describing):
     """What is asked for one archive besides its places and its recipe; a batch stores it for each."""
 
@@ -242,14 +257,14 @@ class Request(Describing):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SourceOptions(Table):
     """How a source is opened."""
 
     storage_options: StorageOptions = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Places(SourceOptions):
     """How the places of a migration are opened; nothing stores it, since it may be secret."""
 
@@ -260,8 +275,8 @@ class Places(SourceOptions):
         return self.storage_options if in_place else self.dest_storage_options
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobPlace:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class JobPlace(Table):
     """Where the job file is."""
 
     job: PathText | None = option(
@@ -273,8 +288,8 @@ class JobPlace:
     job_storage_options: StorageOptions = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moved:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Moved(Table):
     """Where the places of a job are now."""
 
     source: Place | None = option(None, "The current place of the source, if it was moved.", metavar="SRC")
@@ -283,8 +298,8 @@ class Moved:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Executing:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Executing(Table):
     """What runs the work."""
 
     workers: int | None = option(
@@ -309,8 +324,8 @@ class Executing:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TakingOver:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TakingOver(Table):
     """Whose place a job writes to."""
 
     take_over: bool = option(
@@ -322,15 +337,15 @@ class TakingOver:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Running(Executing, TakingOver):
     """How a job is run."""
 
     fsync: bool = option(False, "Protect the result against power failures too; slower.", bool, "Running")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Watching:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Watching(Table):
     """What is written of a run for those who watch it."""
 
     log: PathText | None = option(
@@ -344,8 +359,8 @@ class Watching:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Updating:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Updating(Table):
     """What an update may do to a result."""
 
     delete: bool = option(

@@ -33,10 +33,9 @@ from ..ledger.database import (
 )
 from ..ledger.plan_rows import as_stored, as_text
 from .ledgers import Ledgers
+from .places import APPLICATION
 from .rows import BatchRow
 
-APPLICATION: Final = 0x7A6C4274
-"""Identifies the file to programs such as `file`: "zlBt" (https://www.sqlite.org/fileformat.html, 1.3.16)."""
 VERSION: Final = "1"
 _TEXTS: Final = ("source", "destination", "relative")
 _COLUMNS: Final = tuple(item.name for item in fields(BatchRow))

@@ -15,7 +15,8 @@ from zarrstack.core.json_text import JSONObject
 from ...formats.search import search
 from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact
-from .manifest import Listed, is_manifest, read_manifest
+from .manifest import Listed, read_manifest
+from .places import is_manifest
 from .requests import RowRequest
 from .rows import BatchRow
 

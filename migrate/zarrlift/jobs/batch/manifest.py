@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -29,7 +28,6 @@ from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .requests import RowRequest
 
-SUFFIXES: Final = (".csv", ".jsonl", ".ndjson", ".toml")
 _ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
 _RECIPE: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays", *ARRAY_OPTIONS)
 _KNOWN: Final = ("source", "destination", "recipe", *_ASKED, *_RECIPE)
@@ -46,11 +44,6 @@ class Listed:
     request: RowRequest = field(default_factory=RowRequest)
     where: str = ""
     """Names the row in messages; "" for a place of the command line."""
-
-
-def is_manifest(place: str) -> bool:
-    """Whether a place is the path of a manifest."""
-    return place.lower().endswith(SUFFIXES) and "://" not in place and not os.path.isdir(place)
 
 
 def read_manifest(

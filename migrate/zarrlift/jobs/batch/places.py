@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from zarrstack.core.errors import JobError, UsageError
 
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ..ledger.ledger import SUFFIX
-from .batch_file import APPLICATION
-from .manifest import is_manifest
+
+APPLICATION: Final = 0x7A6C4274
+"""Identifies the file of a batch to programs such as `file`: "zlBt" (https://www.sqlite.org/fileformat.html,
+1.3.16).
+"""
+_SUFFIXES: Final = (".csv", ".jsonl", ".ndjson", ".toml")
+
+
+def is_manifest(place: str) -> bool:
+    """Whether a place is the path of a manifest."""
+    return place.lower().endswith(_SUFFIXES) and "://" not in place and not os.path.isdir(place)
 
 
 def default_path(places: Sequence[str], destination: str | None) -> Path:
