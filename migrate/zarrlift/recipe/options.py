@@ -150,7 +150,7 @@ def option(
 
 
 class Table:
-    """What tables of options have alike; dataclasses would compile it for each of them while `--help` waits."""
+    """What tables of options have alike: dataclasses would compile it for each while `--help` waits."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
