@@ -86,6 +86,7 @@ REFUSED: dict[str, set[str]] = {
 """The verbs that a job in a place does not have; any other pair works."""
 
 
+@pytest.mark.slow(one_in=9)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_a_verb_works_or_leaves_every_byte_alone(
