@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from ..recipe.options import Places, Running, Watching, values
 from . import options as o
 from .option_groups import Tables
 from .option_values import usage
@@ -40,9 +41,13 @@ def of_batch(
     def work(progress: Any) -> BatchOutcome:
         from ..jobs.batch.batch import Batch
 
-        given = {**options.arguments(), **storage.arguments(), **more}
-        if verify is not None or given.keys() & {"source", "destination"}:
-            raise usage("--source, --destination and --verify are for one archive", expected="its job file")
+        given = {**options.arguments(), **storage.arguments()}
+        known = {name for table in (Running, Places, Watching) for name in values(table(), table)}
+        if verify is not None or given.keys() - known:
+            raise usage(
+                "options of one archive or of its job are given for a batch",
+                expected="the job file of the archive",
+            )
         if verb == "gather":
             if given:
                 from ..jobs.command_line import command
@@ -51,7 +56,7 @@ def of_batch(
                     "gather of a batch takes no options of a run", expected=command("gather", str(path))
                 )
             return Batch(path).gather()
-        outcome: BatchOutcome = getattr(Batch(path), verb)(progress=progress, **given)
+        outcome: BatchOutcome = getattr(Batch(path), verb)(progress=progress, **given, **more)
         return outcome
 
     return work

@@ -15,6 +15,7 @@ from .session import DONE, PARTLY, Answer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..jobs.batch.outcome import BatchOutcome
     from ..jobs.job_report import JobReport
     from ..jobs.ledger.stored_file import JobPath
 
@@ -61,7 +62,9 @@ def status(
         from ..report import status as report_status
 
         if batch is not None:
-            return _batch_report(batch, html, places(), pictures=pictures)
+            return _batch_report(
+                batch, _batch_now(batch, output, watch=watch), html, places(), pictures=pictures
+            )
         given = options.of(JobPlace)
         given |= {name: value for name, value in storage.arguments().items() if name == "job_storage_options"}
 
@@ -114,7 +117,7 @@ def _write_page(html: str, report: JobReport, path: JobPath, places: dict[str, A
     write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
 
 
-def _batch_now(path: Path, output: o.Output, *, watch: bool) -> Any:
+def _batch_now(path: Path, output: o.Output, *, watch: bool) -> BatchOutcome:
     from ..jobs.batch.batch import Batch
 
     opened = Batch(path)
@@ -126,13 +129,14 @@ def _batch_now(path: Path, output: o.Output, *, watch: bool) -> Any:
     return watching.watch(opened.status, stream, watching.a_batch(), everything=output.show_all)
 
 
-def _batch_report(path: Path, html: str | None, places: dict[str, Any], *, pictures: bool) -> Answer:
+def _batch_report(
+    path: Path, outcome: BatchOutcome, html: str | None, places: dict[str, Any], *, pictures: bool
+) -> Answer:
     from ..jobs.batch.batch import Batch
     from ..report import batch as report_batch
     from ..report import batch_report
 
     batch = Batch(path)
-    outcome = batch.status()
     if html is not None:
         batch_report.write(batch, html, pictures=pictures, places=places)
     return Answer(

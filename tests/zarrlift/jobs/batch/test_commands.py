@@ -150,3 +150,16 @@ def test_gather_takes_no_options_that_it_would_ignore(old: Path, capsys: pytest.
     batch(capsys, "run", "old", *TO, "--parts", "2", code=1)
     assert main(["gather", "v3", "--log", "log.jsonl"]) == 2
     assert "gather of a batch takes no options of a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("verify", "v3", "--from", "n5"), ("resume", "v3", "--storage-options", "job:key=k")],
+    ids=" ".join,
+)
+def test_what_is_for_one_archive_is_no_option_of_a_batch(
+    words: tuple[str, ...], old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch(capsys, "run", "old", *TO, code=1)
+    assert main(list(words)) == 2
+    assert "options of one archive or of its job are given for a batch" in capsys.readouterr().err
