@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from zarrstack.core.errors import UsageError
 
 from ..planning.unapplied_options import refuse_unapplied
-from ..recipe.options import Places, Reading, Request, values
+from ..recipe.options import Places, Request, values
 from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
@@ -68,11 +68,6 @@ class ArchiveRequest(Request, Places):
             **values(request, Request),
             **values(places, Places),
         )
-
-    @property
-    def reading(self) -> Reading:
-        """How the source is read."""
-        return self.settled(in_place=self.in_place)
 
     def open(self) -> Endpoints:
         """Open both ends; UsageError, StorageError."""

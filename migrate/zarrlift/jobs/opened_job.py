@@ -1,6 +1,6 @@
 """Opens a job for a verb that goes on with it: resume, update and gather take the same steps, in this order.
 
-    found = found_job(target, "update", job, places, moved, running, verify)
+    found = found_job(target, "update", job, places, running, moved=moved)
     with claimed(found.ends.place, found.path, take_over=...) as claim, open_job(found, progress) as it:
         return claim.end(...)
 
@@ -34,7 +34,7 @@ from .run_job import still_there
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
 
-Verb: TypeAlias = Literal["migrate", "resume", "update", "parts"]
+Verb: TypeAlias = Literal["resume", "update", "parts"]
 """`parts`: to divide a job, to do a part, and to gather."""
 
 _NOT_ON_A_BRANCH: Final[Mapping[Verb, tuple[str, str]]] = {
@@ -76,7 +76,20 @@ def found_job(
 ) -> FoundJob:
     """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
     path = find_job(target, job)
-    options = RunOptions.of(running)
+    return found_at(path, target, verb, places, RunOptions.of(running), moved=moved, verify=verify)
+
+
+def found_at(
+    path: JobPath,
+    target: PathText,
+    verb: Verb,
+    places: Places,
+    options: RunOptions,
+    *,
+    moved: Moved = Moved(),  # noqa: B008 - frozen
+    verify: VerifyLevel | None = None,
+) -> FoundJob:
+    """The same for a job whose file is known."""
     with Job.open(path, write=False) as looked:
         if verb == "parts":
             require_parts(looked)
@@ -111,9 +124,7 @@ def open_job(found: FoundJob, progress: Progress | None) -> Iterator[OpenJob]:
         Job.open(found.path, fsync=options.fsync) as job,
     ):
         updates = found.verb == "update" or job.fact("update") is not None
-        refuse_undone(job)
-        if updates:
-            _refuse_update(job)
+        (refuse_update if updates else refuse_undone)(job)
         require_installed(job.header["format"], job.header.get("package"))
         ends.destination.attach(job.id)
         follow(job, ends)
@@ -154,10 +165,6 @@ def require_parts(job: Job) -> int:
 def refuse_update(job: Job) -> None:
     """Raise JobError for a job that was undone, or whose source is gone."""
     refuse_undone(job)
-    _refuse_update(job)
-
-
-def _refuse_update(job: Job) -> None:
     if job.fact("parts") is not None and job.state == "incomplete" and job.fact("update") is None:
         raise JobError(
             "the parts of this job are not complete", key=str(job.path), advice="Gather them first."

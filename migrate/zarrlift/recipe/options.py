@@ -256,6 +256,11 @@ class Request(Describing):
         False, "Write ro-crate-metadata.json beside the root's zarr.json.", bool, "Result"
     )
 
+    @property
+    def reading(self) -> Reading:
+        """How the source is read."""
+        return self.settled(in_place=self.in_place)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SourceOptions(Table):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from zarrstack.core.errors import JobError, Problem
 
 from ...recipe.options import Places, Updating, values
 from ..finish import finish
-from ..ledger.ledger import Job
-from ..opened_job import FoundJob, refuse_unsupported
-from ..resume.relocate import ends_of
+from ..opened_job import found_at
 from ..undo import undo
 from ..update.update import update_archive
 from ..verification import verify
@@ -41,12 +37,8 @@ def update_all(updating: Updating) -> Act:
     def act(call: ArchiveCall) -> tuple[Problem, ...]:
         if not call.ledger.exists():
             return call.row.problems  # nothing of it could be migrated
-        with Job.open(call.ledger, write=False) as looked:
-            ends = ends_of(looked, call.ledger, call.places)
-        refuse_unsupported("update", ends)
-        options = replace(call.options, verify=call.asked.verify)
-        ends.check_reach(options)
-        found = FoundJob(verb="update", path=call.ledger, ends=ends, options=options)
+        verify = call.asked.verify
+        found = found_at(call.ledger, call.ledger, "update", call.places, call.options, verify=verify)
         return update_archive(found, call.progress, updating).problems
 
     return act

@@ -8,7 +8,7 @@ from typing import Any
 
 from zarrstack.core.json_text import JSONObject
 
-from ...recipe.options import Places, Reading, Request, values
+from ...recipe.options import Places, Request, values
 from ...recipe.recipe import Recipe
 from ...storage.open_storage import is_url
 from ...storage.reference_options import of_references
@@ -30,11 +30,6 @@ class RowRequest(Request):
     def from_json(cls, data: Mapping[str, Any]) -> RowRequest:
         """Inverse of `to_json`."""
         return cls(**{**data, "recipe": Recipe.from_json(data["recipe"])})
-
-    @property
-    def reading(self) -> Reading:
-        """How the source is read."""
-        return self.settled(in_place=self.in_place)
 
     def of(self, row: BatchRow, places: Places = Places()) -> ArchiveRequest:  # noqa: B008 - frozen
         """The request for one archive."""
