@@ -17,8 +17,8 @@ from zarrstack.core.paths import join
 
 from ..planning.plans import Plan, Published
 from ..storage.base import Storage
-from .ended import kept
 from .ledger.ledger import Job
+from .outcome_of_job import kept
 from .own_documents import is_own
 
 _BATCH: Final = 500

@@ -38,6 +38,7 @@ from .ledger.rows import NodeRow
 from .ledger.throughput import Throughput
 from .option_words import option_words
 from .outcome import Outcome
+from .outcome_of_job import outcome_of_run
 from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
@@ -45,7 +46,6 @@ from .publisher import Publisher
 from .route_rates import RouteRates
 from .run_arrays import NOTHING, PendingChecks, RunArray, RunTasks, Share, retire
 from .run_engine import RunEngine
-from .run_outcome import outcome_of
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
@@ -124,10 +124,10 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        ended = outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
+        ended = outcome_of_run(self.job, self.plan, self._moved, stopped, publishes=self._share.publishes)
         if ended.state == "done":
             self._branch.end()
-        return ended
+        return replace(ended, seconds=time.monotonic() - started)
 
     def _commit_at_the_end(self) -> Problem | None:
         try:

@@ -10,12 +10,11 @@ from zarrstack.core.errors import JobError, UsageError
 from zarrstack.core.paths import join
 
 from ..planning.inventories import Inventories
-from ..planning.plans import Plan, taken_over
+from ..planning.plans import Plan
 from . import log_messages
 from .checks.checks import Checks
 from .endpoints import Endpoints
 from .ledger.ledger import Job
-from .option_words import option_words
 from .outcome import Outcome
 from .overwrite import left_aside, remove_previous_tree
 from .processes.executors import RunOptions
@@ -124,22 +123,3 @@ def require_visible(job: Job, ends: Endpoints) -> None:
 def _gone(job: Job, key: str, found: str, advice: str) -> JobError:
     again = f"Put it back, or delete the job file {job.path} and migrate again. {advice}"
     return JobError("what this job wrote is gone", key=key or None, found=found, advice=again)
-
-
-def nothing_to_do(job: Job) -> Outcome:
-    """The outcome of a call on a job that is complete, and would write nothing."""
-    rows = job.nodes()
-    made = job.plan()
-    return Outcome(
-        job=str(job.path),
-        state="nothing to do",
-        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
-        arrays_total=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
-        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
-        problems=(
-            *(problem for refusal in made.refusals for problem in refusal.problems),
-            *taken_over(made.problems),
-        ),
-        options=option_words(job),
-        plan=made,
-    )

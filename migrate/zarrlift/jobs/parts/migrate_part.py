@@ -26,12 +26,11 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
-from ..opened_job import refuse_unsupported, require_parts
+from ..opened_job import found_at, require_parts
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..resume.relocate import ends_of
 from ..run import Run
 from ..stored_inventories import planned_inventories
 from .division import Division
@@ -101,17 +100,12 @@ def migrate_part(
     places, running, watching = given(options, Places, Running, Watching)
     with snapshot(path) as opened:
         known = _part(opened, index)
-        ends = ends_of(opened, path, places)
-        run_options = replace(
-            RunOptions.of(running),
-            verify=verify,
-            # Others have to know what has reached the disk.
-            fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
-            hard_links=opened.fact("link") == "hard",
-            digest=opened.fact("digest") is not None,
-        )
-    refuse_unsupported("parts", ends)
-    ends.check_reach(run_options)
+        digest, hard_links = opened.fact("digest") is not None, opened.fact("link") == "hard"
+    found = found_at(path, path, "part", places, RunOptions.of(running), verify=verify)
+    ends = found.ends
+    # Others have to know what has reached the disk.
+    fsync = running.fsync or (ends.local_destination is not None and sys.platform != "linux")
+    run_options = replace(found.options, fsync=fsync, digest=digest, hard_links=hard_links)
     nothing = Outcome(
         job=str(path), state="nothing to do", part=index, options=known.options, plan=known.plan
     )

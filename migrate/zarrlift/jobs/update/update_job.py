@@ -21,11 +21,12 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..opened_job import OpenJob
 from ..outcome import Outcome
+from ..outcome_of_job import nothing_to_do
 from ..overwrite import set_aside
 from ..own_documents import keep_document, note_root_document
 from ..progress import Progress, listing_shown
 from ..resume.unsynced_files import compare_unsynced
-from ..run_job import nothing_to_do, refuse_unsuitable, run_job
+from ..run_job import refuse_unsuitable, run_job
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .differences import with_earlier_shape
 from .retire import below_first, clear
@@ -67,9 +68,9 @@ def compared(
     return plan, steps
 
 
-def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
+def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
     """Update the result of a job open for writing, or continue an update that was interrupted."""
-    job, ends, progress = opened.job, opened.ends, opened.progress
+    job, ends, options, progress = it.job, it.ends, it.options, it.progress
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)
@@ -79,7 +80,6 @@ def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # 
         delete=updating.delete or earlier.get("delete", False),
         force=updating.force or earlier.get("force", False),
     )
-    options = replace(opened.options, hard_links=job.fact("link") == "hard")
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
@@ -93,9 +93,9 @@ def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # 
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
-            if opened.crashed:
+            if it.crashed:
                 compare_unsynced(job, plan, ends.source, ends.destination, now)
-            outcome = run_job(job, plan, ends, options, opened.checks, now, progress)
+            outcome = run_job(job, plan, ends, options, it.checks, now, progress)
         if outcome.state == "done":
             job.note(update=None)
             job.commit()

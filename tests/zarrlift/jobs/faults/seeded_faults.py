@@ -224,14 +224,14 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/finish.py",
-                "            opened.legacy.keep(found)\n"
-                "            opened.commit(now=True)\n"
-                "            for key, _ in found:\n"
-                "                storage.delete(key)\n",
-                "            for key, _ in found:\n"
-                "                storage.delete(key)\n"
-                "            opened.legacy.keep(found)\n"
-                "            opened.commit(now=True)\n",
+                "        it.job.legacy.keep(found)\n"
+                "        it.job.commit(now=True)\n"
+                "        for key, _ in found:\n"
+                "            it.place.delete(key)\n",
+                "        for key, _ in found:\n"
+                "            it.place.delete(key)\n"
+                "        it.job.legacy.keep(found)\n"
+                "        it.job.commit(now=True)\n",
             ),
         ),
         tests=(_ORDER,),
