@@ -38,18 +38,7 @@ def run_job(
 ) -> Outcome:
     """Run a created job to its end, or a share of it, and remove what it replaced."""
     started = time.monotonic()
-    outcome = Run(
-        job,
-        made,
-        ends.source,
-        ends.destination,
-        options,
-        spec=ends.spec(job.id, options),
-        checks=checks,
-        inventories=inventories,
-        progress=progress,
-        share=share,
-    )()
+    outcome = Run(job, made, ends, options, checks, inventories, progress, share)()
     if outcome.state == "done":
         remove_previous_tree(job, ends.destination)
     aside = left_aside(job, ends.destination)

@@ -122,16 +122,7 @@ def migrate_part(
         with noted_run(ledger), closing(planned_inventories(path, known.job_id)) as inventories, checks:
             try:
                 outcome = Run(
-                    ledger,
-                    known.plan,
-                    ends.source,
-                    ends.destination,
-                    run_options,
-                    spec=ends.spec(ledger.id, run_options),
-                    checks=checks,
-                    inventories=inventories,
-                    progress=run.progress,
-                    share=share,
+                    ledger, known.plan, ends, run_options, checks, inventories, run.progress, share
                 )()
             except Interrupted:
                 raise Interrupted(str(path), known.options) from None
