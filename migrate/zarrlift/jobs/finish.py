@@ -25,6 +25,7 @@ from .command_line import command
 from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
 from .opened_job import opened_result
+from .ours import documents
 from .outcome import Outcome
 from .outcome_of_job import kept
 from .stored_inventories import changed_objects
@@ -114,10 +115,9 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
     found: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
     pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
-    for node in plan.published:
-        key = join(node.path, "zarr.json")
-        if storage.get(key) is None:
-            problems.append(kept("its zarr.json is gone", node.path, key, _AGAIN))
+    for path, content in documents(storage, (node.path for node in plan.published)):
+        if content is None:
+            problems.append(kept("its zarr.json is gone", path, join(path, "zarr.json"), _AGAIN))
     for key, expected in pairs:
         content = storage.get(key)
         if content is None:  # deleted and kept by an earlier finish that was killed

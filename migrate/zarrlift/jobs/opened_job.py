@@ -36,6 +36,7 @@ from .ledger.last_run import level_before
 from .ledger.ledger import Job
 from .ledger.snapshot import snapshot
 from .observed import Observed
+from .ours import still_there
 from .outcome import Outcome, OutcomeState
 from .outcome_of_job import outcome_of_job
 from .parts.ledgers import merge_ended, refuse_running
@@ -44,7 +45,6 @@ from .progress import Progress, ProgressChoice
 from .provenance import Provenance
 from .resume.relocate import ends_of, follow, settle_result
 from .resume.unsynced_files import find_torn_documents, may_be_lost
-from .run_job import still_there
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -209,7 +209,7 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete" and verb != "gather":
             find_torn_documents(job, ends.destination)
-        still_there(job, ends)
+        still_there(job, ends.destination)
         digest = options.digest or job.fact("digest") is not None
         if digest and job.fact("digest") is None and job.state == "incomplete":
             job.note(digest="yes")

@@ -36,7 +36,7 @@ from ..transfer.extra_files import copy_file
 from . import provenance
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
-from .own_documents import is_own, note_root_document
+from .ours import OWN, note_root_document, whose
 from .provenance import CRATE, Provenance
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Publisher:
         """
         key, data = join(node.path, "zarr.json"), document(content)
         if self.plan.in_place or self.job.fact("runs") != "1":
-            self._refuse_others(key, data, lambda there: is_own(self.job, node, there))
+            self._refuse_others(key, data, lambda there: whose(self.job, node, there) in OWN)
         self._write(key, data)
         if isinstance(self.destination, LocalStorage):
             return os.stat(self.destination.path(key)).st_mtime_ns

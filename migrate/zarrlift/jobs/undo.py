@@ -17,8 +17,7 @@ from typing import Final, Unpack
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import ancestors, join
 
-from ..archive.chunk_inventory import take_inventory
-from ..planning.plans import ArrayPlan, GroupPlan, Plan
+from ..planning.plans import ArrayPlan, Plan, Published
 from ..recipe.keywords import JobPlaceKeywords, PlacesKeywords, TakingOverKeywords
 from ..recipe.options import JobPlace, PathText, Places, StorageOptions, TakingOver
 from ..recipe.signatures import explicit, given
@@ -29,19 +28,16 @@ from ..storage.open_storage import open_storage
 from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
 from .branch import undo_branch
-from .later_objects import LaterObjects
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
 from .opened_job import OpenResult, opened_result
+from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome
 from .outcome_of_job import kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .parts.ledgers import scratch_directories, sweep_parts
-from .present_documents import PresentDocuments
 from .provenance import CRATE, Provenance
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
-from .update.differences import with_earlier_shape
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
@@ -150,15 +146,19 @@ def _removed(
     removed = _documents(job, plan, storage, documents.removable, problems)
     if plan.in_place:
         return removed
-    later = LaterObjects(job, source, storage)
+    objects = OwnObjects(job, source, storage)
     rows = {row.path: row for row in job.nodes()}
-    for group in plan.groups:
-        if group.path not in documents.kept:
-            removed += _files(group, rows[group.path], storage, later, problems)
-    for array in plan.arrays:
-        if array.path not in documents.kept:
-            removed += _chunks(array, rows[array.path], storage, later, problems)
-        sweep(array, storage)
+    visible = documents.kept
+    nodes: list[Published] = [*plan.groups, *plan.arrays]
+    for node in nodes:
+        for key, is_others in () if node.path in visible else objects.of_node(node, rows[node.path]):
+            if is_others:
+                problems.append(kept("changed after the job wrote it, so it is kept", node.path, key))
+            else:
+                storage.delete(key)
+                removed += 1
+        if isinstance(node, ArrayPlan):
+            sweep(node, storage)
     if job.fact("dest_through") is not None:
         _clear_hidden(plan, storage)
     return removed
@@ -188,38 +188,6 @@ def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], pro
             removed += 1
         else:
             problems.append(kept("changed after the job wrote it, so it is kept", "", CRATE))
-    return removed
-
-
-def _files(
-    group: GroupPlan, row: NodeRow, storage: Storage, later: LaterObjects, problems: list[Problem]
-) -> int:
-    """Delete the extra files copied with a group that the job wrote; returns their number."""
-    removed = 0
-    for key in group.files:
-        if storage.size(key) is None:
-            continue
-        if later.is_later(key, row.published_ns):
-            problems.append(kept("changed after the job wrote it, so it is kept", group.path, key))
-            continue
-        storage.delete(key)
-        removed += 1
-    return removed
-
-
-def _chunks(
-    array: ArrayPlan, row: NodeRow, storage: Storage, later: LaterObjects, problems: list[Problem]
-) -> int:
-    """Delete the chunks of one array that the job wrote; returns their number."""
-    layout = with_earlier_shape(array)
-    places = layout.objects.coordinates_of(take_inventory(storage, array.path, layout).indexes)
-    removed = 0
-    for key, is_others in later.of_array(array, row, places):
-        if is_others:
-            problems.append(kept("changed after the job wrote it, so it is kept", array.path, key))
-            continue
-        storage.delete(key)
-        removed += 1
     return removed
 
 

@@ -12,11 +12,12 @@ from ...recipe.signatures import explicit, given
 from ...storage.listed_versions import Timestamp
 from ..ledger.last_run import noted_run
 from ..opened_job import found_job, opened
+from ..ours import require_visible
 from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
 from ..progress import ProgressChoice
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents
-from ..run_job import require_visible, run_job
+from ..run_job import run_job
 from ..stored_inventories import planned_inventories
 from .ledgers import merge, sweep_parts
 from .migrate_part import divided
@@ -63,7 +64,7 @@ def gather(
     with opened(found, progress, watching) as it:
         current, ends = it.job, it.ends
         if current.state != "incomplete":
-            require_visible(current, ends)
+            require_visible(current, ends.destination)
             sweep_parts(current, ends.place)
             return it.end(nothing_to_do(current))
         division, made = divided(current)

@@ -8,12 +8,13 @@ from dataclasses import replace
 from ...storage.writer_for import writer_for
 from ..ledger.last_run import noted_run
 from ..opened_job import OpenJob
+from ..ours import require_visible
 from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
 from ..parts.ledgers import sweep_parts
 from ..progress import listing_shown
-from ..run_job import refuse_unmet, require_visible, run_job
+from ..run_job import refuse_unmet, run_job
 from ..stored_inventories import earlier_inventories, keep_inventory
 from .replan import merge
 from .unsynced_files import compare_unsynced
@@ -27,7 +28,7 @@ def resume_job(it: OpenJob) -> Outcome:
 
         return update_job(it)
     if job.state != "incomplete":
-        require_visible(job, ends)
+        require_visible(job, ends.destination)
         remove_previous_tree(job, ends.destination)
         writer_for(ends.destination, job.id, fsync=False).close()
         return nothing_to_do(job)
