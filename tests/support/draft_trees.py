@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.support.format_readers import zarr_v3_draft
 from tests.support.v2_trees import tree
 
 from zarrlift.archive.nodes import Archive
-from zarrlift.formats.zarr_v3_draft import reader as zarr_v3_draft
 from zarrstack.core.draft_v3.nodes import Dialect, DraftEntryPoint, write_entry
 
 ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))

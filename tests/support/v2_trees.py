@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.support.format_readers import zarr_v2
+
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
-from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.storage.local.storage import LocalStorage
 
 GROUP: dict[str, Any] = {"zarr_format": 2}

@@ -38,25 +38,14 @@ def describe(
     Raises UsageError if there is no archive, if its format is not known, or if a format of another package
     fails; problems of nodes are in the nodes.
     """
-    from importlib import import_module
-
     from .detect import detect
-    from .registry import READERS
+    from .registry import format_row
+    from .tree.reader import read
 
     options = options.settled()
     storage.document_bound = ReadLimit(options.max_document_size, "document")
-    name = detect(storage, format=format)
-    if name not in READERS:
-        from .outside import read
-
-        return read(name, storage, follow_links=options.follow_links)
-    reader = READERS[name]
-    module = import_module(f".{reader.module}", __package__)
-    more = {name: getattr(options, name) for name in reader.options}
-    archive: Archive = module.read(
-        storage, follow_links=options.follow_links, only=format is not None, **more
-    )
-    return archive
+    row = format_row(detect(storage, format=format))
+    return read(storage, row, options, only=format is not None)
 
 
 def read_alike(format: Format, first: Reading, second: Reading) -> bool:
@@ -64,8 +53,8 @@ def read_alike(format: Format, first: Reading, second: Reading) -> bool:
 
     Links are excluded, because each run compares what they lead to.
     """
-    from .registry import READERS
+    from .table import FORMATS
 
-    options = READERS[format].options if format in READERS else ()
+    options = FORMATS[format].options if format in FORMATS else ()
     first, second = first.settled(), second.settled()
     return all(getattr(first, name) == getattr(second, name) for name in options)

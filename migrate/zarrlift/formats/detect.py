@@ -14,10 +14,11 @@ from zarrstack.core.paths import join
 from ..recipe.options import Format
 from ..storage.base import Storage
 from .foreign_places import foreign_place
-from .markers import DRAFT, V3, MarkerDocument
 from .registry import markers_for
+from .table import DRAFT, V3, MarkerDocument
+from .table import V2_ARRAY as ARRAY
 from .tree.documents import documents_at, parse_object, parsed_or_none
-from .tree.two_documents import ARRAY, format_of_chunks
+from .tree.two_documents import format_of_chunks
 
 _MAX_LISTED: Final = 1000
 """Maximum number of directories searched for the first node below an implicit root."""

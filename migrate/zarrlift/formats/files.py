@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import (
     MetadataError,
@@ -19,16 +20,12 @@ from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
 from ..recipe.format_names import provider
-from ..recipe.options import Format
-from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from .description import Directory
-from .tree.directory import NodeDirectory
 from .tree.links import broken_link, link_outside
-from .tree.unlisted import root_alone, unknown_nodes
-from .tree.walk import walk
 
-_ADVICE: Final = "Copy the archive to a store that can be listed, or open one array by its own URL."
+if TYPE_CHECKING:
+    from .tree.reader import Describer
 
 
 class Files:
@@ -38,43 +35,23 @@ class Files:
     that leave the archive are followed only with `--follow-links`.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        *,
-        format: Format,
-        documents: Sequence[str],
-        is_array: Callable[[str, bytes], bool],
-        follow_links: bool,
-    ) -> None:
-        """`is_array` is given the name and the content of a document."""
-        self.url = storage.url
+    def __init__(self, nodes: Describer) -> None:
+        """`nodes` finds the directories of the archive."""
+        self._nodes = nodes
+        self._tree = nodes.tree
+        self._storage = nodes.tree.storage
+        self._follow_links = nodes.tree.reading.follow_links
+        self.url = self._storage.url
         """Place of the archive, for messages; contains no credentials."""
-        self._format = format
-        self._documents = documents
-        self._is_array_document = is_array
-        self._storage = storage
-        self._follow_links = follow_links
         self._contents: dict[str, bytes] = {}
-        self.walked: dict[str, NodeDirectory] = {}
-        """Directories that were visited, with problems of their names and links."""
 
     def walk(self) -> Iterator[Directory]:
         """Each directory with documents of the format, parents first; none below an array.
 
         In a store that cannot list, the root alone, which must be an array: UsageError if it is not.
         """
-        names = self._documents
-        if self._storage.can_list:
-            self.walked = walk(
-                self._storage, documents=names, is_array=self._is_array, follow_links=self._follow_links
-            )
-        else:
-            root = root_alone(self._storage, names)
-            if not self._is_array(root):
-                raise unknown_nodes(expected="an array at the root", advice=_ADVICE)
-            self.walked = {"": root}
-        for path, place in self.walked.items():
+        self._nodes.find()
+        for path, place in self._tree.found.items():
             for name, content in place.documents.items():
                 self._contents[join(path, name)] = content
             if place.documents and not place.refused:
@@ -99,7 +76,9 @@ class Files:
         Names of links that are not followed are omitted. UsageError for a store that cannot list.
         """
         if not self._storage.can_list:
-            raise unknown_nodes(expected="a store that can be listed", advice=_ADVICE)
+            error = self._tree.unknown_nodes()
+            error.problem = replace(error.problem, expected="a store that can be listed")
+            raise error
         entries = self._storage.list_dir(self._checked(path) if path else "")
         followed = (
             entry for entry in entries if self._follow_links or not self._storage.leaves_root(entry.link)
@@ -120,18 +99,15 @@ class Files:
         key = join(path, names[0]) if names else None
         if isinstance(error, ZarrstackError):
             return error.problem.at(node=path, key=key)
-        package = provider(self._format)
+        package = provider(self._tree.row.name)
         return refusal(
             "format",
-            f"the format {self._format!r} of {package} fails to describe a node",
+            f"the format {self._tree.row.name!r} of {package} fails to describe a node",
             node=path,
             key=key,
             found=" ".join(f"{type(error).__name__}: {error}".split()),
             advice=f"Check its document; if that is valid, report this to the authors of {package}.",
         )
-
-    def _is_array(self, place: NodeDirectory) -> bool:
-        return any(self._is_array_document(name, content) for name, content in place.documents.items())
 
     def _checked(self, key: Any) -> str:
         """A key that stays in the archive."""

@@ -7,69 +7,58 @@ no node, is an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from operator import index
 from typing import Any, Final
 
 from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
 from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal, refusal
-from zarrstack.core.grid.chunk_keys import ChunkKeys, chunk_keys_of
+from zarrstack.core.grid.chunk_keys import chunk_keys_of
 from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
-from zarrstack.core.paths import parents
 
-from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node, SourceDocument
+from ..archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ..recipe.format_names import provider
-from ..recipe.options import Format
-from ..storage.base import Storage
-from .description import Array, Group
+from .description import Array, Group, NodeKind
 from .files import Files
-from .registry import broken, find, is_array_document
-from .tree.conflicts import node_in_array, nodes_inside
-from .tree.directory import CHUNK
+from .registry import broken, find, kind_of
+from .tree.conflicts import refuse_below_arrays
+from .tree.directory import NodeDirectory
 from .tree.node_names import name_problems
-from .tree.nodes import add_groups, implicit_group, placed, refuse
-from .tree.unclaimed_files import unclaimed_file_notes, unclaimed_files
+from .tree.nodes import implicit_group, placed, refuse
+from .tree.open_tree import Tree
+from .tree.reader import Describer
+from .tree.unclaimed_files import unclaimed_files
 from .zarr_v3.array import V3ArrayDescriber
 
 _WRONG: Final = "the format {!r} of {} describes this node wrongly: "
 
 
-def read(format: Format, storage: Storage, *, follow_links: bool) -> Archive:
-    """Describe an archive with a format of another package.
+class _OutsideNodes(Describer):
+    """Nodes as a format of another package describes them, after checks."""
 
-    Raises UsageError if the format fails or describes nothing, StorageError if the root cannot be read; all
-    other errors are problems of the archive or of a node.
-    """
-    files = Files(
-        storage,
-        format=format,
-        documents=find(format).documents,
-        is_array=partial(is_array_document, format),
-        follow_links=follow_links,
-    )
-    reader = _Reader(format, storage, files)
-    nodes = reader.nodes()
-    if not nodes:
-        expected = ", ".join(find(format).documents)
-        raise UsageError(f"no {format} archive found", found=storage.url, expected=expected)
-    return Archive(url=storage.url, format=format, nodes=nodes, problems=tuple(reader.problems))
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self.format = tree.row.name
+        self.files = Files(self)
+        self.describer = V3ArrayDescriber()
 
+    def is_array(self, place: NodeDirectory) -> bool:
+        return any(kind_of(self.format, name, there) == "array" for name, there in place.documents.items())
 
-@dataclass(slots=True)
-class _Reader:
-    format: Format
-    storage: Storage
-    files: Files
-    problems: list[Problem] = field(default_factory=list)
-    describer: V3ArrayDescriber = field(default_factory=V3ArrayDescriber)
+    def kind(self, place: NodeDirectory) -> NodeKind:
+        return "array" if self.is_array(place) else "group"
 
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, sorted, with implicit groups; empty if nothing is described."""
+    def may_hold_chunks(self, layout: Layout | None, name: str) -> bool:
+        """Whether the first segment of a chunk's key may have a name."""
+        if layout is not None and isinstance(layout.keys, PatternKeys):
+            return layout.keys.fits(0, name)
+        return name == "c" or super().may_hold_chunks(layout, name)
+
+    def nodes(self) -> dict[str, Node]:
         nodes: dict[str, Node] = {}
-        for described in self._described():
+        for described in self._described_by_format():
             if not isinstance(described, Array | Group | Problem):
                 expected = "zarrlift.formats.Array, Group, or a Problem"
                 raise broken(self.format, "describes something else", excerpt(described), expected)
@@ -82,37 +71,29 @@ class _Reader:
                     nodes[described.path] = self._node(described)
                 except Exception as error:  # noqa: BLE001 - fields may be anything
                     refuse(nodes, self.files.problem(error, described.path))
-        found = self.files.walked
-        for path, place in found.items():
+        for path, place in self.tree.found.items():
             if place.problems and path not in nodes:
                 nodes[path] = implicit_group(path, place.problems)
         if not nodes:
-            return ()
-        self._refuse_inner(nodes)
+            expected = ", ".join(self.tree.row.nodes)
+            raise UsageError(
+                f"no {self.format} archive found", found=self.tree.storage.url, expected=expected
+            )
+        refuse_below_arrays(nodes)
+        arrays = (path for path, node in nodes.items() if isinstance(node, ArrayNode) and node.layout)
+        self.refuse_inside([path for path in arrays if path in self.tree.found], nodes)
         nodes.setdefault("", implicit_group(""))
-        add_groups(nodes, found)
-        documents = {
-            document.key.rpartition("/")[2] for node in nodes.values() for document in node.documents
-        }
+        self.complete(nodes)
+        return nodes
+
+    def strays(self, nodes: Mapping[str, Node]) -> Iterable[str]:
         layouts = (node.layout for node in nodes.values() if isinstance(node, ArrayNode))
-        if all(layout is None or layout.root is None for layout in layouts):
-            strays = unclaimed_files(found, nodes, {*documents, *find(self.format).documents})
-            self.problems.extend(unclaimed_file_notes([*strays]))
-        return tuple(nodes[path] for path in sorted(nodes))
+        if any(layout is not None and layout.root is not None for layout in layouts):
+            return ()
+        names = {each.key.rpartition("/")[2] for node in nodes.values() for each in node.documents}
+        return unclaimed_files(self.tree.found, nodes, {*names, *self.tree.row.nodes})
 
-    def _refuse_inner(self, nodes: dict[str, Node]) -> None:
-        """Refuse nodes inside arrays, described or not."""
-        arrays = {path: node for path, node in nodes.items() if isinstance(node, ArrayNode)}
-        for path in list(nodes):
-            if (above := next((line for line in parents(path) if line in arrays), None)) is not None:
-                refuse(nodes, node_in_array(path, None, above))
-        for path, node in arrays.items():
-            if node.layout is not None and (place := self.files.walked.get(path)) is not None:
-                is_chunk = partial(_may_hold_chunks, node.layout.keys)
-                for problem in nodes_inside(self.storage, place, find(self.format).documents, is_chunk):
-                    refuse(nodes, problem)
-
-    def _described(self) -> Iterator[object]:
+    def _described_by_format(self) -> Iterator[object]:
         """What the format gives, which may be anything; UsageError if it fails."""
         try:
             yield from find(self.format)().read(self.files)
@@ -125,7 +106,7 @@ class _Reader:
 
     def _add_problem(self, nodes: dict[str, Node], problem: Problem) -> None:
         if problem.node is None or problem.severity in ("note", "warning"):
-            self.problems.append(problem)
+            self.tree.problems.append(problem)
         else:
             refuse(nodes, replace(problem, node=self._path(problem.node), severity="refusal"))
 
@@ -141,7 +122,7 @@ class _Reader:
         return self._group(described) if isinstance(described, Group) else self._array(described)
 
     def _group(self, group: Group) -> GroupNode:
-        problems = self._problems_at(group.path)
+        problems = self._problems_of(group.path)
         documents = self._documents(group.documents, problems)
         attributes = self._json(group.attributes, "attributes are", problems)
         return GroupNode(
@@ -153,7 +134,7 @@ class _Reader:
         )
 
     def _array(self, array: Array) -> ArrayNode:
-        problems = self._problems_at(array.path)
+        problems = self._problems_of(array.path)
         documents = self._documents(array.documents, problems)
         if not array.documents:
             problems.append(self._wrong("it names no documents, whose changes would not be noticed"))
@@ -226,9 +207,9 @@ class _Reader:
                 documents.append(SourceDocument(key=key, content=content))
         return tuple(documents)
 
-    def _problems_at(self, path: str) -> list[Problem]:
+    def _problems_of(self, path: str) -> list[Problem]:
         """Problems of the name, and of the directory if it was visited."""
-        place = self.files.walked.get(path)
+        place = self.tree.found.get(path)
         return name_problems(path) if place is None else list(place.problems)
 
     def _json(self, value: Any, what: str, problems: list[Problem]) -> JSON:
@@ -265,13 +246,6 @@ def _lengths(lengths: Any, what: str) -> list[int]:
         ) from None
 
 
-def _may_hold_chunks(keys: ChunkKeys, name: str) -> bool:
-    """Whether the first segment of a chunk's key may have a name."""
-    if isinstance(keys, PatternKeys):
-        return keys.fits(0, name)
-    return name == "c" or CHUNK.fullmatch(name) is not None
-
-
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise MetadataError(f"{what} is not text", found=excerpt(value))
@@ -285,3 +259,6 @@ def is_chunk(layout: Layout, path: str, key: str) -> bool:
         return False
     place = layout.keys.coordinates(key.removeprefix(prefix), len(layout.shape))
     return place is not None and layout.objects.index(place) is not None
+
+
+describer = _OutsideNodes

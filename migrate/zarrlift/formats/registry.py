@@ -1,19 +1,10 @@
-"""The readers of formats: zarrlift's own, and those added by other packages.
-
-A reader of ours is a module of this package, imported on first use, with
-
-    def read(storage, *, follow_links: bool, only: bool, ...) -> Archive
-
-If `only` is set, this format was requested, and documents of other formats next to its own are ignored.
-"""
+"""Looks up formats: zarrlift's own, and those added by other packages."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
@@ -21,43 +12,27 @@ from zarrstack.core.errors import UsageError
 from ..recipe import format_names
 from ..recipe.format_names import points_of
 from ..recipe.options import Format
-from .markers import MARKERS, MarkerDocument
+from .table import FORMATS, MarkerDocument, NodeFormat
 
 if TYPE_CHECKING:
     from .contract import SourceFormat
     from .description import NodeKind
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A reader of ours."""
-
-    module: str
-    options: tuple[str, ...] = ()
-    """Further fields of `Reading` that `read` takes under the same names."""
-    nodes: tuple[str, ...] = ()
-    """Documents that make a directory a node; none if nodes are elsewhere."""
-    attributes: str | None = None
-    """File that holds the attributes of a node; other programs may create it at any time."""
+def format_row(name: Format) -> NodeFormat:
+    """The row of a format; UsageError for one of another package that is unknown or cannot be used."""
+    return FORMATS[name] if name in FORMATS else _row_of(name)
 
 
-READERS: Final[Mapping[Format, Reader]] = {
-    "zarr1": Reader("zarr_v1", nodes=("meta",), attributes="attrs"),
-    "zarr2": Reader("zarr_v2.reader", nodes=(".zarray", ".zgroup"), attributes=".zattrs"),
-    "n5": Reader("n5.reader", ("axes",), nodes=("attributes.json",), attributes="attributes.json"),
-    "zarr3": Reader("zarr_v3.reader", nodes=("zarr.json",)),
-    "zarr3-draft": Reader("zarr_v3_draft.reader", ("allow_fallback",)),
-}
-
-
-def attributes_document(format: Format) -> str | None:
+def attributes_document(name: Format) -> str | None:
     """File that holds the attributes of a node and may be created at any time; None if there is none."""
-    return READERS[format].attributes if format in READERS else None
+    return FORMATS[name].attributes if name in FORMATS else None
 
 
-def node_documents(format: Format) -> tuple[str, ...]:
+def node_documents(name: Format) -> tuple[str, ...]:
     """Documents that make a directory a node; empty if nodes are elsewhere."""
-    return READERS[format].nodes if format in READERS else find(format).documents
+    row = format_row(name)
+    return row.nodes if row.directories else ()
 
 
 def markers_for(format: Format | None) -> tuple[MarkerDocument, ...]:
@@ -65,24 +40,33 @@ def markers_for(format: Format | None) -> tuple[MarkerDocument, ...]:
 
     Other packages are asked only where their formats may be meant. UsageError for one that cannot be used.
     """
-    if format in READERS:
-        return MARKERS
-    names = dict.fromkeys(point.name for point in format_names.outside()) if format is None else (format,)
-    return (*MARKERS, *(marker for name in names for marker in _markers_of(name)))
+    others = dict.fromkeys(point.name for point in format_names.outside()) if format is None else (format,)
+    rows = [*FORMATS.values(), *(_row_of(name) for name in others if format not in FORMATS)]
+    return tuple(marker for row in rows for marker in row.markers)
+
+
+# ----- formats of other packages
 
 
 @functools.cache
-def _markers_of(name: Format) -> tuple[MarkerDocument, ...]:
-    return tuple(
-        MarkerDocument(
-            format=name,
-            key=document,
-            what=name,
-            told_by=partial(_is_node, name, document),
-            is_array=partial(is_array_document, name, document),
-            parsed=False,
-        )
-        for document in find(name).documents
+def _row_of(name: Format) -> NodeFormat:
+    documents = find(name).documents
+    return NodeFormat(
+        name=name,
+        title=name,
+        markers=tuple(
+            MarkerDocument(
+                format=name,
+                key=document,
+                what=name,
+                told_by=partial(_is_node, name, document),
+                is_array=partial(is_array_document, name, document),
+                parsed=False,
+            )
+            for document in documents
+        ),
+        describer=".outside",
+        nodes=documents,
     )
 
 
@@ -146,7 +130,7 @@ def find(name: Format) -> type[SourceFormat]:
 def forget() -> None:
     """Forget the formats that were loaded, because others are installed now."""
     find.cache_clear()
-    _markers_of.cache_clear()
+    _row_of.cache_clear()
 
 
 def _is_name(document: object) -> bool:

@@ -1,4 +1,4 @@
-"""Reads a Zarr v1 archive as `Archive`: arrays in directories, and nothing else.
+"""Describes the nodes of a Zarr v1 archive: arrays in directories, and nothing else.
 
 Specification: https://zarr.readthedocs.io/en/stable/spec/v1.html ("Metadata", "Chunks", "Attributes").
 Behaviour of zarr 1.0.0 and 1.1.0 (observed):
@@ -18,9 +18,8 @@ between the two formats are the compressor's form and the names of documents.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
 
 from zarrstack.core.data_types.v2 import parse_v2_dtype
 from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
@@ -28,7 +27,6 @@ from zarrstack.core.errors import (
     MetadataError,
     Problem,
     UnsupportedError,
-    UsageError,
     ZarrstackError,
     note,
     refusal,
@@ -37,17 +35,16 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..archive.nodes import Archive, ArrayNode, Layout, Node
-from ..storage.base import Storage
+from ..archive.nodes import Layout
+from ..storage.base import DirectoryEntry
+from .table import V1_ARRAY as ARRAY
 from .tree.directory import NodeDirectory
-from .tree.nodes import implicit_group
-from .tree.reader import NativeFormat, TreeReader, wrong_version
-from .tree.unlisted import root_alone
-from .tree.walk import walk
+from .tree.documents import wrong_version
+from .tree.open_tree import DescribedArray, Tree
+from .tree.reader import Describer
 from .zarr_v2.array import V2Array, V2ArrayDescriber
 from .zarr_v2.fill_values import specified_fill
 
-ARRAY: Final = "meta"
 ATTRIBUTES: Final = "attrs"
 _BEFORE: Final = "__zmeta__"
 """Document in which zarr 0.x stored an array's metadata: a pickle, which is not read."""
@@ -58,36 +55,6 @@ _REALLY_F: Final = frozenset({"blosc"})
 """Compressions whose chunks really have the order given by `order`."""
 _RAW: Final = 3
 """The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not contain its filters."""
-_NATIVE: Final = NativeFormat(
-    format="zarr1",
-    archive="a Zarr v1 archive",
-    documents=(ARRAY,),
-    sources=frozenset({ARRAY, ATTRIBUTES}),
-    others={".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"},
-    known=frozenset({ARRAY}),
-)
-
-
-def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
-    """Describe the archive.
-
-    With `only`, Zarr v1 was requested: documents of other formats next to v1's are ignored instead of
-    refused. `follow_links` allows links to leave the archive.
-
-    Raises UsageError if there is no v1 archive, StorageError if the root cannot be read; all other errors are
-    problems of the archive or of a node.
-    """
-    names = (ARRAY, ATTRIBUTES, _BEFORE, *_NATIVE.others)
-    if storage.can_list:
-        found = walk(storage, documents=names, is_array=_is_array, follow_links=follow_links)
-    else:
-        root = root_alone(storage, names)
-        found = {"": root} if ARRAY in root.documents else {}
-    reader = _Reader(storage=storage, only=only)
-    nodes = reader.nodes(found)
-    if not nodes:
-        raise UsageError("no Zarr v1 archive found", found=storage.url, expected=ARRAY)
-    return Archive(url=storage.url, format="zarr1", nodes=nodes, problems=tuple(reader.problems))
 
 
 def in_v2_terms(document: Mapping[str, JSON]) -> JSONObject:
@@ -172,46 +139,33 @@ def _by_name(fill: JSON, dtype: Any) -> JSON:
     return {name: _by_name(item, dtype.fields[name][0]) for name, item in zip(dtype.names, fill, strict=True)}
 
 
-def _is_array(place: NodeDirectory) -> bool:
-    return ARRAY in place.documents or _BEFORE in place.documents
+class _Nodes(Describer):
+    """Arrays have `meta`; their attributes are in `attrs`."""
 
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self._describer = V2ArrayDescriber()
 
-@dataclass(slots=True, kw_only=True)
-class _Reader(TreeReader):
-    native: ClassVar[NativeFormat] = _NATIVE
-    describer: V2ArrayDescriber = field(default_factory=V2ArrayDescriber)
+    def is_array(self, place: NodeDirectory) -> bool:
+        return ARRAY in place.documents or _BEFORE in place.documents
 
-    def nodes(self, found: dict[str, NodeDirectory]) -> tuple[Node, ...]:
-        """All nodes, sorted, including implicit groups."""
-        nodes: dict[str, Node] = {}
-        for path, place in found.items():
-            if _is_array(place):
-                nodes[path] = self._array(place)
-            elif place.refused:
-                nodes[path] = implicit_group(path, place.problems)
-            elif others := list(self.foreign(place)):
-                nodes[path] = implicit_group(path, others)
-        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
-        if not arrays:
-            return ()
-        self.refuse_lone_chunks(nodes, found)
-        return self.complete(nodes, found, arrays)
+    def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
+        if self.is_array(place):
+            return "array"
+        return "group" if not self.tree.only and any(self.tree.others(place)) else None
 
-    def _array(self, place: NodeDirectory) -> ArrayNode:
-        problems = self.problems_at(place)
-        attributes = self.parse(place, ATTRIBUTES, problems) or {}
-        layout: Layout | None = None
-        facts = V2Array(extra={})
+    def describe_array(
+        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> DescribedArray:
+        attributes = self.tree.parse(place, ATTRIBUTES, problems) or {}
         if ARRAY not in place.documents:
             message = "an array of zarr 0.x: its metadata is a pickle, which is never read"
-            key = join(place.path, _BEFORE)
-            problems.append(refusal("unsupported", message, key=key))
-        document = self.parse(place, ARRAY, problems)
-        if document is not None:
-            layout, facts = self._describe(document, join(place.path, ARRAY), problems)
-        return self.array(
-            place,
-            problems,
+            problems.append(refusal("unsupported", message, key=join(place.path, _BEFORE)))
+        document = self.tree.parse(place, ARRAY, problems)
+        if document is None:
+            return DescribedArray(attributes=attributes)
+        layout, facts = self._describe(document, join(place.path, ARRAY), problems)
+        return DescribedArray(
             attributes=attributes,
             layout=layout,
             fill_is_null=facts.fill_is_null,
@@ -230,7 +184,7 @@ class _Reader(TreeReader):
             # v2's describer would treat them as omissions of some v2 writers.
             problems.append(refusal("metadata", f"{', '.join(missing)} is missing", key=key))
         try:
-            facts = self.describer.describe(in_v2_terms(document))
+            facts = self._describer.describe(in_v2_terms(document))
         except ZarrstackError as error:
             problems.append(error.problem.at(key=key))
             return None, V2Array(extra={})
@@ -240,3 +194,6 @@ class _Reader(TreeReader):
             message = "Zarr v1 has no key for the chunk of a zero-dimensional array"
             problems.append(note("metadata", message, key=key))
         return facts.layout(KeyEncoding("v2", ".")), facts
+
+
+describer = _Nodes

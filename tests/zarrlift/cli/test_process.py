@@ -42,14 +42,15 @@ NOT_FOR_V2 = {
     "zarr", "zarr_metadata", "numcodecs", "fsspec", "asyncio", "multiprocessing", "pydantic", "rich", "tqdm",
     "importlib.metadata", "email", "zipfile", "secrets", "tomllib",
     "zarrlift.cli.inspect_commands", "zarrlift.cli.model_commands", "zarrlift.cli.serve_command",
-    "zarrlift.conventions.hdmf.arrays", "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.reader",
-    "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3.reader", "zarrlift.models",
+    "zarrlift.conventions.hdmf.arrays", "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.nodes",
+    "zarrlift.formats.outside", "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3.nodes",
+    "zarrlift.models",
     "zarrlift.planning.n5_in_place", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.zarr_store",
     "zarrlift.verification.sampled_chunks",
     "zarrstack.core.codecs.hdmf", "zarrstack.core.draft_v3.nodes",
 }  # fmt: skip
 """What a plain local archive of Zarr v2 is migrated without: each takes time at every start."""
-NOT_FOR_N5 = NOT_FOR_V2 - {"zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.reader"}
+NOT_FOR_N5 = NOT_FOR_V2 - {"zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.nodes"}
 
 
 def small_v2(path):

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.damaged_archives import run
 from tests.support.fixtures_index import archive
+from tests.support.format_readers import n5
 from tests.support.v2_trees import tree
 
 import zarrlift
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.conventions.n5.pyramids import axis_names
-from zarrlift.formats.n5 import reader as n5
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrstack.core.errors import UsageError
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 
 import pytest
+from tests.support.format_readers import n5, zarr_v1, zarr_v2, zarr_v3
 from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode
-from zarrlift.formats import zarr_v1
-from zarrlift.formats.n5 import reader as n5
-from zarrlift.formats.zarr_v2 import reader as zarr_v2
-from zarrlift.formats.zarr_v3 import reader as zarr_v3
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import any_refusal
 

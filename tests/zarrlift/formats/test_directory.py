@@ -13,17 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.format_readers import n5, zarr_v1, zarr_v2, zarr_v3
 from tests.support.v2_trees import GROUP, array, messages, node, read, tree
 from tests.zarrlift.formats.test_alike import N5, V1, V2, V3
 
 from zarrlift.archive.chunk_inventory import nothing_there, take_inventory
 from zarrlift.archive.nodes import Archive, ArrayNode
-from zarrlift.formats import zarr_v1
-from zarrlift.formats.n5 import reader as n5
 from zarrlift.formats.tree import walk
 from zarrlift.formats.tree.directory import list_directory
-from zarrlift.formats.zarr_v2 import reader as zarr_v2
-from zarrlift.formats.zarr_v3 import reader as zarr_v3
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import ZarrstackError
 

@@ -9,10 +9,10 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.format_readers import zarr_v1
 from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.formats import zarr_v1
 from zarrlift.formats.zarr_v1 import in_v2_terms
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError

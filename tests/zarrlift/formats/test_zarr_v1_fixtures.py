@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.support import fixtures_index
+from tests.support.format_readers import zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.formats import zarr_v1
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v3 import fill_from_json

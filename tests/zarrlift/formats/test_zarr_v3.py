@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from tests.support.format_readers import zarr_v3
 from tests.support.tiny_arrays import document, write
 from tests.support.v2_trees import node, tree
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
@@ -17,7 +18,6 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 import zarrlift
 import zarrstack
 from zarrlift.archive.nodes import ArrayNode
-from zarrlift.formats.zarr_v3 import reader as zarr_v3
 from zarrlift.formats.zarr_v3.array import V3ArrayDescriber
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.base.array_documents import GUARD

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import ModuleType
+from dataclasses import replace
 
 import pytest
 
 import zarrlift
-from zarrlift.formats import registry
-from zarrlift.formats.zarr_v2 import reader as zarr_v2
+from zarrlift.formats import table
+from zarrlift.formats.zarr_v2 import nodes
 from zarrlift.recipe.options import Reading
 from zarrstack.core.errors import JobError, UsageError
 
@@ -19,16 +18,16 @@ from zarrstack.core.errors import JobError, UsageError
 def asked(monkeypatch):
     """What each reading of the source was asked for: a reader of Zarr v2 that takes every option."""
     calls = []
-    spy = ModuleType("zarrlift.formats.spy")
+    real = nodes.describer
 
-    def read(storage, *, follow_links, only, **more):
-        calls.append({"follow_links": follow_links, **more})
-        return zarr_v2.read(storage, follow_links=follow_links, only=only)
+    def describer(tree):
+        names = ("follow_links", "axes", "allow_fallback")
+        calls.append({name: getattr(tree.reading, name) for name in names})
+        return real(tree)
 
-    spy.read = read
-    monkeypatch.setitem(sys.modules, spy.__name__, spy)
-    reader = registry.Reader("spy", options=("axes", "allow_fallback"))
-    monkeypatch.setitem(registry.READERS, "zarr2", reader)
+    monkeypatch.setattr(nodes, "describer", describer)
+    row = replace(table.FORMATS["zarr2"], options=("axes", "allow_fallback"))
+    monkeypatch.setitem(table.FORMATS, "zarr2", row)
     return calls
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from zarrstack.core.errors import Problem, StorageError, refusal
-from zarrstack.core.paths import join
+from zarrstack.core.paths import join, parents
 
+from ...archive.nodes import ArrayNode, Node
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from .directory import NodeDirectory
@@ -36,6 +37,16 @@ def nodes_inside(
                 yield node_in_array(path, key, place.path)
     except StorageError as error:
         yield error.problem.at(node=place.path)
+
+
+def refuse_below_arrays(nodes: dict[str, Node]) -> None:
+    """Refuse nodes below an array, which has no children; they must not be omitted silently."""
+    for path in list(nodes):
+        above = next((above for above in parents(path) if isinstance(nodes.get(above), ArrayNode)), None)
+        if above is not None:
+            node = nodes[path]
+            problem = node_in_array(path, node.documents[0].key if node.documents else None, above)
+            nodes[path] = ArrayNode(path=path, documents=node.documents, problems=(*node.problems, problem))
 
 
 def node_in_array(path: str, key: str | None, array: str) -> Problem:

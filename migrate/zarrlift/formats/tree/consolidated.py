@@ -23,6 +23,13 @@ _NAMES: Final = frozenset({".zarray", ".zgroup", ".zattrs"})
 _MAX_NAMED: Final = 100
 """Number of entries with the same fault, and of differences, reported individually: there may be millions."""
 
+NOTHING_ELSE: Final = warning(
+    "consolidated",
+    "the only document is the consolidated metadata, which is read instead of the others",
+    key=KEY,
+    expected=".zarray and .zgroup next to the chunks",
+)
+
 _LEADING_OUT: Final = "a key in consolidated metadata points outside the archive"
 _NO_PLACE: Final = "a key in consolidated metadata is not a valid path"
 _NO_DOCUMENT: Final = "an entry of consolidated metadata is not a metadata document"

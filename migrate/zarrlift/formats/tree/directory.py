@@ -71,6 +71,8 @@ class NodeDirectory:
     path: str
     documents: dict[str, bytes] = field(default_factory=dict)
     """Name -> content of the requested documents that exist."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Name -> key of documents that are not in the directory itself."""
     problems: list[Problem] = field(default_factory=list)
     """Problems with names, links and storage."""
     chunk: str | None = None
@@ -109,7 +111,11 @@ class NodeDirectory:
     def key_of(self, *names: str) -> str | None:
         """The key of the first of some documents that exists here."""
         name = self.first(names)
-        return None if name is None else join(self.path, name)
+        return None if name is None else self.key(name)
+
+    def key(self, name: str) -> str:
+        """The key of a document."""
+        return self.keys.get(name) or join(self.path, name)
 
 
 def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:

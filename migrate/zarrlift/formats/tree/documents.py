@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.errors import MetadataError, Problem, StorageError
+from zarrstack.core.errors import MetadataError, Problem, StorageError, refusal
 from zarrstack.core.git_pointers import pointer
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
@@ -98,6 +98,20 @@ def parsed_or_none(content: bytes, key: str) -> JSONObject | None:
         return parse_object(content, key)
     except MetadataError:
         return None
+
+
+def wrong_version(document: JSONObject, version: int, key: str) -> Problem | None:
+    """A refusal of a document whose `zarr_format` is not this one."""
+    found = document.get("zarr_format")
+    if type(found) is int and found == version:
+        return None
+    return refusal(
+        "metadata",
+        f"zarr_format is not {version}",
+        key=key,
+        found=excerpt(found) if "zarr_format" in document else "none",
+        expected=str(version),
+    )
 
 
 def _require_room(content: bytes, key: str, times: int) -> None:

@@ -1,181 +1,277 @@
-"""The base of readers of archives whose nodes are directories with documents."""
+"""Reads an archive of any format as `Archive`: finds its nodes, describes each, and completes them.
+
+What differs between formats is their row in `formats.table` and its `Describer`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from importlib import import_module
+from typing import Final, Literal
 
-from zarrstack.core.errors import Problem, StorageError, any_refusal, note, refusal
-from zarrstack.core.json_text import JSON, JSONObject, excerpt
-from zarrstack.core.paths import join
+from zarrstack.core.errors import Problem, StorageError, UsageError, note, refusal
+from zarrstack.core.json_text import JSON, JSONObject
+from zarrstack.core.paths import join, parents
 
-from ...archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
-from ...recipe.options import Format
-from ...storage.base import Storage
+from ...archive.nodes import Archive, ArrayNode, Layout, Node
+from ...recipe.options import Reading
+from ...storage.base import DirectoryEntry, Storage
+from ...storage.local.storage import LocalStorage
+from ..table import V2_ARRAY, V3, NodeFormat
+from . import consolidated
 from .conflicts import chunks_alone, nodes_inside
 from .directory import CHUNK, NodeDirectory
-from .documents import Documents
-from .nodes import add_groups, placed, refuse
-from .two_documents import ARRAY, V3, format_of_chunks
+from .nodes import add_groups, refuse
+from .open_tree import DescribedArray, Tree
+from .two_documents import format_of_chunks
 from .unclaimed_files import unclaimed_file_notes, unclaimed_files
-from .walk import chunk_root
+from .walk import chunk_root, walk
+
+_FORMATS: Final = __name__.rpartition(".tree.")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeFormat:
-    """A format by the names of its documents."""
+def read(
+    storage: Storage,
+    row: NodeFormat,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    *,
+    only: bool = False,
+) -> Archive:
+    """Describe the archive of a format in a storage.
 
-    format: Format
-    archive: str
-    """Name of such an archive with its article, for people: "a Zarr v2 archive"."""
-    documents: tuple[str, ...]
-    """Names of the documents that define a node."""
-    sources: frozenset[str]
-    """Names of the documents from which a node is made."""
-    others: Mapping[str, Format]
-    """Metadata documents of other formats."""
-    known: frozenset[str]
-    """Names of files that are not strays."""
+    With `only`, this format was requested: documents of others next to its own are ignored, not refused.
 
-
-def wrong_version(document: JSONObject, version: int, key: str) -> Problem | None:
-    """A refusal of a document whose `zarr_format` is not this one."""
-    found = document.get("zarr_format")
-    if type(found) is int and found == version:
-        return None
-    return refusal(
-        "metadata",
-        f"zarr_format is not {version}",
-        key=key,
-        found=excerpt(found) if "zarr_format" in document else "none",
-        expected=str(version),
+    Raises UsageError if there is no archive of the format or its nodes cannot be found, StorageError if the
+    root cannot be read; all other errors are problems of the archive or of a node.
+    """
+    tree = Tree(storage=storage, row=row, reading=reading, only=only)
+    describer: Describer = import_module(row.describer, _FORMATS).describer(tree)
+    nodes = describer.nodes()
+    return Archive(
+        url=storage.url,
+        format=row.name,
+        nodes=tuple(nodes[path] for path in sorted(nodes)),
+        consolidated=tree.listed is not None,
+        documents=tuple(tree.sources),
+        problems=tuple(tree.problems),
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class TreeReader:
-    """Converts directories to nodes, and collects problems of the archive as a whole."""
+class Describer:
+    """Describes the nodes of one archive: the base of what differs between formats."""
 
-    native: ClassVar[NativeFormat]
-    storage: Storage
-    only: bool
-    """Whether this format was requested: documents of others next to its own are ignored, not refused."""
-    documents: Documents = field(default_factory=Documents)
-    problems: list[Problem] = field(default_factory=list)
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
 
-    def problems_at(self, place: NodeDirectory) -> list[Problem]:
+    # ----- what a format defines
+
+    def is_array(self, place: NodeDirectory) -> bool:
+        """Whether a directory is an array by its documents, so that nothing below it is a node."""
+        raise NotImplementedError
+
+    def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
+        """What a directory is, when all others are known: a damaged array is one; None if it is no node."""
+        raise NotImplementedError
+
+    def describe_array(
+        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> DescribedArray:
+        """What the documents of an array say. `entries` are names in its directory, if it needs them."""
+        raise NotImplementedError
+
+    def needs_entries(self, place: NodeDirectory) -> bool:
+        """Whether an array cannot be described without names in its directory."""
+        return False
+
+    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> Mapping[str, JSON]:
+        """The attributes of a group."""
+        return {}
+
+    def list_documents(self) -> None:
+        """Read consolidated metadata into the tree; MetadataError if it is invalid and nothing else lists."""
+
+    listed_in: str = consolidated.KEY
+    """Key of the document that has consolidated metadata."""
+
+    def in_listing(self, key: str, document: JSONObject) -> JSONObject | None:
+        """A document as consolidated metadata has it; None if that has none with this key."""
+        return document
+
+    def node_of(self, key: str) -> str | None:
+        """The path of the node whose document has a key."""
+        return key.rpartition("/")[0]
+
+    def may_hold_chunks(self, layout: Layout | None, name: str) -> bool:
+        """Whether a directory in that of an array may be one of chunks."""
+        return CHUNK.fullmatch(name) is not None
+
+    def is_chunk(self, name: str) -> bool:
+        """Whether a file may be a chunk, although its name is not made of numbers."""
+        return False
+
+    def strays(self, nodes: Mapping[str, Node]) -> Iterable[str]:
+        """Keys of files that belong to no node."""
+        row = self.tree.row
+        return unclaimed_files(self.tree.found, nodes, {*row.nodes, *row.no_strays})
+
+    def nothing(self) -> UsageError | None:
+        """The error for an archive without a node; None if it may be empty."""
+        row = self.tree.row
+        return UsageError(f"no {row.title} archive found", found=self.tree.storage.url, expected=row.nodes[0])
+
+    # ----- what all have in common
+
+    def nodes(self) -> dict[str, Node]:
+        """All nodes by path; `UsageError` if there are none."""
+        tree = self.tree
+        self.find()
+        nodes = self._described()
+        arrays = tuple(nodes)
+        self._refuse_lone_chunks(nodes)
+        for path, place in tree.found.items():
+            if path not in nodes and self._is_group(place, nodes):
+                problems = self._problems_at(place)
+                nodes[path] = tree.group(place, self.describe_group(place, problems), problems)
+        if not any(node.documents or node.refused for node in nodes.values()) and (error := self.nothing()):
+            raise error
+        self.refuse_inside(arrays, nodes)
+        self._compare()
+        self.complete(nodes)
+        return nodes
+
+    def complete(self, nodes: dict[str, Node]) -> None:
+        """Add the groups above nodes, and notes about files without a node."""
+        add_groups(nodes, self.tree.found)
+        self.tree.problems.extend(unclaimed_file_notes([*self.strays(nodes)]))
+
+    def find(self) -> None:
+        """Find the directories of the archive, and consolidated metadata."""
+        tree, row = self.tree, self.tree.row
+        if tree.storage.can_list:
+            tree.found = walk(
+                tree.storage,
+                documents=row.documents,
+                is_array=self.is_array,
+                follow_links=tree.reading.follow_links,
+            )
+            self.list_documents()
+            names = row.sources if tree.only else {*row.documents}
+            places = tree.found.values()
+            if not tree.listed or any(names & place.documents.keys() or place.problems for place in places):
+                return
+            tree.problems.append(consolidated.NOTHING_ELSE)
+        else:
+            self.list_documents()
+        if tree.listed is not None:
+            tree.found = {**tree.known, **tree.listed_places()}
+            return
+        root = tree.known.get("") or tree.root_alone()
+        tree.found = {"": root}
+        if self.kind(root) != "array":
+            raise tree.unknown_nodes()
+
+    def _described(self) -> dict[str, Node]:
+        """The arrays by path."""
+        tree = self.tree
+        places = []
+        for place in tree.found.values():
+            for problem in place.problems:
+                if problem.kind == "storage" and problem.key is not None:
+                    tree.documents.unread[problem.key] = problem
+            if self.kind(place) == "array":
+                places.append(place)
+        wanted = [place for place in places if self.needs_entries(place)] if tree.storage.can_list else []
+        entries = dict(zip([place.path for place in wanted], _entries(tree.storage, wanted), strict=True))
+        nodes: dict[str, Node] = {}
+        for place in places:
+            problems = self._problems_at(place)
+            described = self.describe_array(place, entries.get(place.path, ()), problems)
+            nodes[place.path] = tree.array(place, described, problems)
+        return nodes
+
+    def _is_group(self, place: NodeDirectory, nodes: Mapping[str, Node]) -> bool:
+        if self.tree.row.every_directory:
+            return not any(isinstance(nodes.get(above), ArrayNode) for above in parents(place.path))
+        return place.refused or self.kind(place) == "group"
+
+    def _problems_at(self, place: NodeDirectory) -> list[Problem]:
         """The problems of a directory, and a refusal for each document of another format."""
-        return [*place.problems, *self.foreign(place)]
+        return [*place.problems, *(() if self.tree.only else self._foreign(place))]
 
-    def foreign(self, place: NodeDirectory) -> Iterator[Problem]:
-        """A refusal for each document of another format."""
-        own = place.first(self.native.documents)
-        for name, other in self.native.others.items():
-            if self.only or not self.has_other(place, name):
-                continue
-            key = join(place.path, name)
-            if own is not None and self._has_chunks(place, name):
+    def _foreign(self, place: NodeDirectory) -> Iterator[Problem]:
+        row = self.tree.row
+        if not row.others:
+            return
+        own = place.first(row.nodes)
+        for name in self.tree.others(place):
+            key, other = join(place.path, name), row.others[name]
+            if own is None:
+                article = "an" if row.name == "n5" else "a"
+                message = f"a {other} node is inside {article} {row.title} archive"
+                yield refusal("format", message, key=key, advice="Move or exclude it.")
+            elif self._has_chunks(place, name):
                 yield note("format", f"{name} of {other} is ignored: the chunks are those of {own}", key=key)
-            elif own is not None:
+            else:
                 yield refusal(
                     "format",
                     "a node has metadata of two formats",
                     key=key,
-                    found=f"{self.native.format} ({own}) and {other} ({name})",
+                    found=f"{row.name} ({own}) and {other} ({name})",
                     advice="Choose one with --from.",
                 )
-            else:
-                message = f"a {other} node is inside {self.native.archive}"
-                yield refusal("format", message, key=key, advice="Move or exclude it.")
 
     def _has_chunks(self, place: NodeDirectory, other: str) -> bool:
         """Whether the chunks of an array are those of its own document, and not of the other one."""
-        if other not in (ARRAY, V3):
+        if other not in (V2_ARRAY, V3):
             return False
         try:
-            return format_of_chunks(self.storage, place.path, place.documents) == self.native.format
+            return format_of_chunks(self.tree.storage, place.path, place.documents) == self.tree.row.name
         except StorageError as error:
             place.fail(error)
             return False
 
-    def has_other(self, place: NodeDirectory, name: str) -> bool:
-        """Whether a directory has a document of another format, with that format's content."""
-        return name in place.documents
-
-    def parse(self, place: NodeDirectory, name: str, problems: list[Problem]) -> JSONObject | None:
-        """A document; None if it is missing or, after adding a problem, if it is unreadable."""
-        if name not in place.documents:
-            return None
-        return self.documents.take(place.documents[name], join(place.path, name), problems)
-
-    def array(
-        self,
-        place: NodeDirectory,
-        problems: Iterable[Problem],
-        *,
-        attributes: Mapping[str, JSON],
-        layout: Layout | None,
-        fill_is_null: bool = False,
-        fill_is_zero: bool = False,
-        extra: JSONObject | None = None,
-    ) -> ArrayNode:
-        """The array in a directory, without its layout after a refusal."""
-        told = placed(problems, place.path, place.key_of(*self.native.documents))
-        return ArrayNode(
-            path=place.path,
-            attributes=attributes,
-            layout=None if any_refusal(told) else layout,
-            fill_is_null=fill_is_null,
-            fill_is_zero=fill_is_zero,
-            documents=self._sources(place),
-            extra=extra or {},
-            problems=told,
-            bare=place.bare,
-        )
-
-    def group(
-        self, place: NodeDirectory, problems: Iterable[Problem], attributes: Mapping[str, JSON]
-    ) -> GroupNode:
-        """The group in a directory."""
-        key = place.key_of(*self.native.documents)
-        return GroupNode(
-            path=place.path,
-            attributes=attributes,
-            documents=self._sources(place),
-            implicit=key is None,
-            problems=placed(problems, place.path, key),
-        )
-
-    def _sources(self, place: NodeDirectory) -> tuple[SourceDocument, ...]:
-        return tuple(
-            [
-                SourceDocument(key=join(place.path, name), content=content)
-                for name, content in place.documents.items()
-                if name in self.native.sources
-            ]
-        )
-
-    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, NodeDirectory]) -> None:
+    def _refuse_lone_chunks(self, nodes: dict[str, Node]) -> None:
         """Refuse chunks without an array's document, whose values cannot be decoded."""
-        for path, place in found.items():
-            if place.chunk is None or not path or place.first(self.native.documents) is not None:
+        tree, (name, *_) = self.tree, self.tree.row.nodes
+        arrays = frozenset(nodes)
+        for path, place in tree.found.items():
+            chunk = place.chunk or next(filter(self.is_chunk, place.files), None)
+            if chunk is None or place.first(tree.row.nodes) is not None or arrays.intersection(parents(path)):
                 continue
-            if (root := chunk_root(path, found)) not in nodes:
-                refuse(nodes, chunks_alone(root, join(path, place.chunk), self.native.documents[0]))
+            root = chunk_root(path, tree.found)
+            root = root.removesuffix("/c") if self.is_chunk("c") and root not in nodes else root
+            if root and root not in nodes:
+                called = tree.row.words[1]
+                refuse(nodes, chunks_alone(root, join(path, chunk), name, called=called))
 
-    def complete(
-        self, nodes: dict[str, Node], found: Mapping[str, NodeDirectory], arrays: Iterable[str]
-    ) -> tuple[Node, ...]:
-        """All nodes, sorted: with refusals for nodes inside these arrays, and with implicit groups."""
+    def _compare(self) -> None:
+        """Warn if consolidated metadata differs from the documents, which have priority."""
+        tree = self.tree
+        if tree.listed is None or not tree.storage.can_list:
+            return
+        parsed = tree.documents.parsed.items()
+        files = {key: there for key, data in parsed if (there := self.in_listing(key, data)) is not None}
+        unread = frozenset(tree.documents.unread)
+        tree.problems.extend(
+            consolidated.differences(tree.listed, files, unread, self.listed_in, node_of=self.node_of)
+        )
+
+    def refuse_inside(self, arrays: Iterable[str], nodes: dict[str, Node]) -> None:
+        """Refuse nodes inside an array's own directory, which Zarr v3 does not allow."""
+        tree = self.tree
         for path in arrays:
-            place = found.get(path) or NodeDirectory(path=path)
-            for problem in nodes_inside(self.storage, place, self.native.documents, CHUNK.fullmatch):
+            node = nodes[path]
+            is_chunk = partial(self.may_hold_chunks, node.layout if isinstance(node, ArrayNode) else None)
+            for problem in nodes_inside(tree.storage, tree.found[path], tree.row.nodes, is_chunk):
                 refuse(nodes, problem)
-        add_groups(nodes, found)
-        return self.sorted(nodes, found)
 
-    def sorted(self, nodes: Mapping[str, Node], found: Mapping[str, NodeDirectory]) -> tuple[Node, ...]:
-        """All nodes, sorted, after adding notes about files without a node."""
-        self.problems.extend(unclaimed_file_notes([*unclaimed_files(found, nodes, self.native.known)]))
-        return tuple(nodes[path] for path in sorted(nodes))
+
+def _entries(storage: Storage, places: list[NodeDirectory]) -> Iterable[Iterable[DirectoryEntry]]:
+    """The entries of directories, local ones from the walk.
+
+    Others are listed lazily, because the first key is mostly decisive.
+    """
+    if isinstance(storage, LocalStorage):
+        return (storage.list_dir(place.path) if place.shown is None else place.shown for place in places)
+    return storage.list_dirs([place.path for place in places])

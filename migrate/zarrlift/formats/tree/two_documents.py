@@ -11,12 +11,12 @@ from zarrstack.core.paths import join, prefix_of
 
 from ...recipe.options import Format
 from ...storage.base import Storage
+from ..table import V2_ARRAY as ARRAY
+from ..table import V2_GROUP as GROUP
+from ..table import V3
 from .directory import CHUNK
 from .documents import parsed_or_none
 
-ARRAY: Final = ".zarray"
-GROUP: Final = ".zgroup"
-V3: Final = "zarr.json"
 _NODES: Final = (ARRAY, GROUP, V3)
 
 

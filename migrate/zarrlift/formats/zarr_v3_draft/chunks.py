@@ -15,7 +15,7 @@ from zarrstack.core.errors import Problem, StorageError, refusal
 from zarrstack.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.paths import join, parents
 
-from ...archive.nodes import ArrayNode, GroupNode, Node
+from ...archive.nodes import ArrayNode, GroupNode, Layout, Node
 from ...storage.base import DirectoryEntry, Storage
 from ..tree.nodes import implicit_group
 from ..tree.walk import passed_over
@@ -26,13 +26,13 @@ _MAX_LOOKED_INTO: Final = 1000
 """Maximum number of directories searched for a chunk, in each directory below `data/` without a node."""
 
 
-def with_scalar_key(storage: Storage, dialect: Dialect, node: Node) -> Node:
-    """A node; an array without axes has the key of its only chunk, which has two possible names."""
-    if not isinstance(node, ArrayNode) or node.layout is None or node.layout.shape:
-        return node
-    keys = node.layout.keys
+def with_scalar_key(storage: Storage, layout: Layout) -> Layout:
+    """A layout; that of an array without axes has the key of its only chunk, which has two possible names."""
+    if layout.shape:
+        return layout
+    keys, prefix = layout.keys, layout.prefix("")
     assert isinstance(keys, DraftKeys)
-    prefix, own = dialect.data(node.path), keys.scalar_key
+    own = keys.scalar_key
     other = "c" if own == "c0" else "c0"
     try:
         if storage.can_list:
@@ -41,10 +41,10 @@ def with_scalar_key(storage: Storage, dialect: Dialect, node: Node) -> Node:
             contents = zip((own, other), storage.get_many([prefix + own, prefix + other]), strict=True)
             there = {name for name, content in contents if content is not None}
     except StorageError:
-        return node  # reported when the chunks are listed
+        return layout  # reported when the chunks are listed
     if own in there or other not in there:
-        return node
-    return replace(node, layout=replace(node.layout, keys=replace(keys, scalar_key=other)))
+        return layout
+    return replace(layout, keys=replace(keys, scalar_key=other))
 
 
 def refuse_lone_chunks(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.support import fixtures_index
+from tests.support.format_readers import n5
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.formats.n5 import reader as n5
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import UsageError
 

@@ -9,10 +9,10 @@ import fsspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.format_readers import n5
 from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.formats.n5 import reader as n5
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.open_storage import open_storage

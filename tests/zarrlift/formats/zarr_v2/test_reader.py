@@ -6,11 +6,11 @@ import errno
 import os
 
 import pytest
+from tests.support.format_readers import zarr_v2
 from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.describe import describe
-from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from tests.support.format_readers import zarr_v2
 from tests.support.v2_trees import array, messages, node, read, tree
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.formats.describe import describe
-from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrstack.core.errors import UsageError
 
 GROUP = {"zarr_format": 2}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 from tests.support import fixtures_index
+from tests.support.format_readers import zarr_v3_draft
 
 from zarrlift.archive.chunk_inventory import take_inventory
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.formats.zarr_v3_draft import reader as zarr_v3_draft
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import UsageError, ZarrstackError
 

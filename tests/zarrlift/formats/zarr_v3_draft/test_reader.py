@@ -7,11 +7,11 @@ import shutil
 import pytest
 from tests.support import fixtures_index
 from tests.support.draft_trees import ARRAY, CHUNK, ENTRY, GROUP, OLD_ENTRY, array, read
+from tests.support.format_readers import zarr_v3_draft
 from tests.support.v2_trees import node, tree
 from zarr.storage import MemoryStore
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.formats.zarr_v3_draft import reader as zarr_v3_draft
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED

@@ -24,22 +24,22 @@ _APPLE_DOUBLE: Final = b"\x00\x05\x16\x07"
 
 
 @dataclass(slots=True, kw_only=True)
-class Tree:
+class Places:
     """The documents of a hierarchy by node, and the problems of the whole hierarchy."""
 
     nodes: dict[str, NodeDirectory] = field(default_factory=dict)
-    """Nodes by path. `NodeDirectory.documents` has full keys here: `meta/root/a.array.json`, not names."""
+    """Nodes by path, with `array.json` and `group.json`: `meta/root/a.array.json` is the first of `a`."""
     consolidated: bytes | None = None
     unclaimed: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
-def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = False) -> Tree:
+def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = False) -> Places:
     """Read every document below `meta/`.
 
     Raises StorageError if `meta/` itself cannot be listed.
     """
-    tree = Tree()
+    tree = Places()
     if isinstance(storage, LocalStorage):
         keys = list(_local_keys(storage, dialect, tree, follow_links=follow_links))
     else:
@@ -59,9 +59,9 @@ def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = F
     return tree
 
 
-def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Tree:
+def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Places:
     """Build the tree from given documents by key, for a store that cannot list."""
-    tree = Tree()
+    tree = Places()
     for key, content in documents.items():
         _sort(tree, dialect, key, content)
     for path, place in tree.nodes.items():
@@ -69,7 +69,7 @@ def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Tree:
     return tree
 
 
-def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError) -> None:
+def _sort(tree: Places, dialect: Dialect, key: str, content: bytes | StorageError) -> None:
     """Add a document to its node."""
     node = dialect.node(key)
     name = key.rpartition("/")[2]
@@ -92,7 +92,8 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError)
         return
     place = tree.nodes.setdefault(node.path, NodeDirectory(path=node.path))
     if isinstance(content, bytes):
-        place.documents[key] = content
+        place.documents[f"{node.kind}.json"] = content
+        place.keys[f"{node.kind}.json"] = key
     else:
         place.problems.append(content.problem.at(node=node.path, key=key))
 
@@ -110,7 +111,9 @@ def _name_problems(path: str) -> list[Problem]:
 # ----- local archives, with links
 
 
-def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_links: bool) -> Iterator[str]:
+def _local_keys(
+    storage: LocalStorage, dialect: Dialect, tree: Places, *, follow_links: bool
+) -> Iterator[str]:
     pending: list[tuple[str, tuple[str, ...]]] = [(META, (storage.real,))]
     while pending:
         directory, above = pending.pop()
@@ -153,7 +156,7 @@ def _bad_link(
     return None
 
 
-def _keep_back(tree: Tree, path: str | None, *problems: Problem) -> None:
+def _keep_back(tree: Places, path: str | None, *problems: Problem) -> None:
     if path is None:
         tree.problems.extend(problems)
     else:

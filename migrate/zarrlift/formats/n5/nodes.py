@@ -1,0 +1,129 @@
+"""Describes the nodes of an N5 container.
+
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, version
+4.0.0. Behaviour of its writers (observed with the Java library 1.5 to 4.0, z5py 3.0, zarr-python 2,
+tensorstore):
+
+- Every directory is a group, without a marker: `attributes.json` exists only if it has attributes.
+- A dataset differs from a group by the members of that document (`is_dataset`).
+- Java allows datasets below datasets, next to the outer one's blocks. An array of Zarr v3 has no
+  children, so the inner ones are refused.
+- The root states the version of the specification; zarr-python states it in every group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, cast
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.identity_cache import IdentityCache
+from zarrstack.core.json_text import JSONObject
+from zarrstack.core.n5.dataset import (
+    N5Dataset,
+    describe_dataset,
+    is_dataset,
+    user_attributes,
+    version_problem,
+)
+from zarrstack.core.paths import join
+
+from ...archive.nodes import Layout
+from ...recipe.options import Axes
+from ...storage.base import DirectoryEntry
+from ..table import N5 as DOCUMENT
+from ..tree.directory import NodeDirectory
+from ..tree.open_tree import DescribedArray, Tree
+from ..tree.reader import Describer
+from .axis_attributes import axes_note
+
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+class _Nodes(Describer):
+    """Every directory is a node; axes are in the requested order."""
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self._axes = cast("Axes", tree.reading.settled().axes)
+        self._datasets: IdentityCache[tuple[JSONObject, Layout | None, tuple[Problem, ...]]]
+        self._datasets = IdentityCache(self._describe)
+
+    def is_array(self, place: NodeDirectory) -> bool:
+        data = self.tree.parsed(place, DOCUMENT)
+        return isinstance(data, dict) and is_dataset(data)
+
+    def kind(self, place: NodeDirectory) -> Literal["array", "group"]:
+        return "array" if self.is_array(place) or self._was_dataset(place) else "group"
+
+    def _was_dataset(self, place: NodeDirectory) -> bool:
+        """Whether a directory with an unreadable document was a dataset: it contains blocks, or nothing."""
+        if not place.path or not isinstance(self.tree.parsed(place, DOCUMENT), Problem):
+            return False
+        found = self.tree.found
+        inner = [path for path in found if path.startswith(f"{place.path}/")]
+        names = {path[len(place.path) + 1 :].partition("/")[0] for path in inner}
+        return all(_NUMBER.fullmatch(name) for name in names) and not any(
+            found[path].documents for path in inner
+        )
+
+    def may_hold_chunks(self, layout: Layout | None, name: str) -> bool:
+        """Directories at the place of a row of blocks are not searched.
+
+        Entries in them that are not blocks are reported when the blocks are listed.
+        """
+        rows = 0
+        if layout is not None and layout.shape:
+            rows = layout.grid.counts[-1 if self._axes == "reversed" else 0]
+        return _NUMBER.fullmatch(name) is not None and int(name) < rows
+
+    def describe_array(
+        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> DescribedArray:
+        problems.extend(self._version(place))
+        data = self.tree.parse(place, DOCUMENT, problems)
+        if data is None:
+            return DescribedArray()
+        attributes, layout, told = self._datasets(data)
+        problems.extend(problem.at(key=join(place.path, DOCUMENT)) for problem in told)
+        if layout is not None:
+            problems.extend(axes_note(attributes, self._axes, len(layout.shape)))
+        return DescribedArray(attributes=attributes, layout=layout)
+
+    def _describe(self, data: JSONObject) -> tuple[JSONObject, Layout | None, tuple[Problem, ...]]:
+        """Attributes, layout and problems of a dataset."""
+        dataset, told = describe_dataset(data)
+        layout = None if dataset is None else _layout(dataset, self._axes)
+        return user_attributes(data), layout, tuple(told)
+
+    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
+        problems.extend(self._version(place))
+        data = self.tree.parse(place, DOCUMENT, problems)
+        if data is None:
+            return {}
+        attributes = user_attributes(data)
+        problems.extend(axes_note(attributes, self._axes))
+        return attributes
+
+    def _version(self, place: NodeDirectory) -> Iterator[Problem]:
+        """Problems of the version, which is significant at the root; elsewhere it is a copy."""
+        data = None if place.path else self.tree.parsed(place, DOCUMENT)
+        if isinstance(data, dict) and (problem := version_problem(data)) is not None:
+            yield problem.at(key=DOCUMENT)
+
+
+def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
+    return Layout(
+        shape=dataset.shape(axes),
+        data_type=dataset.data_type,
+        fill_value=dataset.fill_value,
+        chunk_shape=dataset.chunk_shape(axes),
+        chain=dataset.chain(axes),
+        keys=dataset.keys(axes),
+        frame=N5Blocks(axes),
+    )
+
+
+describer = _Nodes

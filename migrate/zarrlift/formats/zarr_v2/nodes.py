@@ -1,0 +1,178 @@
+"""Describes the nodes of a Zarr v2 archive.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. All problems of the archive are
+reported together; a node that cannot be described does not affect the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, Literal
+
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal, warning
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.identity_cache import IdentityCache
+from zarrstack.core.json_text import JSONObject, excerpt
+from zarrstack.core.paths import join
+
+from ...archive.nodes import Layout, SourceDocument
+from ...storage.base import DirectoryEntry, Storage
+from ...storage.local.files import BadObjectError
+from ..table import V2_ARRAY as ARRAY
+from ..table import V2_ATTRIBUTES as ATTRIBUTES
+from ..table import V2_GROUP as GROUP
+from ..tree import consolidated
+from ..tree.directory import NodeDirectory
+from ..tree.documents import wrong_version
+from ..tree.links import unfollowed_link
+from ..tree.open_tree import DescribedArray, Tree
+from ..tree.reader import Describer
+from ..tree.two_documents import array_and_group
+from .array import V2Array, V2ArrayDescriber
+from .deviations import FORMAT_AS_TEXT
+from .netcdf_characters import shown_by_a_chunk
+from .netcdf_members import MEMBERS as NETCDF
+from .netcdf_members import with_netcdf_members
+from .separators import separator
+
+_KEYS: Final = {mark: KeyEncoding("v2", mark) for mark in (".", "/")}
+
+
+class _Nodes(Describer):
+    """Arrays have `.zarray`, groups `.zgroup`, and both may have `.zattrs`."""
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self._describe: IdentityCache[V2Array] = IdentityCache(V2ArrayDescriber().describe)
+        self._layout: IdentityCache[Layout | None] = IdentityCache(V2Array.layout)
+        self._consolidated: bytes | None = None
+
+    def is_array(self, place: NodeDirectory) -> bool:
+        return ARRAY in place.documents
+
+    def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
+        if ARRAY in place.documents:
+            return "array"
+        own = place.documents.keys() & self.tree.row.sources
+        return "group" if own or any(self.tree.others(place)) else None
+
+    # ----- consolidated metadata
+
+    def list_documents(self) -> None:
+        tree, storage = self.tree, self.tree.storage
+        target = storage.link(consolidated.KEY)
+        if target is not None and storage.leaves_root(target) and not tree.reading.follow_links:
+            told = unfollowed_link("", consolidated.KEY, target)
+            tree.problems.append(replace(told, severity="warning", kind="consolidated"))
+            return
+        try:
+            content = self._consolidated = storage.get(consolidated.KEY)
+            if content is not None:
+                tree.sources.append(SourceDocument(key=consolidated.KEY, content=content))
+                tree.listed, problems = consolidated.entries(content)
+                tree.problems.extend(problems)
+        except (MetadataError, BadObjectError) as error:
+            if not storage.can_list and storage.get(ARRAY) is None:
+                error.problem = replace(error.problem, advice=tree.unlisted_advice())
+                raise
+            tree.problems.append(replace(error.problem, severity="warning", kind="consolidated"))
+
+    def nothing(self) -> UsageError:
+        tree, content = self.tree, self._consolidated
+        found, advice = tree.storage.url, None
+        if content is not None and b'"record_size"' in content:
+            advice = f"If these are references in Parquet, name them reference://::{found}"
+        elif content is not None:
+            why = tree.problems[0] if tree.listed is None and tree.problems else None
+            reason = "it lists no node" if why is None else why.message
+            detail = "" if why is None or why.found is None else f" ({why.found})"
+            found = f"only {consolidated.KEY} in {found}, but {reason}{detail}"
+            advice = f"Restore {consolidated.KEY}, or {ARRAY} and {GROUP} next to the chunks."
+        return UsageError(
+            "no Zarr v2 archive found", found=found, expected=f"{ARRAY} or {GROUP}", advice=advice
+        )
+
+    # ----- arrays
+
+    def needs_entries(self, place: NodeDirectory) -> bool:
+        """Chunk keys with a separator may show which one it is."""
+        data = self.tree.parsed(place, ARRAY)
+        shape = data.get("shape") if isinstance(data, dict) else None
+        return isinstance(shape, list) and len(shape) > 1
+
+    def describe_array(
+        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> DescribedArray:
+        tree, storage, key = self.tree, self.tree.storage, join(place.path, ARRAY)
+        if GROUP in place.documents:
+            tree.parsed(place, GROUP)  # to compare consolidated ones
+            problems.append(array_and_group(storage, place.path, tree.found))
+        attributes = tree.parse(place, ATTRIBUTES, problems) or {}
+        data = tree.parse(place, ARRAY, problems)
+        if data is None:
+            return DescribedArray(attributes=attributes)
+        if (told := shown_by_a_chunk(storage, place.path, data)) is not None:
+            problems.append(told.at(key=key))
+            data = {**data, "dtype": "|S1"}
+        facts = self._describe(data)
+        problems.extend(problem.at(key=key) for problem in facts.problems)
+        attributes = with_netcdf_members(attributes, data, key, problems)
+        mark, problem = facts.separator or ".", None
+        if facts.shape is not None and len(facts.shape) > 1:
+            try:
+                if not storage.can_list and facts.separator is None:
+                    entries = _probed(storage, place.path, len(facts.shape))
+                mark, problem = separator(facts.separator, len(facts.shape), entries)
+            except StorageError as error:
+                mark, problem = ".", error.problem
+        if problem is not None:
+            problems.append(problem.at(key=key))
+        return DescribedArray(
+            attributes=attributes,
+            layout=self._layout(facts, _KEYS[mark]),
+            fill_is_null=facts.fill_is_null,
+            fill_is_zero=facts.fill_is_zero,
+            extra=facts.extra,
+        )
+
+    # ----- groups
+
+    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
+        attributes = self.tree.parse(place, ATTRIBUTES, problems) or {}
+        data = self.tree.parse(place, GROUP, problems)
+        if data is not None:
+            key = join(place.path, GROUP)
+            _check_group(data, key, problems)
+            attributes = with_netcdf_members(attributes, data, key, problems)
+        elif GROUP not in place.documents and ATTRIBUTES in place.documents and not any_refusal(problems):
+            problems.append(
+                warning(
+                    "metadata",
+                    "attributes without array or group metadata; the node is read as a group",
+                    key=join(place.path, ATTRIBUTES),
+                    expected=f"{GROUP} or {ARRAY} next to it",
+                )
+            )
+        return attributes
+
+
+def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
+    if FORMAT_AS_TEXT.apply(data, None):
+        problems.append(FORMAT_AS_TEXT.problem.at(key=key))
+    elif (wrong := wrong_version(data, 2, key)) is not None:
+        problems.append(wrong)
+    if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
+        message = "members that the specification does not define are dropped"
+        problems.append(warning("metadata", message, key=key, found=excerpt(extra)))
+
+
+def _probed(storage: Storage, path: str, ndim: int) -> list[DirectoryEntry]:
+    """The entries shown by a request for the first chunk, in a store that cannot list."""
+    keys = [join(path, mark.join(["0"] * ndim)) for mark in (".", "/")]
+    dotted, nested = storage.get_many(keys)
+    entries = [DirectoryEntry(".".join(["0"] * ndim), is_dir=False)] if dotted is not None else []
+    return [*entries, DirectoryEntry("0", is_dir=True)] if nested is not None else entries
+
+
+describer = _Nodes

@@ -1,0 +1,257 @@
+"""Describes the nodes of an archive in the 2022 draft of Zarr v3, in either dialect.
+
+The dialects are the specification's and zarr-python 2's. `zarrstack.core.draft_v3.nodes` reads documents and
+keys, and names the sources. This module has what is particular to the hierarchy, and additions of writers
+(observed):
+
+- zarr-python 2.13 to 2.18 stores consolidated metadata below `meta/root/consolidated/`, which makes it
+  look like a group, but it is not a node.
+- zarrita of 2020 writes the entry point that zarr-python copied, but names the only chunk of an array
+  without axes `c`, where zarr-python has `c0`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, Literal
+
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.codecs.registry import compile_bytes_codec
+from zarrstack.core.draft_v3.array import describe_array
+from zarrstack.core.draft_v3.nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, refusal
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.json_text import canonical, document
+from zarrstack.core.paths import parents
+from zarrstack.core.zarr_v2.chain import read_chain
+
+from ...archive.nodes import GroupNode, Layout, Node, SourceDocument
+from ...storage.base import DirectoryEntry
+from ...storage.local.storage import LocalStorage
+from ..tree import consolidated
+from ..tree.conflicts import refuse_below_arrays
+from ..tree.directory import NodeDirectory
+from ..tree.documents import parse_object
+from ..tree.links import unfollowed_link
+from ..tree.nodes import add_groups, implicit_group
+from ..tree.open_tree import DescribedArray, Tree
+from ..tree.reader import Describer
+from ..tree.unclaimed_files import is_litter
+from .chunks import refuse_lone_chunks, with_scalar_key
+from .entry_point import without_entry
+from .places import META, Places, documents_named, find_documents
+
+_GHOST: Final = "consolidated"
+"""The apparent group created by zarr-python 2 for consolidated metadata."""
+
+
+class _Nodes(Describer):
+    """Every node has a document below `meta/`; `Places` maps it to `array.json` or `group.json` of a path."""
+
+    listed_in = CONSOLIDATED
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self._places = Places()
+        self._strays: list[str] = []
+        self._codecs: dict[str, Problem | None] = {}
+        """Codec -> problem of its configuration."""
+        self._links: dict[str, Problem | None] = {}
+        """Directory -> its problem as a link."""
+        content = tree.storage.get(ENTRY)
+        self._dialect = self._read_entry(content)
+        if content is not None:
+            tree.sources.append(SourceDocument(key=ENTRY, content=content))
+
+    def _read_entry(self, content: bytes | None) -> Dialect:
+        """The dialect, from the entry point or, if that is missing, from the keys themselves."""
+        problems = self.tree.problems
+        if content is not None:
+            try:
+                entry = read_entry(parse_object(content, ENTRY))
+            except ZarrstackError as error:
+                raise error.at(key=ENTRY) from None
+            problems.extend(problem.at(key=ENTRY) for problem in entry.problems)
+            return entry.dialect
+        shown = without_entry(self.tree.storage)
+        if shown is None:
+            raise UsageError(
+                "no hierarchy of the 2022 draft of Zarr v3 found",
+                found=self.tree.storage.url,
+                expected=f"{ENTRY} at its root",
+            )
+        problems.append(shown[1].at(key=ENTRY))
+        return shown[0]
+
+    def nothing(self) -> None:
+        """A hierarchy may be empty."""
+
+    # ----- documents
+
+    def find(self) -> None:
+        tree = self.tree
+        if tree.storage.can_list:
+            follow_links = tree.reading.follow_links
+            self._places = find_documents(tree.storage, self._dialect, follow_links=follow_links)
+            content = self._places.consolidated
+        else:
+            content = tree.storage.get(CONSOLIDATED) if self._dialect.name == "zarr-python" else None
+        if content is not None:
+            tree.sources.append(SourceDocument(key=CONSOLIDATED, content=content))
+            try:
+                self._list(content)
+            except MetadataError as error:
+                if not tree.storage.can_list:
+                    raise
+                tree.problems.append(replace(error.problem, severity="warning", kind="consolidated"))
+        if not tree.storage.can_list:
+            self._places = documents_named(self._dialect, self._unlisted())
+        tree.problems.extend(self._places.problems)
+        tree.found = self._places.nodes
+
+    def _list(self, content: bytes) -> None:
+        """Read consolidated metadata; MetadataError if it is invalid."""
+        self.tree.listed, problems = consolidated.entries(
+            content, CONSOLIDATED, is_document=lambda key: key == ENTRY or self.node_of(key) is not None
+        )
+        self.tree.problems.extend(problems)
+        self.tree.listed.pop(ENTRY, None)
+
+    def _unlisted(self) -> dict[str, bytes]:
+        """The documents of an archive in a store that cannot list."""
+        if self.tree.listed is not None:
+            return {key: document(data) for key, data in self.tree.listed.items()}
+        root = self._dialect.array_key("")
+        content = self.tree.storage.get(root)
+        if content is None:
+            raise self.tree.unknown_nodes()
+        return {root: content}
+
+    def node_of(self, key: str) -> str | None:
+        node = self._dialect.node(key)
+        return None if node is None else node.path
+
+    def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
+        name = place.first(self.tree.row.nodes)
+        if name is None:  # after problems with links or storage, the type is unknown
+            return "group" if place.problems else None
+        return "array" if name == "array.json" else "group"
+
+    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> Mapping[str, object]:
+        data = self.tree.parse(place, "group.json", problems)
+        try:
+            return {} if data is None else read_group(data)
+        except ZarrstackError as error:
+            problems.append(error.problem.at(key=place.key("group.json")))
+            return {}
+
+    def describe_array(
+        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> DescribedArray:
+        key = place.key("array.json")
+        if "group.json" in place.documents:
+            message = "a node is both an array and a group"
+            found = f"{key} and {place.key('group.json')}"
+            problems.append(refusal("metadata", message, key=key, found=found, expected="one of them"))
+        data = self.tree.parse(place, "array.json", problems)
+        if data is None:
+            return DescribedArray()
+        array, notes = describe_array(
+            data, self._dialect, allow_fallback=self.tree.reading.allow_fallback, read_filtered=read_chain
+        )
+        problems.extend(note.at(key=key if note.severity == "refusal" else None) for note in notes)
+        if array is None:
+            return DescribedArray()
+        problems.extend(self._bad_codecs(array.chain))
+        root = self._dialect.data(place.path)[:-1]
+        if (problem := self._bad_directory(root)) is not None:
+            problems.append(problem)
+        counts = array.chunks_per_shard
+        layout = Layout(
+            shape=array.shape,
+            data_type=array.data_type,
+            fill_value=array.fill_value,
+            chunk_shape=array.chunk_shape,
+            chain=array.chain,
+            keys=array.keys(self._dialect),
+            frame=None if counts is None else Shards(counts, IndexFormat.DRAFT),
+            root=root,
+        )
+        return DescribedArray(
+            attributes=array.attributes,
+            layout=with_scalar_key(self.tree.storage, layout),
+            fill_is_null=array.fill_is_null,
+            extra={"extensions": list(array.extensions)} if array.extensions else {},
+        )
+
+    def _bad_codecs(self, chain: Chain) -> Iterator[Problem]:
+        """Problems that the codecs' own readers find in their configurations."""
+        for spec in chain.codecs[chain.middle + 1 :]:
+            text = canonical(spec.to_json())
+            if text not in self._codecs:
+                self._codecs[text] = None
+                try:
+                    compile_bytes_codec(spec)
+                except ZarrstackError as error:
+                    self._codecs[text] = error.problem
+            if (problem := self._codecs[text]) is not None:
+                yield problem
+
+    def _bad_directory(self, directory: str) -> Problem | None:
+        """The problem of the path to an array's chunks in a local archive: a link that leaves it."""
+        storage = self.tree.storage
+        if not isinstance(storage, LocalStorage):
+            return None
+        for place in (*reversed(parents(directory)[:-1]), directory):
+            if place not in self._links:
+                self._links[place] = self._bad_link(storage, place)
+            if (problem := self._links[place]) is not None:
+                return problem
+        return None
+
+    def _bad_link(self, storage: LocalStorage, place: str) -> Problem | None:
+        target = storage.link(place)
+        if target is None:
+            return None
+        if os.path.exists(target) and (self.tree.reading.follow_links or not storage.leaves_root(target)):
+            return None
+        return unfollowed_link(None, place, target)
+
+    # ----- the hierarchy
+
+    def refuse_inside(self, arrays: Iterable[str], nodes: dict[str, Node]) -> None:
+        self._drop_ghost(nodes)
+        refuse_below_arrays(nodes)
+        nodes.setdefault("", implicit_group(""))
+        add_groups(nodes, self.tree.found)
+        if self.tree.storage.can_list:
+            self._check_chunks(nodes)
+
+    def _drop_ghost(self, nodes: dict[str, Node]) -> None:
+        """Remove the apparent group that exists only for consolidated metadata."""
+        node, tree = nodes.get(_GHOST), self.tree
+        has_children = any(path.startswith(f"{_GHOST}/") for path in nodes)
+        if (
+            (self._places.consolidated is not None or tree.listed is not None)
+            and isinstance(node, GroupNode)
+            and not (has_children or node.attributes or node.problems)
+        ):
+            tree.sources.extend(node.documents)
+            del nodes[_GHOST]
+
+    def _check_chunks(self, nodes: dict[str, Node]) -> None:
+        """Report chunks without an array's document, and find files without a node."""
+        tree = self.tree
+        warnings, others = refuse_lone_chunks(tree.storage, self._dialect, nodes)
+        tree.problems.extend(warnings)
+        top = (entry.name for entry in tree.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
+        self._strays = [*sorted(top), *self._places.unclaimed, *others]
+
+    def strays(self, nodes: Mapping[str, Node]) -> Iterable[str]:
+        return (key for key in self._strays if not is_litter(key.rpartition("/")[2]))
+
+
+describer = _Nodes
