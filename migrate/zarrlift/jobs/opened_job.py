@@ -130,9 +130,9 @@ def open_job(found: FoundJob, progress: Progress | None) -> Iterator[OpenJob]:
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
         if job.fact("parts") is not None and found.verb == "resume" and not updates:
-            from .parts.ledgers import merge_ended
+            from .parts.merge import merge_ended
 
-            merge_ended(job, ends.place, take_over=options.take_over)
+            merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete" and found.verb != "parts":
             find_torn_documents(job, ends.destination)

@@ -200,6 +200,7 @@ class Run:
                         if array.all_submitted and array.open_tasks == 0:
                             ended.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
+                self._share.each_turn()
                 self._conclude()  # checks started before the tasks that ended now
                 finish(ended)
                 ended.clear()

@@ -39,7 +39,7 @@ from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .outcome import Outcome
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
-from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
+from .parts.merge import refuse_running, scratch_directories, sweep_parts
 from .present_documents import PresentDocuments
 from .provenance import CRATE, Provenance
 from .resume.relocate import refuse_nothing_found, settle_result
@@ -87,7 +87,7 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
         place = open_storage(plan.destination, storage_options=opening, mode="w")
         place.document_bound = WRITTEN
         if opened.fact("parts") is not None:
-            refuse_running(opened.path, opened.id, take_over=take_over)
+            refuse_running(opened, take_over=take_over)
         if opened.state == "undone":
             sweep_claim(place, opened.path)
             return ended(opened, plan, "nothing to do", started)

@@ -13,7 +13,7 @@ from .plan_rows import as_text
 from .rows import Kind, NodeRow, NodeState, PlannedWork, TaskTotals
 
 NODES: Final = """
-SELECT id, path, kind, state, published_ns, problems FROM node
+SELECT id, path, kind, state, published_ns, problems, since FROM node
 WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
 PROGRESS: Final = """
 SELECT id, path, kind, state, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), route,
@@ -36,7 +36,7 @@ class NodeProgress(NamedTuple):
 
 def node_row(values: Sequence[Any]) -> NodeRow:
     """A row that `NODES` selects."""
-    number, path, kind, state, published, problems = values
+    number, path, kind, state, published, problems, since = values
     return NodeRow(
         id=number,
         path=as_text(path),
@@ -44,6 +44,7 @@ def node_row(values: Sequence[Any]) -> NodeRow:
         state=state,
         published_ns=published,
         problems=_problems(problems) if problems else (),
+        since=since,
     )
 
 

@@ -23,6 +23,8 @@ class NodeRow:
     published_ns: int | None
     """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
     problems: tuple[Problem, ...]
+    since: int
+    """The generation of the job from which on what parts record of it counts."""
 
 
 class TaskTotals(NamedTuple):

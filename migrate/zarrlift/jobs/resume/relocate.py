@@ -37,7 +37,7 @@ from ..ledger.move import move_of
 from ..ledger.rows import NodeRow
 from ..overwrite import not_yet_aside
 from ..own_documents import is_current, is_own
-from ..parts.ledgers import ledgers_of
+from ..parts.merge import runs_by_part
 from ..settled_places import SettledPlaces, is_same_place, settled
 from .lost_tasks import lost_tasks
 from .replan import unchanged
@@ -292,8 +292,9 @@ def _done(job: Job) -> list[NodeRow]:
 
 
 def _has_written(job: Job) -> bool:
-    if job.fact("parts") is not None and ledgers_of(job.path):
-        return True  # what parts have recorded
+    for _, runs in runs_by_part(job, []):
+        if any(task.chunks > task.dropped for run in runs for task in run.tasks):
+            return True
     return any(total.chunks > total.dropped for total in job.totals().values())
 
 

@@ -46,7 +46,7 @@ def resume_job(found: FoundJob, progress: Progress | None) -> Outcome:
                     compare_unsynced(job, merged, ends.source, ends.destination, inventories)
                 outcome = run_job(job, merged, ends, options, opened.checks, inventories, progress)
             if outcome.state == "done":
-                from ..parts.ledgers import sweep_parts
+                from ..parts.merge import sweep_parts
 
                 sweep_parts(job, ends.place)
             return outcome
