@@ -143,7 +143,8 @@ def install(extra):
     target = "%s[%s]" % (ROOT, extra) if extra else ROOT
     # In one command: zarrlift requires zarrstack, which no registry has.
     both = ["--editable", STACK, "--editable", target]
-    run(PYTHON, "-m", "pip", "install", "--quiet", "--constraint", pins(), *both)
+    # --no-compile: what is imported is compiled then, a fraction of it.
+    run(PYTHON, "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", pins(), *both)
     with open(stamp, "w") as file:
         file.write(wanted)
 

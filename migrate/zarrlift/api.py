@@ -9,7 +9,6 @@ from zarrstack.core.errors import UsageError
 from .archive.nodes import Archive
 from .formats.describe import describe, opened
 from .jobs.archive_run import ArchiveRequest, migrate_archive
-from .jobs.claim import claimed
 from .jobs.ledger.find_job import job_path
 from .jobs.observed import observed
 from .jobs.outcome import Outcome
@@ -238,13 +237,10 @@ def resume(
     'nothing to do'
     """
     # Not loaded by a first run.
-    from .jobs.opened_job import found_job
+    from .jobs.opened_job import found_job, opened
     from .jobs.resume.resume_job import resume_job
 
     job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
     found = found_job(target, "resume", job, places, running, moved=moved, verify=verify)
-    with (
-        found.ends.observed(progress, watching) as run,
-        claimed(found.ends.place, found.path, take_over=running.take_over) as claim,
-    ):
-        return run.end(claim.end(resume_job(found, run.progress)))
+    with opened(found, progress, watching) as it:
+        return it.end(resume_job(it))

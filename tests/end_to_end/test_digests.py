@@ -323,7 +323,7 @@ def test_the_output_as_json(values: np.ndarray, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-@pytest.mark.slow(one_in=40)
+@pytest.mark.slow
 def test_archives_of_the_old_writers(name: str, tmp_path: Path) -> None:
     """Their digests are those of the values that the writers read back, and of the results."""
     old = archive(name)

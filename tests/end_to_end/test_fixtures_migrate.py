@@ -261,7 +261,7 @@ def assert_seen(
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
 @parametrize_readers(READERS)
-@pytest.mark.slow(one_in=12)
+@pytest.mark.slow(one_in=17)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
     read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
 
@@ -313,7 +313,7 @@ def test_xarray_shows_a_migrated_variable_with_its_dimensions(array: ExpectedArr
     assert_seen(array, seen, exactly=False)
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=9)
 @pytest.mark.parametrize("one", ARCHIVES, ids=str)
 def test_groups_keep_their_attributes(one: ExpectedArchive, results) -> None:
     destination, outcome = results(one.name)

@@ -142,6 +142,7 @@ def test_other_chunks_and_codecs(site, old, tmp_path):
     np.testing.assert_array_equal(well[:], values()["well"])
 
 
+@pytest.mark.slow
 def test_a_view_in_another_process(site, old):
     script = f"""
 import pickle, zarrlift

@@ -200,7 +200,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 def test_what_is_wrong_is_told_without_secrets(name: str, run: Run, place: Path) -> None:
     write_archive(place / "source.zarr")
     words = WRONG[name]

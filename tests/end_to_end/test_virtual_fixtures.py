@@ -47,7 +47,7 @@ def references(tmp_path_factory):
     return lambda form, name: _referred(root, form, name)
 
 
-@pytest.mark.slow(one_in=60)
+@pytest.mark.slow(one_in=110)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize(("form", "one"), CASES)
 def test_references_read_as_the_old_writer_read_the_archive(

@@ -40,10 +40,8 @@ MODULES = {
     ),
     "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
     "resume": (
-        f"{_JOBS}/resume/earlier_job.py",
         f"{_JOBS}/resume/lost_tasks.py",
         f"{_JOBS}/resume/replan.py",
-        f"{_JOBS}/resume/restart_update.py",
         f"{_JOBS}/resume/resume_job.py",
         f"{_JOBS}/resume/taken_over.py",
         f"{_JOBS}/resume/unsynced_files.py",

@@ -247,7 +247,7 @@ def page_of(path: Path) -> Any:
 
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
-@pytest.mark.slow(one_in=100)
+@pytest.mark.slow
 def test_a_page_does_what_it_says(page: Path) -> None:
     # Not pytest's folder, whose long name is broken into lines by what is printed.
     with tempfile.TemporaryDirectory(prefix="page") as folder:

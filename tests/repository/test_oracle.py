@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.oracle import oracle
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("zarr_v1/bad/meta_no_dtype.zarr", "zarr_v1/zarr-1.0/root.zarr")
 NO_WORDS = oracle.Words((), (), ())
 COMMANDS = (("plan", "migrate --dry-run"), ("undo", "undo --yes"), ("finish", "finish --yes"))

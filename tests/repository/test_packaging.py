@@ -155,7 +155,7 @@ def test_the_readme_of_a_wheel_leads_to_the_repository(name: str, wheel: zipfile
         assert f"https://example.org/zarrlift/{'raw' if image else 'blob'}/v1.2.3/{target})" in absolute
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow
 def test_an_sdist_makes_the_same_wheel(name: str, wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     with tarfile.open(built(DISTRIBUTIONS[name].project, tmp_path, "sdist")) as sdist:
         sdist.extractall(tmp_path, filter="data")

@@ -264,7 +264,7 @@ def test_the_checklist_holds_a_release_to_its_changelog_and_citation(
 
 @pytest.mark.parametrize("target", ["wheel", "sdist"])
 @pytest.mark.parametrize("name", PROJECTS)
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow
 def test_a_second_build_gives_the_same_bytes(name: str, target: str, tmp_path: Path) -> None:
     """From another place, with other times, modes and a clock of another zone."""
     folder, files = PROJECTS[name].parent, []

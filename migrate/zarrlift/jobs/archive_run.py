@@ -7,8 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import JobError, UsageError
 
+from ..formats.describe import read_alike
+from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
 from ..recipe.options import Places, Request, values
 from ..recipe.recipe import Recipe
@@ -19,16 +21,17 @@ from .claim import claimed
 from .endpoints import Endpoints
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
+from .observed import Observed
 from .outcome import Outcome
-from .overwrite import set_aside
+from .overwrite import resolve_previous_tree, set_aside
 from .places import refuse_claim_in_source, refuse_closed, refuse_existing
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
+from .provenance import Provenance
 from .run_job import refuse_unsuitable, run_job
-from .stored_inventories import keep_inventory, new_inventories
+from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
 if TYPE_CHECKING:
-    from ..planning.plans import Plan
     from .ledger.stored_file import JobPath
     from .virtual.run import VirtualRequest
 
@@ -136,18 +139,13 @@ def migrate_archive(
     with claimed(ends.place, path, take_over=options.take_over) as claim:
         if not asked.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
-        if os.path.lexists(path):
-            from .resume.earlier_job import (
-                continues_earlier,  # not loaded by a first run
-            )
+        if os.path.lexists(path) and _continues_earlier(path, ends, asked):
+            from .opened_job import FoundJob, open_claimed
+            from .resume.resume_job import resume_job
 
-            origin = {"provenance": asked.provenance, "ro_crate": asked.ro_crate}
-            if continues_earlier(path, ends, asked.recipe, overwrite=asked.overwrite, **origin):
-                from .opened_job import FoundJob
-                from .resume.resume_job import resume_job
-
-                found = FoundJob(verb="resume", path=path, ends=ends, options=options)
-                return claim.end(resume_job(found, progress))
+            found = FoundJob(verb="resume", path=path, ends=ends, options=options)
+            with open_claimed(found, claim, Observed(progress)) as it:
+                return it.end(resume_job(it))
         if not asked.in_place:
             refuse_existing(ends.destination, overwrite=asked.overwrite)
         refuse_closed(ends.place)
@@ -178,3 +176,54 @@ def migrate_archive(
                 keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
                 return claim.end(run_job(created, made, ends, options, checks, inventories, progress))
+
+
+def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) -> bool:
+    """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
+
+    A job that was undone, or whose result is to be overwritten, is removed.
+    """
+    from .resume.relocate import follow, has_moved  # not loaded by a first run
+    from .settled_places import settled
+
+    overwrite = asked.overwrite
+    with Job.open(path) as job:
+        made = job.plan()
+        state = job.state
+        refused: JobError | None = None
+        same_places = False
+        try:
+            places = settled(job)
+            same_places = made.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
+        except JobError as error:
+            refused = error
+        said = Provenance.from_text(job.fact("provenance"))
+        written = (False, False) if said is None else (said.in_attribute, said.in_crate)
+        same = made.recipe == asked.recipe and read_alike(made.format, made.reading, ends.reading)
+        same = same and written == (asked.provenance, asked.ro_crate)
+        if same and not same_places and refused is None and has_moved(job, made, ends):
+            follow(job, ends)
+            same_places = True
+        if same and state != "undone" and refused is not None and not overwrite:
+            raise refused
+        same = same and same_places
+        if overwrite and not (same and state == "incomplete"):
+            resolve_previous_tree(job, ends.destination)
+    if state == "undone" or (overwrite and (state != "incomplete" or not same)):
+        path.unlink()
+        remove_inventory(path)
+        return False
+    if not same:
+        raise JobError(
+            "this destination belongs to a different job",
+            key=str(path),
+            found=_kind_of_job(made, same_places=same_places),
+            advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
+        )
+    return True
+
+
+def _kind_of_job(made: Plan, *, same_places: bool) -> str:
+    if same_places:
+        return "a job of the same source and destination with other options"
+    return f"{made.source} in place" if made.in_place else f"{made.source} to {made.destination}"

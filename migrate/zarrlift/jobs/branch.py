@@ -24,6 +24,7 @@ from ..storage.writer import DestinationError
 if TYPE_CHECKING:
     from ..storage.icechunk.storage import IcechunkStorage
     from .ledger.ledger import Job
+    from .outcome import OutcomeState
     from .processes.executors import RunOptions
 
 _FACT: Final = "branch"
@@ -138,7 +139,7 @@ def undo_branch(job: Job, destination: Storage) -> tuple[Problem, ...]:
     )
 
 
-def finish_branch(job: Job, destination: Storage) -> tuple[str, int]:
+def finish_branch(job: Job, destination: Storage) -> tuple[OutcomeState, int]:
     """Let readers see what is whole; the new state of the job, and the number of arrays that are left out.
 
     Raises JobError if there is work that was not tried, or if nothing is whole.

@@ -7,7 +7,6 @@ Only documents that are unchanged since the migration are removed. All others ar
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Final, Unpack
 
@@ -21,17 +20,14 @@ from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOve
 from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
-from ..storage.icechunk.place import is_icechunk_url
-from ..storage.local.files import WRITTEN
-from ..storage.open_storage import open_storage
 from .branch import finish_branch
-from .claim import claimed, sweep_claim
 from .command_line import command
-from .ended import ended, kept
-from .ledger.find_job import find_job, refuse_undone
+from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
+from .opened_job import opened_result
+from .ours import documents
 from .outcome import Outcome
-from .resume.relocate import settle_result
+from .outcome_of_job import kept
 from .stored_inventories import changed_objects
 
 _AGAIN: Final = "Undo the job and migrate again."
@@ -71,58 +67,47 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
     >>> zarrlift.finish("ocean.zarr").state
     'finished'
     """
-    started = time.monotonic()
-    job, places, taking_over = given(options, JobPlace, SourceOptions, TakingOver)
-    storage_options, take_over = places.storage_options, taking_over.take_over
-    with Job.open(find_job(target, job)) as opened:
-        both = Places(storage_options=storage_options, dest_storage_options=storage_options)
-        settle_result(opened, target, both)
-        plan = opened.plan()
-        if is_icechunk_url(plan.destination):
-            place = open_storage(plan.destination, storage_options=storage_options, mode="w")
-            with claimed(place, opened.path, take_over=take_over) as claim:
-                state, left_out = finish_branch(opened, place)
-                return claim.end(ended(opened, plan, state, started, removed=left_out))
-        if not plan.in_place:
-            raise JobError(
-                "there is nothing to finish: a copy keeps its source",
-                key=str(opened.path),
-                advice="To take it back: zarrlift undo.",
-            )
-        if opened.state == "finished":
-            sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
-            return ended(opened, plan, "nothing to do", started)
-        waiting = [row.path for row in opened.nodes() if row.state != "done"]
-        if opened.state != "done" or waiting:
-            raise JobError(
-                "some nodes are not migrated",
-                key=str(opened.path),
-                found=", ".join("/" + path for path in waiting[:5]) or opened.state,
-                advice="Resume the job first.",
-            )
-        refuse_undone(opened)
-        if opened.fact("verified") is None:
-            raise JobError(
-                "the result has not been verified since it was written",
-                key=str(opened.path),
-                advice=f"Run: {command('verify', plan.source)}",
-            )
-        storage = open_storage(plan.source, storage_options=storage_options, mode="w")
-        storage.document_bound = WRITTEN
-        with claimed(storage, opened.path, take_over=take_over) as claim:
-            found, problems = _legacy_documents(plan, storage)
-            if problems:
-                return claim.end(ended(opened, plan, "incomplete", started, problems))
-            # The chunks belong to the result and may be written by its users.
-            changed = [replace(note, severity="note") for note in changed_objects(opened, plan, storage)]
-            opened.sync_commits()
-            opened.legacy.keep(found)
-            opened.commit(now=True)
-            for key, _ in found:
-                storage.delete(key)
-            opened.note(state="finished")
-            opened.commit()
-            return claim.end(ended(opened, plan, "finished", started, changed, removed=len(found)))
+    job, opening, taking_over = given(options, JobPlace, SourceOptions, TakingOver)
+    both = Places(storage_options=opening.storage_options, dest_storage_options=opening.storage_options)
+    with opened_result(target, "finish", job, both, taking_over) as it:
+        if it.place.on_branch:
+            state, left_out = finish_branch(it.job, it.place)
+            return it.end(state, removed=left_out)
+        if it.job.state == "finished":
+            return it.end("nothing to do")
+        _require_verified(it.job, it.plan)
+        found, problems = _legacy_documents(it.plan, it.place)
+        if problems:
+            return it.end("incomplete", problems)
+        # The chunks belong to the result and may be written by its users.
+        changed = [replace(note, severity="note") for note in changed_objects(it.job, it.plan, it.place)]
+        it.job.sync_commits()
+        it.job.legacy.keep(found)
+        it.job.commit(now=True)
+        for key, _ in found:
+            it.place.delete(key)
+        it.job.note(state="finished")
+        it.job.commit()
+        return it.end("finished", changed, removed=len(found))
+
+
+def _require_verified(job: Job, plan: Plan) -> None:
+    """Raise JobError unless every node is migrated, and verified since."""
+    waiting = [row.path for row in job.nodes() if row.state != "done"]
+    if job.state != "done" or waiting:
+        raise JobError(
+            "some nodes are not migrated",
+            key=str(job.path),
+            found=", ".join("/" + path for path in waiting[:5]) or job.state,
+            advice="Resume the job first.",
+        )
+    refuse_undone(job)
+    if job.fact("verified") is None:
+        raise JobError(
+            "the result has not been verified since it was written",
+            key=str(job.path),
+            advice=f"Run: {command('verify', plan.source)}",
+        )
 
 
 def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
@@ -130,10 +115,9 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
     found: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
     pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
-    for node in plan.published:
-        key = join(node.path, "zarr.json")
-        if storage.get(key) is None:
-            problems.append(kept("its zarr.json is gone", node.path, key, _AGAIN))
+    for path, content in documents(storage, (node.path for node in plan.published)):
+        if content is None:
+            problems.append(kept("its zarr.json is gone", path, join(path, "zarr.json"), _AGAIN))
     for key, expected in pairs:
         content = storage.get(key)
         if content is None:  # deleted and kept by an earlier finish that was killed

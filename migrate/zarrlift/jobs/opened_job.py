@@ -1,57 +1,103 @@
-"""Opens a job for a verb that goes on with it: resume, update and gather take the same steps, in this order.
+"""Opens a job for a verb, by the same steps in one order.
 
-    found = found_job(target, "update", job, places, running, moved=moved)
-    with claimed(found.ends.place, found.path, take_over=...) as claim, open_job(found, progress) as it:
-        return claim.end(...)
+    found = found_job(target, "resume", job, places, running)
+    with opened(found, progress, watching) as it:
+        return it.end(resume_job(it))
 
-Nothing is written before the places are claimed and everything that may be refused has been looked at.
+Verbs that only change a result need no source: `with opened_result(target, "undo", ...) as it`. Nothing is
+written to a place before it is claimed and everything that may be refused has been looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import JobError, Problem, UsageError
 
+from ..planning.plans import Plan
 from ..recipe.format_names import require_installed
-from ..recipe.options import JobPlace, Moved, PathText, Places, Running, VerifyLevel
+from ..recipe.options import JobPlace, Moved, PathText, Places, Running, TakingOver, VerifyLevel, Watching
+from ..storage.base import Storage
+from ..storage.local.files import WRITTEN
+from ..storage.local.storage import LocalStorage
+from ..storage.open_storage import open_storage
+from ..storage.transformer_stack import with_layers
 from .checks.checks import Checks
 from .checks.checks_for import checks_for
+from .claim import Claim, claimed, sweep_claim
 from .endpoints import Endpoints
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
+from .observed import Observed
+from .ours import still_there
+from .outcome import Outcome, OutcomeState
+from .outcome_of_job import outcome_of_job
+from .parts.merge import merge_ended, refuse_running
 from .processes.executors import RunOptions
-from .progress import Progress
+from .progress import Progress, ProgressChoice
 from .provenance import Provenance
-from .resume.relocate import ends_of, follow
+from .resume.relocate import ends_of, follow, settle_result
 from .resume.unsynced_files import find_torn_documents, may_be_lost
-from .run_job import still_there
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
 
-Verb: TypeAlias = Literal["resume", "update", "parts"]
-"""`parts`: to divide a job, to do a part, and to gather."""
+Kind: TypeAlias = Literal["directory", "in place", "store", "icechunk"]
+"""Where the result of a job is."""
+Verb: TypeAlias = Literal["resume", "update", "divide", "part", "gather", "finish", "undo"]
 
-_NOT_ON_A_BRANCH: Final[Mapping[Verb, tuple[str, str]]] = {
-    "update": (
+
+class Unsupported(NamedTuple):
+    """A verb that the jobs of a place do not have."""
+
+    error: type[JobError | UsageError]
+    message: str
+    advice: str
+
+
+_NO_PARTS: Final = Unsupported(
+    UsageError, "a job in parts cannot write to an Icechunk repository", "Use migrate without parts."
+)
+_NOTHING_TO_FINISH: Final = Unsupported(
+    JobError, "there is nothing to finish: a copy keeps its source", "To take it back: zarrlift undo."
+)
+SUPPORT: Final[Mapping[tuple[Kind, Verb], Unsupported]] = {
+    ("icechunk", "update"): Unsupported(
+        UsageError,
         "the result of a job in an Icechunk repository cannot be updated",
         "Undo the job and migrate again.",
     ),
-    "parts": ("a job in parts cannot write to an Icechunk repository", "Use migrate without parts."),
+    ("icechunk", "divide"): _NO_PARTS,
+    ("icechunk", "part"): _NO_PARTS,
+    ("icechunk", "gather"): _NO_PARTS,
+    ("directory", "finish"): _NOTHING_TO_FINISH,
+    ("store", "finish"): _NOTHING_TO_FINISH,
 }
-"""Verbs that a destination with a branch does not have: what is said, and what to do."""
+"""Every other verb is there for every kind of place, whatever the source and the layers on either side.
+
+References (`--virtual`) have no job, so that no verb finds one: they are written in one run.
+"""
 
 
-def refuse_unsupported(verb: Verb, ends: Endpoints) -> None:
-    """Raise UsageError if the destination of a job does not have a verb; nothing is written."""
-    if ends.destination.on_branch and verb in _NOT_ON_A_BRANCH:
-        message, advice = _NOT_ON_A_BRANCH[verb]
-        raise UsageError(message, found=ends.destination.url, advice=advice)
+def kind_of(place: Storage, *, in_place: bool) -> Kind:
+    """The kind of the place of a result."""
+    if place.on_branch:
+        return "icechunk"
+    if in_place:
+        return "in place"
+    return "directory" if isinstance(place, LocalStorage) else "store"
+
+
+def refuse_unsupported(verb: Verb, place: Storage, *, in_place: bool) -> None:
+    """Raise the error of a verb that the job of a place does not have; nothing is written."""
+    refused = SUPPORT.get((kind_of(place, in_place=in_place), verb))
+    if refused is not None:
+        raise refused.error(refused.message, found=place.url, advice=refused.advice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +137,27 @@ def found_at(
 ) -> FoundJob:
     """The same for a job whose file is known."""
     with Job.open(path, write=False) as looked:
-        if verb == "parts":
-            require_parts(looked)
-        ends = ends_of(looked, target, places, moved)
-        level = verify or level_before(looked)
-        options = replace(options, verify=level, hard_links=looked.fact("link") == "hard")
-    refuse_unsupported(verb, ends)
+        return found_in(looked, target, verb, places, options, moved=moved, verify=verify)
+
+
+def found_in(
+    job: Job,
+    target: PathText,
+    verb: Verb,
+    places: Places,
+    options: RunOptions,
+    *,
+    moved: Moved = Moved(),  # noqa: B008 - frozen
+    verify: VerifyLevel | None = None,
+) -> FoundJob:
+    """The same for a job that is open for reading."""
+    if verb in ("part", "gather"):
+        require_parts(job)
+    ends = ends_of(job, target, places, moved)
+    options = replace(options, verify=verify or level_before(job))
+    refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
     ends.check_reach(options)
-    return FoundJob(verb=verb, path=path, ends=ends, options=options)
+    return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,45 +168,120 @@ class OpenJob:
     ends: Endpoints
     options: RunOptions
     checks: Checks
-    progress: Progress | None
+    claim: Claim
+    run: Observed
     crashed: bool
     """Whether files of its last run may not have reached the disk."""
 
+    @property
+    def progress(self) -> Progress | None:
+        """Where progress is shown."""
+        return self.run.progress
+
+    def end(self, outcome: Outcome) -> Outcome:
+        """Release the places; the outcome with what that has shown."""
+        return self.run.end(self.claim.end(outcome))
+
 
 @contextmanager
-def open_job(found: FoundJob, progress: Progress | None) -> Iterator[OpenJob]:
-    """Open a found job for writing, once its places are claimed; JobError."""
-    ends, options = found.ends, found.options
+def opened(
+    found: FoundJob,
+    progress: ProgressChoice,
+    watching: Watching = Watching(),  # noqa: B008 - frozen
+) -> Iterator[OpenJob]:
+    """Claim the places of a found job and open it for writing; JobError."""
+    with (
+        found.ends.observed(progress, watching) as run,
+        claimed(found.ends.place, found.path, take_over=found.options.take_over) as claim,
+        open_claimed(found, claim, run) as it,
+    ):
+        yield it
+
+
+@contextmanager
+def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJob]:
+    """The same for places that are claimed already."""
+    ends, options, verb = found.ends, found.options, found.verb
     # The checks start first: a forked process must not inherit the lock on the job.
     with (
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(found.path, fsync=options.fsync) as job,
     ):
-        updates = found.verb == "update" or job.fact("update") is not None
+        updates = verb == "update" or job.fact("update") is not None
         (refuse_update if updates else refuse_undone)(job)
         require_installed(job.header["format"], job.header.get("package"))
         ends.destination.attach(job.id)
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
-        if job.fact("parts") is not None and found.verb == "resume" and not updates:
-            from .parts.merge import merge_ended
-
+        if job.fact("parts") is not None and verb == "resume" and not updates:
             merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
-        if crashed and job.state == "incomplete" and found.verb != "parts":
+        if crashed and job.state == "incomplete" and verb != "gather":
             find_torn_documents(job, ends.destination)
-        still_there(job, ends)
+        still_there(job, ends.destination)
         digest = options.digest or job.fact("digest") is not None
         if digest and job.fact("digest") is None and job.state == "incomplete":
             job.note(digest="yes")
+        options = replace(options, digest=digest, hard_links=job.fact("link") == "hard")
         yield OpenJob(
-            job=job,
-            ends=ends,
-            options=replace(options, digest=digest),
-            checks=checks,
-            progress=progress,
-            crashed=crashed,
+            job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenResult:
+    """A job open for writing and the place of its result, which is claimed. Its source may be gone."""
+
+    job: Job
+    plan: Plan
+    place: Storage
+    """The destination without layers."""
+    storage: Storage
+    """The destination."""
+    claim: Claim | None
+    """None if the verb has been done before."""
+    began: float
+
+    def end(
+        self,
+        state: OutcomeState,
+        problems: Iterable[Problem] = (),
+        *,
+        removed: int = 0,
+        restored: int = 0,
+    ) -> Outcome:
+        """Release the place; the outcome of the verb."""
+        outcome = replace(
+            outcome_of_job(self.job, self.plan, state, problems),
+            removed=removed,
+            restored=restored,
+            seconds=time.monotonic() - self.began,
+        )
+        return outcome if self.claim is None else self.claim.end(outcome)
+
+
+@contextmanager
+def opened_result(
+    target: PathText, verb: Literal["finish", "undo"], job: JobPlace, places: Places, taking_over: TakingOver
+) -> Iterator[OpenResult]:
+    """Find a job, open it for writing, and claim the place of its result; JobError."""
+    began, take_over = time.monotonic(), taking_over.take_over
+    with Job.open(find_job(target, job)) as it:
+        settle_result(it, target, places)
+        plan = it.plan()
+        place = open_storage(
+            plan.destination, storage_options=places.of_result(in_place=plan.in_place), mode="w"
+        )
+        place.document_bound = WRITTEN
+        refuse_unsupported(verb, place, in_place=plan.in_place)
+        if it.fact("parts") is not None:
+            refuse_running(it, take_over=take_over)
+        done = it.state == ("undone" if verb == "undo" else "finished")
+        if done:
+            sweep_claim(place, it.path)
+        with nullcontext() if done else claimed(place, it.path, take_over=take_over) as claim:
+            storage = with_layers(place, it.fact("dest_through"))
+            yield OpenResult(job=it, plan=plan, place=place, storage=storage, claim=claim, began=began)
 
 
 def require_parts(job: Job) -> int:

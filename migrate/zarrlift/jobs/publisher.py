@@ -24,6 +24,7 @@ from zarrstack.core.errors import (
 from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
+from ..archive.chunk_inventory import take_inventory
 from ..executors.dispatcher import LostTaskError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
@@ -35,10 +36,12 @@ from ..transfer.extra_files import copy_file
 from . import provenance
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
-from .own_documents import is_own, note_root_document
+from .ours import OWN, note_root_document, whose
 from .provenance import CRATE, Provenance
 
 if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import ArrayDigest
+
     from ..verification.elsewhere import Elsewhere
 
 
@@ -67,11 +70,8 @@ class Publisher:
         there, or if the values of its digest cannot be read.
         """
         if self.job.fact("digest"):
-            from .array_digest import array_digest
-
             try:
-                found = array_digest(self.job, row, plan, self.destination, sums, self.elsewhere)
-                self.job.digests.record(row.id, found)
+                self.job.digests.record(row.id, self._digest(row, plan, sums))
             except LostTaskError as error:
                 raise JobError.of(error.problem) from error
             except WorkerError:
@@ -81,6 +81,25 @@ class Publisher:
         if not plan.path:
             self._crate()
         return self.publish(plan, plan.document)
+
+    def _digest(self, row: NodeRow, plan: ArrayPlan, checked: bytes | None) -> ArrayDigest:
+        """The digest of an array whose chunks are all written; ZarrstackError if they cannot be read.
+
+        Without the sums of a check, those of the tasks are added up. Tasks that pass on whole objects
+        (`relink`), and none (`stay`), see no values: the result is then read.
+        """
+        from zarrstack.core.digest.value_digest import BlockSums, ValueSums
+
+        layout = plan.destination
+        sums = BlockSums.from_bytes(checked) if checked else self.job.digests.sums(row.id, plan.tasks)
+        if sums is not None:
+            return ValueSums(layout.shape, layout.data_type, layout.fill_value).digest(sums)
+        from ..verification.value_digests import digest_array
+
+        inventory, pickle = take_inventory(self.destination, plan.path, layout), plan.move.allow_pickle
+        return digest_array(
+            self.destination, plan.path, layout, inventory, allow_pickle=pickle, elsewhere=self.elsewhere()
+        )
 
     def _crate(self) -> None:
         """Write the root's `ro-crate-metadata.json`, if the job has one."""
@@ -97,7 +116,7 @@ class Publisher:
         """
         key, data = join(node.path, "zarr.json"), document(content)
         if self.plan.in_place or self.job.fact("runs") != "1":
-            self._refuse_others(key, data, lambda there: is_own(self.job, node, there))
+            self._refuse_others(key, data, lambda there: whose(self.job, node, there) in OWN)
         self._write(key, data)
         if isinstance(self.destination, LocalStorage):
             return os.stat(self.destination.path(key)).st_mtime_ns

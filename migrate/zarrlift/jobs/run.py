@@ -1,4 +1,4 @@
-"""The coordinator: submits tasks to an executor and updates the progress display and the ledger.
+"""The coordinator: submits tasks to an executor, and lets each array go through its states (`ArrayState`).
 
 Work is recorded after it is done. An array is verified and published after its last chunk is written. An
 error in one array is recorded for that array, and the others continue.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
@@ -20,32 +21,31 @@ from ..errors import Interrupted
 from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..planning.chunk_advice import with_advice
 from ..planning.inventories import Inventories
-from ..planning.plans import ArrayPlan, Plan
-from ..storage.base import Storage
+from ..planning.plans import Plan
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
-from ..transfer.tasks import Task, sources_moved, sweep_known
+from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
-from ..transfer.worker import Worker, WorkerSpec
+from ..transfer.worker import Worker
 from . import log_messages
 from .branch import branch_of
 from .checks.checks import Checked, Checks, Found
 from .disk_sync import DiskSync
+from .endpoints import Endpoints
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
 from .ledger.throughput import Throughput
 from .option_words import option_words
 from .outcome import Outcome
+from .outcome_of_job import outcome_of_run
 from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .route_rates import RouteRates
-from .run_arrays import NOTHING, PendingChecks, RunArray, RunTasks, Share, retire
+from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
 from .run_engine import RunEngine
-from .run_outcome import outcome_of
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
@@ -59,35 +59,29 @@ class Run:
         self,
         job: Job,
         plan: Plan,
-        source: Storage,
-        destination: Storage,
+        ends: Endpoints,
         options: RunOptions,
-        *,
-        spec: WorkerSpec | None = None,
         checks: Checks,
-        inventories: Inventories | None = None,
+        inventories: Inventories,
         progress: Progress | None = None,
         share: Share | None = None,
     ) -> None:
         self.job = job
         self.plan = plan
-        self.source = source
-        self.destination = destination
+        self.source, self.destination = source, destination = ends.source, ends.destination
         self.options = options
         self.progress: Progress = progress or NullProgress()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
-        inventories = Inventories() if inventories is None else inventories
         self._share = share or Share()
         self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
         self._source_check = SourceCheck(source, plan, inventories)
-        self._engine = RunEngine(plan, source, destination, options, spec)
+        self._engine = RunEngine(plan, source, destination, options, ends.spec(job.id, options))
         self._publisher = Publisher(
             job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
         )
         self._moved = MoveResult()
         self._throughput = Throughput(job)
-        self._lost: set[int] = set()
-        self._verified: deque[PendingChecks] = deque()
+        self._checking: deque[PendingChecks] = deque()
         self.checks = checks
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
         self._branch = branch_of(job, plan, destination)
@@ -124,10 +118,10 @@ class Run:
             self.writer.close(alone=self._share.alone)
         self.progress.close()
         log_messages.failed(() if stopped is None else (stopped,))
-        ended = outcome_of(self.job, self.plan, self._share, self._moved, time.monotonic() - started, stopped)
+        ended = outcome_of_run(self.job, self.plan, self._moved, stopped, publishes=self._share.publishes)
         if ended.state == "done":
             self._branch.end()
-        return ended
+        return replace(ended, seconds=time.monotonic() - started)
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
@@ -142,42 +136,53 @@ class Run:
     # Arrays
 
     def _arrays(self) -> None:
+        """Bring each array that is not done to the end of its states."""
         rows = {row.path: row for row in self.job.nodes("array")}
         pending = [
-            (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
+            RunArray(rows[plan.path], plan, all_submitted=not plan.tasks)
+            for plan in self.plan.arrays
+            if rows[plan.path].state != "done"
         ]
         totals = self.job.totals()
         note_moving(self.job, totals, self.options.verify)
         rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
-        self._work = WorkTotal(self.progress, [(plan, totals.get(row.id)) for row, plan in pending], rates)
-        still = [RunArray(*pair, NOTHING, all_submitted=True) for pair in pending if not pair[1].tasks]
-        for start in range(0, len(still), _BATCH):
-            self._finish(still[start : start + _BATCH])
-            self._conclude(all_but=1)  # verified while these are published
-        self._conclude()
-        moving = [pair for pair in pending if pair[1].tasks]
-        staged = [pair for pair in moving if pair[1].between is not None]
-        if staged:
-            self._move(staged, first_pass=True)
-        if moving := [pair for pair in moving if pair[0].id not in self._lost]:
-            self._move(moving)
+        amounts = [(array.plan, totals.get(array.row.id)) for array in pending]
+        self._work = WorkTotal(self.progress, amounts, rates)
+        self._without_tasks((array, None) for array in pending if not array.plan.tasks)
+        moving = [array for array in pending if array.plan.tasks]
+        for first_pass in (True, False):
+            # An array in two passes waits again after its first one, unless it has failed or is left.
+            chosen = [
+                array
+                for array in moving
+                if array.state is ArrayState.WAITING and (array.plan.between or not first_pass)
+            ]
+            if chosen and self._share.moves:
+                self._move(chosen, first_pass=first_pass)
+            elif chosen:
+                self._without_tasks(self._tasks(chosen, first_pass=first_pass))
         self._moved = self._moved.plus(MoveResult(retries=self._work.note(self.job)))
 
-    def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
-        finish = self._passed if first_pass else self._finish
-        if not self._share.moves:
-            for start in range(0, len(pending), _BATCH):
-                done: list[RunArray] = []
-                deque(self._tasks(pending[start : start + _BATCH], done, first_pass=first_pass), maxlen=0)
-                finish(done)
-                self._conclude(all_but=1)
-            self._conclude()
-            return
+    def _without_tasks(self, items: Iterable[tuple[RunArray, Task | None]]) -> None:
+        """Check and publish arrays of which nothing is to be done; some are checked while others appear."""
+        arrays = (array for array, _ in items if self._advance(array) is ArrayState.COPIED)
+        while batch := list(islice(arrays, _BATCH)):
+            self._go_on(batch)
+        self._checked()
+
+    def _move(self, arrays: list[RunArray], *, first_pass: bool) -> None:
+        """Run the tasks of arrays: each goes on as soon as its last task has ended."""
         process_tuning.before_moving()
-        executor = self._engine.tasks([array for _, array in pending], self._worker())
+        worker = Worker(
+            self.source,
+            self.writer,
+            hard_links=self.options.hard_links,
+            recheck=self.options.verify != "none",
+            digest=self.options.digest_of_tasks,
+        )
+        executor = self._engine.tasks([array.plan for array in arrays], worker)
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
-        ended: list[RunArray] = []
-        tasks = self._tasks(pending, ended, first_pass=first_pass)
+        items = self._tasks(arrays, first_pass=first_pass)
         if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
         # This starts a thread, so forks come first.
@@ -185,77 +190,52 @@ class Run:
         try:
             exhausted = False
             while not exhausted or running:
+                copied: list[RunArray] = []
                 while not exhausted and running.has_room():
-                    if (item := next(tasks, None)) is None:
+                    array, task = next(items, (None, None))
+                    if array is None:
                         exhausted = True
-                    else:
-                        running.submit(item, *executor.call(item[1]))
+                    elif task is not None:
+                        running.submit((array, task), *executor.call(task))
+                    elif self._advance(array) is ArrayState.COPIED:
+                        copied.append(array)
                 if running:
                     if self.options.verify != "none":
                         self.checks.prepare()
-                    for task_ended in running.ended():
-                        array, task = task_ended.item
+                    for ended in running.ended():
+                        array, task = ended.item
                         array.open_tasks -= 1
-                        self._record(array, task, task_ended, running.under_way)
-                        if array.all_submitted and array.open_tasks == 0:
-                            ended.append(array)
+                        self._record(array, task, ended, running.under_way)
+                        if self._advance(array) is ArrayState.COPIED:
+                            copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
                 self._share.each_turn()
-                self._conclude()  # checks started before the tasks that ended now
-                finish(ended)
-                ended.clear()
+                self._go_on(copied)
                 if self.options.stopped:
                     raise KeyboardInterrupt
-            self._conclude()
+            self._checked()
         finally:
             ticker.stop()
             running.stop()
-
-    def _worker(self) -> Worker:
-        return Worker(
-            self.source,
-            self.writer,
-            hard_links=self.options.hard_links,
-            recheck=self.options.verify != "none",
-            digest=self.options.digest_of_tasks,
-        )
-
-    def _passed(self, arrays: list[RunArray]) -> None:
-        """End the first of two passes: start the second, or record the failure."""
-        for array in arrays:
-            if array.failures or array.left:
-                self._lost.add(array.row.id)
-                self._leave(array)
-        self._commit_sometimes()
-
-    def _leave(self, array: RunArray) -> None:
-        """Record the failure of an array, and what others have to do of it."""
-        if array.failures:
-            self._record_failure(array)
-        if array.left:
-            self._share.left.append((array.plan, array.left))
 
     def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]], running: int) -> None:
         try:
             moved: MoveResult = ended.result()
         except LostTaskError as error:
             array.fail((error.at(node=array.plan.path, key=task.first_key()).problem,))
-            return
         except (DestinationError, WorkerError, BrokenExecutor):
             raise
         except ZarrstackError as error:
             array.fail((error.at(node=array.plan.path).problem,))
-            return
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`
             array.fail((unexpected_error(array.plan.path, error),))
-            return
-        self._work.moved(array.plan, moved, running=running)
-        self._moved = self._moved.plus(moved)
-        if moved.problems:
+        else:
+            self._work.moved(array.plan, moved, running=running)
+            self._moved = self._moved.plus(moved)
             array.fail(moved.problems)
-            return
-        self.job.record_task(array.row.id, task.number, moved)
-        self._commit_sometimes()
+            if not moved.problems:
+                self.job.record_task(array.row.id, task.number, moved)
+                self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
         if self._branch.due():
@@ -265,35 +245,51 @@ class Run:
             self.job.commit()
             self._branch.committed()
 
-    def _finish(self, arrays: list[RunArray]) -> None:
-        """Start to verify arrays whose chunks are all written; `_conclude` publishes them."""
-        here: list[RunArray] = []
+    def _advance(self, array: RunArray) -> ArrayState:
+        """Let an array enter the state that follows."""
+        array.state = following(array, publishes=self._share.publishes)
+        return array.state
+
+    def _go_on(self, copied: list[RunArray]) -> None:
+        """Check what has been copied, and publish what has been checked in the meantime."""
+        begun = len(self._checking)
+        if copied:
+            self._copied(copied)
+        self._checked(begun)
+
+    def _copied(self, arrays: list[RunArray]) -> None:
+        """All tasks of some arrays have ended: those that are whole are checked."""
+        whole: list[RunArray] = []
         for array in arrays:
-            if array.left or not self._share.publishes:
-                self._leave(array)
-            else:
-                here.append(array)
-        if here:
+            state = self._advance(array)
+            if state is ArrayState.CHECKING:
+                whole.append(array)
+            elif array.failures:
+                self._record_failure(array)
+            if state is ArrayState.LEFT and array.left:
+                self._share.left.append((array.plan, array.left))
+        if whole:
             if self.options.elsewhere:
                 self._branch.refresh()
-            whole = [array for array in here if not array.failures]
             retire(whole, self._tasks, self.destination)
-            still = self._source_check.begin([array.plan for array in whole])
-            self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
+            unchanged = self._source_check.begin([array.plan for array in whole])
+            self._checking.append(PendingChecks(whole, self._verifying(whole), unchanged))
+        self._commit_sometimes()
 
-    def _conclude(self, *, all_but: int = 0) -> None:
-        """Publish verified arrays or record their failures, except for the last `all_but` started."""
-        while len(self._verified) > all_but:
-            asked = self._verified.popleft()
-            for array, checked, told in zip(asked.whole, asked.found(), asked.changed(), strict=True):
-                problems, array.sums = checked
-                changed = told
+    def _checked(self, begun: int | None = None) -> None:
+        """Take the results of so many checks, of all by default: those that are right are published."""
+        for _ in range(len(self._checking) if begun is None else begun):
+            ended = self._checking.popleft()
+            for array, (problems, sums), told in zip(
+                ended.arrays, ended.found(), ended.changed(), strict=True
+            ):
+                array.sums, changed = sums, told
                 if problems and told is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
                 if array.failures and self._share.is_wrong(array):
                     self.job.forget_tasks(array.row.id)
-            self._publish(asked.arrays)
+            self._publish(ended.arrays)
 
     def _publish(self, arrays: list[RunArray]) -> None:
         published: list[tuple[int, int | None]] = []
@@ -303,20 +299,25 @@ class Run:
             for array in arrays:
                 if array.plan.path in left:
                     array.fail((left[array.plan.path],))
-                if not array.failures:
-                    try:
-                        written = self._publisher.publish_array(array.row, array.plan, array.sums)
-                        retire([array], self._tasks, self.destination, outside=True)
-                    except JobError as error:
-                        array.fail((error.at(node=array.plan.path).problem,))
-                    else:
-                        published.append((array.row.id, written))
-                        self._work.finished(array.plan)
-                        continue
-                self._record_failure(array)
+                written = None if array.failures else self._published(array)
+                if self._advance(array) is ArrayState.PUBLISHED:
+                    published.append((array.row.id, written))
+                    self._work.finished(array.plan)
+                else:
+                    self._record_failure(array)
         finally:
             self.job.record_published(published)
         self._commit_sometimes()
+
+    def _published(self, array: RunArray) -> int | None:
+        """Write the document of an array; its modification time, if the storage has one."""
+        try:
+            written = self._publisher.publish_array(array.row, array.plan, array.sums)
+            retire([array], self._tasks, self.destination, outside=True)
+        except JobError as error:
+            array.fail((error.at(node=array.plan.path).problem,))
+            return None
+        return written
 
     def _record_failure(self, array: RunArray) -> None:
         # Tasks end in any order; the report is deterministic. An update leaves the earlier document.
@@ -328,14 +329,9 @@ class Run:
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Start to verify; the returned function gives the result for each array."""
         level = self.options.verify
-        if level == "none" or not arrays:
+        if level == "none":
             return lambda: [Checked()] * len(arrays)
-        items = []
-        for array in arrays:
-            # Nothing was moved and therefore nothing was listed.
-            if level == "sample" and array.plan.chunks and not array.plan.tasks:
-                array.present = self._tasks.inventory(array.plan).indexes
-            items.append((array.plan, sources_moved(array.plan, array.present)))
+        items = [self._tasks.to_check(array, listed=level == "sample") for array in arrays]
         checks = self._engine.checks(level, self.checks)
         return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
 

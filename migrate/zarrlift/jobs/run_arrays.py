@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
-from ..transfer.tasks import Task, Tasks, pass_numbers, tasks_of
+from ..transfer.tasks import Task, Tasks, pass_numbers, sources_moved, tasks_of
 from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
@@ -27,13 +28,33 @@ _MAX_PROBLEMS: Final = 1000
 NOTHING: Final = np.empty(0, dtype=np.int64)
 
 
+class ArrayState(Enum):
+    """Where an array is in a run; `following` decides what comes next."""
+
+    WAITING = auto()
+    """Nothing of it, or of its next pass, has begun."""
+    COPYING = auto()
+    """Its tasks are submitted."""
+    COPIED = auto()
+    """They have ended."""
+    CHECKING = auto()
+    """What was written is compared with the source, and the source with the plan."""
+    PUBLISHED = auto()
+    FAILED = auto()
+    LEFT = auto()
+    """Other runs of the job do the rest."""
+
+
 @dataclass(slots=True)
 class RunArray:
     """An array in progress."""
 
     row: NodeRow
     plan: ArrayPlan
-    present: Indexes
+    state: ArrayState = ArrayState.WAITING
+    first_pass: bool = False
+    """Whether its tasks are those of the first of two passes."""
+    present: Indexes = field(default_factory=lambda: NOTHING)
     left: list[int] = field(default_factory=list)
     """Numbers of the tasks that other runs have to do."""
     open_tasks: int = 0
@@ -52,15 +73,30 @@ class RunArray:
         self.problems.extend(problems[: _MAX_PROBLEMS - len(self.problems)])
 
 
+def following(array: RunArray, *, publishes: bool) -> ArrayState:
+    """The state that follows from what has happened to an array.
+
+    `publishes`: whether this run publishes what is whole, or leaves that to others.
+    """
+    if array.state in (ArrayState.WAITING, ArrayState.COPYING):
+        ended = array.all_submitted and array.open_tasks == 0
+        return ArrayState.COPIED if ended else ArrayState.COPYING
+    if array.left or not (publishes or array.first_pass):
+        return ArrayState.LEFT
+    if array.failures:
+        return ArrayState.FAILED
+    if array.state is ArrayState.CHECKING:
+        return ArrayState.PUBLISHED
+    return ArrayState.WAITING if array.first_pass else ArrayState.CHECKING
+
+
 @dataclass(frozen=True, slots=True)
 class PendingChecks:
     """Arrays with a check in progress, and access to the results."""
 
     arrays: list[RunArray]
-    whole: list[RunArray]
-    """Arrays without failures."""
     found: Callable[[], Found]
-    """What the checks found in the output of each array in `whole`."""
+    """What the checks found in the output of each array."""
     changed: Callable[[], list[Problem | None]]
     """Changes in the source of each array."""
 
@@ -116,33 +152,30 @@ class RunTasks:
         self._listed_again = SourceInventory(plan, source)
 
     def __call__(
-        self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[RunArray], *, first_pass: bool
-    ) -> Iterator[tuple[RunArray, Task]]:
-        """Yield tasks, array by array; for arrays in two passes, those of one pass.
-
-        Arrays without such tasks are appended to `ended`.
-        """
-        for row, plan in pending:
+        self, arrays: Iterable[RunArray], *, first_pass: bool
+    ) -> Iterator[tuple[RunArray, Task | None]]:
+        """Yield the tasks of arrays in one pass, array by array; None follows the last one of each."""
+        for array in arrays:
+            array.first_pass, array.all_submitted = first_pass, False
+            plan = array.plan
             planned = pass_numbers(plan, first_pass=first_pass)
             if not self._share.moves:
-                recorded = self._job.recorded(row.id)
-                if left := [number for number in planned if number not in recorded]:
-                    ended.append(RunArray(row, plan, NOTHING, left=left, all_submitted=True))
-                    continue  # nothing is listed for an array that others are still working on
-            inventory = self.inventory(plan, keep=first_pass)
-            array = RunArray(row, plan, inventory.indexes)
-            if inventory.fingerprint != plan.fingerprint:
-                array.fail((source_changed(plan.path),))
-            else:
-                try:
-                    for task in self._of_array(array, inventory, planned, first_pass=first_pass):
-                        array.open_tasks += 1
-                        yield array, task
-                except ZarrstackError as error:
-                    array.fail((error.at(node=plan.path).problem,))
+                recorded = self._job.recorded(array.row.id)
+                array.left = [number for number in planned if number not in recorded]
+            if not array.left:  # nothing is listed for an array that others are still working on
+                inventory = self.inventory(plan, keep=first_pass)
+                array.present = inventory.indexes
+                if inventory.fingerprint != plan.fingerprint:
+                    array.fail((source_changed(plan.path),))
+                else:
+                    try:
+                        for task in self._of_array(array, inventory, planned, first_pass=first_pass):
+                            array.open_tasks += 1
+                            yield array, task
+                    except ZarrstackError as error:
+                        array.fail((error.at(node=plan.path).problem,))
             array.all_submitted = True
-            if not array.open_tasks:
-                ended.append(array)
+            yield array, None
 
     def _of_array(
         self, array: RunArray, inventory: Inventory, planned: Iterable[int], *, first_pass: bool
@@ -171,6 +204,12 @@ class RunTasks:
         lost = lost_tasks(plan, inventory, self._source, self._destination, done)
         self._job.forget_tasks(row.id, lost)
         yield from chosen([number for number in planned if number in lost])
+
+    def to_check(self, array: RunArray, *, listed: bool) -> tuple[ArrayPlan, Indexes]:
+        """What a check needs of an array: its plan, and its chunks, `listed` if they have not been yet."""
+        if listed and array.plan.chunks and not array.plan.tasks:
+            array.present = self.inventory(array.plan).indexes
+        return array.plan, sources_moved(array.plan, array.present)
 
     def inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         """The inventory of an array; with `keep`, it is needed again."""

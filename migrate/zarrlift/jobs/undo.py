@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -18,33 +17,27 @@ from typing import Final, Unpack
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import ancestors, join
 
-from ..archive.chunk_inventory import take_inventory
-from ..planning.plans import ArrayPlan, GroupPlan, Plan
+from ..planning.plans import ArrayPlan, Plan, Published
 from ..recipe.keywords import JobPlaceKeywords, PlacesKeywords, TakingOverKeywords
 from ..recipe.options import JobPlace, PathText, Places, StorageOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import CLAIM, Storage
-from ..storage.local.files import WRITTEN
 from ..storage.local.scratch import LAYERED, directory_of
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
-from ..storage.transformer_stack import with_layers
 from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
-from .claim import claimed, sweep_claim
-from .ended import ended, kept
-from .later_objects import LaterObjects
-from .ledger.find_job import find_job
+from .branch import undo_branch
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
+from .opened_job import OpenResult, opened_result
+from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome
+from .outcome_of_job import kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
-from .parts.merge import refuse_running, scratch_directories, sweep_parts
-from .present_documents import PresentDocuments
+from .parts.merge import scratch_directories, sweep_parts
 from .provenance import CRATE, Provenance
-from .resume.relocate import refuse_nothing_found, settle_result
+from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
-from .update.differences import with_earlier_shape
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
@@ -77,66 +70,48 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
     >>> zarrlift.undo("new.zarr").state
     'undone'
     """
-    started = time.monotonic()
     job, places, taking_over = given(options, JobPlace, Places, TakingOver)
-    take_over = taking_over.take_over
-    with Job.open(find_job(target, job)) as opened:
-        settle_result(opened, target, places)
-        plan = opened.plan()
-        opening = places.of_result(in_place=plan.in_place)
-        place = open_storage(plan.destination, storage_options=opening, mode="w")
-        place.document_bound = WRITTEN
-        if opened.fact("parts") is not None:
-            refuse_running(opened, take_over=take_over)
-        if opened.state == "undone":
-            sweep_claim(place, opened.path)
-            return ended(opened, plan, "nothing to do", started)
-        if place.on_branch:
-            return _undo_on_branch(opened, plan, place, started, take_over=take_over)
-        storage = with_layers(place, opened.fact("dest_through"))
-        with claimed(place, opened.path, take_over=take_over) as claim:
-            kept_aside = not_yet_aside(opened, place)
-            if not kept_aside and left_aside(opened, place) is None:
-                refuse_nothing_found(opened, plan, storage)
-            opened.note(undoing="yes")
-            opened.commit(now=True)
-            problems: list[Problem] = []
-            restored = removed = 0
+    with opened_result(target, "undo", job, places, taking_over) as it:
+        if it.job.state == "undone":
+            return it.end("nothing to do")
+        problems: list[Problem] = []
+        restored = removed = 0
+        if it.place.on_branch:
+            problems += undo_branch(it.job, it.place)
+        else:
+            kept_aside = not_yet_aside(it.job, it.place)
+            if not kept_aside and left_aside(it.job, it.place) is None:
+                refuse_nothing_found(it.job, it.plan, it.storage)
+            it.job.note(undoing="yes")
+            it.job.commit(now=True)
             if not kept_aside:
-                restored = _restored(opened, place)
-                if isinstance(place, LocalStorage):
-                    problems.extend(_sweep_own(place, opened))
-                documents = PresentDocuments.of(opened, plan, storage)
-                problems += documents.problems()
-                source = _source_of_links(opened, plan, places.storage_options)
-                removed = _removed(opened, plan, source, storage, documents, problems)
-                if isinstance(place, LocalStorage) and not plan.in_place:
-                    keys = {problem.key for problem in problems}
-                    problems.extend(_sweep(place, keys, documents.kept & documents.arrays))
-                if (aside := restore_previous_tree(opened, place)) is not None:
-                    problems.append(aside)
-                remove_deleted_tree(opened, place)
-            # If something could not be removed, the next undo removes the rest.
-            if not any(problem.kind == "storage" for problem in problems):
-                sweep_parts(opened, place)
-                opened.note(state="undone", verified=None, undoing=None)
-                opened.commit()
-                remove_inventory(opened.path)
-            return claim.end(
-                ended(opened, plan, "undone", started, problems, removed=removed, restored=restored)
-            )
+                restored = _restored(it.job, it.place)
+                removed = _undone(it, places.storage_options, problems)
+        # If something could not be removed, the next undo removes the rest.
+        if not any(problem.kind == "storage" for problem in problems):
+            sweep_parts(it.job, it.place)
+            it.job.note(state="undone", verified=None, undoing=None)
+            it.job.commit()
+            remove_inventory(it.job.path)
+        return it.end("undone", problems, removed=removed, restored=restored)
 
 
-def _undo_on_branch(job: Job, plan: Plan, place: Storage, started: float, *, take_over: bool) -> Outcome:
-    from .branch import undo_branch
-
-    with claimed(place, job.path, take_over=take_over) as claim:
-        problems = undo_branch(job, place)
-        if not problems:
-            job.note(state="undone", verified=None)
-            job.commit()
-            remove_inventory(job.path)
-        return claim.end(ended(job, plan, "undone", started, list(problems), removed=0, restored=0))
+def _undone(it: OpenResult, source_options: StorageOptions, problems: list[Problem]) -> int:
+    """Remove what the job wrote, and restore what it replaced; returns the number of objects removed."""
+    job, plan, place, storage = it.job, it.plan, it.place, it.storage
+    if isinstance(place, LocalStorage):
+        problems.extend(_sweep_own(place, job))
+    documents = PresentDocuments.of(job, plan, storage)
+    problems += documents.problems()
+    source = _source_of_links(job, plan, source_options)
+    removed = _removed(job, plan, source, storage, documents, problems)
+    if isinstance(place, LocalStorage) and not plan.in_place:
+        keys = {problem.key for problem in problems}
+        problems.extend(_sweep(place, keys, documents.kept & documents.arrays))
+    if (aside := restore_previous_tree(job, place)) is not None:
+        problems.append(aside)
+    remove_deleted_tree(job, place)
+    return removed
 
 
 def _restored(job: Job, storage: Storage) -> int:
@@ -171,15 +146,19 @@ def _removed(
     removed = _documents(job, plan, storage, documents.removable, problems)
     if plan.in_place:
         return removed
-    later = LaterObjects(job, source, storage)
+    objects = OwnObjects(job, source, storage)
     rows = {row.path: row for row in job.nodes()}
-    for group in plan.groups:
-        if group.path not in documents.kept:
-            removed += _files(group, rows[group.path], storage, later, problems)
-    for array in plan.arrays:
-        if array.path not in documents.kept:
-            removed += _chunks(array, rows[array.path], storage, later, problems)
-        sweep(array, storage)
+    visible = documents.kept
+    nodes: list[Published] = [*plan.groups, *plan.arrays]
+    for node in nodes:
+        for key, is_others in () if node.path in visible else objects.of_node(node, rows[node.path]):
+            if is_others:
+                problems.append(kept("changed after the job wrote it, so it is kept", node.path, key))
+            else:
+                storage.delete(key)
+                removed += 1
+        if isinstance(node, ArrayPlan):
+            sweep(node, storage)
     if job.fact("dest_through") is not None:
         _clear_hidden(plan, storage)
     return removed
@@ -209,38 +188,6 @@ def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], pro
             removed += 1
         else:
             problems.append(kept("changed after the job wrote it, so it is kept", "", CRATE))
-    return removed
-
-
-def _files(
-    group: GroupPlan, row: NodeRow, storage: Storage, later: LaterObjects, problems: list[Problem]
-) -> int:
-    """Delete the extra files copied with a group that the job wrote; returns their number."""
-    removed = 0
-    for key in group.files:
-        if storage.size(key) is None:
-            continue
-        if later.is_later(key, row.published_ns):
-            problems.append(kept("changed after the job wrote it, so it is kept", group.path, key))
-            continue
-        storage.delete(key)
-        removed += 1
-    return removed
-
-
-def _chunks(
-    array: ArrayPlan, row: NodeRow, storage: Storage, later: LaterObjects, problems: list[Problem]
-) -> int:
-    """Delete the chunks of one array that the job wrote; returns their number."""
-    layout = with_earlier_shape(array)
-    places = layout.objects.coordinates_of(take_inventory(storage, array.path, layout).indexes)
-    removed = 0
-    for key, is_others in later.of_array(array, row, places):
-        if is_others:
-            problems.append(kept("changed after the job wrote it, so it is kept", array.path, key))
-            continue
-        storage.delete(key)
-        removed += 1
     return removed
 
 

@@ -53,7 +53,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize("form", ["client", "executor", "cluster"])
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow
 def test_a_cluster_made_in_python_gives_the_same_bytes(form, cluster, source, expected, tmp_path) -> None:
     place = tmp_path / "out.zarr"
     with Client(cluster) as client:

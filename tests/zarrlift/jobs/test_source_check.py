@@ -198,17 +198,17 @@ def during(
     **options: Any,
 ) -> zarrlift.Outcome:
     """A migration during which the source changes once: when all chunks of an array are written."""
-    finish = Run._finish
+    copied = Run._copied
     done: list[bool] = []
 
     def changing(self: Run, arrays: list[Any]) -> None:
         if not done and any(array.plan.path == "h/rewrite" for array in arrays):
             done.append(True)
             change()
-        finish(self, arrays)
+        copied(self, arrays)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_finish", changing)
+        patched.setattr(Run, "_copied", changing)
         outcome = zarrlift.migrate(kind.place, destination, **kind.options, **options)
     assert done
     return outcome

@@ -108,6 +108,7 @@ def test_every_command_takes_it(
     assert zarrlift.migrate(source, OUT, job=JOB, **options).state == "done"  # in place of the undone job
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it(source: Path, bucket: Bucket, tmp_path: Path) -> None:
     """And leaves no copy behind, although it ends without Python's shutdown."""
     given = json.dumps(bucket.options)

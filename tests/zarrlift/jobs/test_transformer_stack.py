@@ -38,6 +38,7 @@ def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, tm
     assert not destination.exists()
 
 
+@pytest.mark.slow
 def test_processes_build_the_stack_for_themselves(source: Path, tmp_path: Path) -> None:
     outcome = zarrlift.migrate(
         source,

@@ -123,6 +123,7 @@ def test_the_python_block_runs():
 
 
 @pytest.mark.needs_reader("mypy")
+@pytest.mark.slow
 def test_mypy_refuses_what_the_python_block_says_it_refuses(tmp_path):
     (tmp_path / "zep.py").write_text(PYTHON)
     words = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", os.devnull, "zep.py"]

@@ -26,6 +26,7 @@ def test_a_copy_has_the_values_that_zarr_2_reads(tmp_path: Path) -> None:
     assert seen(tmp_path / "new.zarr") == recorded("codecs.zarr")
 
 
+@pytest.mark.slow
 def test_a_view_shows_the_same_values() -> None:
     for path, expected in recorded("codecs.zarr").items():
         values = zarrlift.open_array(tiff() / "codecs.zarr", path=path)[...]

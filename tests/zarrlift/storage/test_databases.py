@@ -133,7 +133,7 @@ def test_an_archive_below_the_root_is_opened_by_its_path(folder: Path, tmp_path:
             open_storage(f"{place}/two")
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow
 def test_workers_in_other_processes_open_the_database_themselves(
     database: Path, folder: Path, tmp_path: Path
 ) -> None:
@@ -154,7 +154,7 @@ def test_a_forked_process_opens_the_database_again(database: Path, folder: Path)
     assert storage.get("g/relink/0.0") == (folder / "g/relink/0.0").read_bytes()
 
 
-@pytest.mark.slow(one_in=12)
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_a_killed_migration_resumes(database: Path, folder: Path, part: int, tmp_path: Path) -> None:
     def run(moment: int, out: Path) -> subprocess.CompletedProcess[str]:
@@ -330,6 +330,7 @@ def test_a_chunk_that_changes_after_the_plan_is_no_part_of_the_result(
     assert (tmp_path / "again.zarr/g/relink/c/0/0").read_bytes() == right
 
 
+@pytest.mark.slow
 def test_a_value_of_lmdb_is_that_of_one_commit(folder: Path, tmp_path: Path) -> None:
     """While a value is copied, a writer commits twice: its pages may be used again."""
     database = database_of("lmdb", folder, tmp_path / "store")

@@ -334,6 +334,7 @@ def test_a_destination_that_was_meant_as_a_url_or_is_of_another_system_is_no_fol
     assert open_storage(given, mode="w").url == f"{tmp_path}/{given}"
 
 
+@pytest.mark.slow
 def test_names_that_are_not_read_as_utf_8_are_refused_before_anything_is_taken_for_gone(tmp_path):
     group = zarr.open_group(tmp_path / "old", mode="w", zarr_format=2)
     group.create_array("\u00e9", shape=(4,), chunks=(2,), dtype="<u2")[:] = 1

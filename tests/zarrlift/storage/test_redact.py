@@ -40,6 +40,7 @@ def test_options_and_passwords_are_in_no_file_and_no_plan(archive, web, tmp_path
     assert told(written, *texts) == []
 
 
+@pytest.mark.slow
 def test_neither_are_they_in_what_the_command_says(archive, tmp_path: Path) -> None:
     options = [f"--storage-options=dst:key={SECRET}", f"--storage-options=dst:token={TOKEN}"]
     for place in ("memory://x/out.zarr", f"nosuch://me:open-sesame@{SECRET}/x?{TOKEN}", "/proc/nothing/x"):

@@ -190,6 +190,7 @@ def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 3])
+@pytest.mark.slow(one_in=5)
 def test_a_store_that_is_asked_too_much_is_asked_less(
     bucket, archive, retries, monkeypatch, tmp_path
 ) -> None:

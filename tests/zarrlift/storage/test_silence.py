@@ -297,6 +297,7 @@ def test_only_workers_on_this_machine_are_told_where_to_report(executor: Any, re
     assert folder is None or not Path(folder).exists()
 
 
+@pytest.mark.slow
 def test_worker_processes_report_a_server_that_fails(
     our_bucket: Bucket, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_pages_of_origins_that_are_allowed_may_read(ocean: str, method: str) -> 
 
 
 @pytest.mark.parametrize("options", [(), ("--allow-origin", "*")], ids=["nobody", "everybody"])
+@pytest.mark.slow(one_in=2)
 def test_no_origin_is_allowed_unless_it_is_said(options: tuple[str, ...]) -> None:
     with serving(OCEAN, *options) as address:
         headers = fetch(address + "zarr.json", Origin=VIEWER)[1]
@@ -356,6 +357,7 @@ def test_zarr_2_18_reads_over_http_what_it_once_wrote(migrated: Path) -> None:
 
 @pytest.mark.needs_reader("tensorstore")
 @pytest.mark.parametrize(("kind", "driver"), [("zarr2", "zarr"), ("n5", "n5")])
+@pytest.mark.slow(one_in=2)
 def test_tensorstore_reads_over_http(kind: str, driver: str, sharded: Path) -> None:
     import tensorstore as ts
 

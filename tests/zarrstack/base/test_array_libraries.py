@@ -47,6 +47,7 @@ def test_dask_reads_and_writes_from_several_processes(tmp_path):
     assert (zarr.open_array(LocalStore(tmp_path), path="b", mode="r")[:] == values + 1).all()
 
 
+@pytest.mark.slow
 def test_dask_writes_an_array_whose_metadata_names_a_transformer(tmp_path):
     import dask.array as dask_array
 

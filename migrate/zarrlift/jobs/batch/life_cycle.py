@@ -6,9 +6,9 @@ from zarrstack.core.errors import JobError, Problem
 
 from ...recipe.options import Places, Updating, values
 from ..finish import finish
-from ..opened_job import found_at
+from ..opened_job import found_at, opened
 from ..undo import undo
-from ..update.update import update_archive
+from ..update.update_job import update_job
 from ..verification import verify
 from .run_batch import Act, ArchiveCall
 
@@ -39,7 +39,8 @@ def update_all(updating: Updating) -> Act:
             return call.row.problems  # nothing of it could be migrated
         verify = call.asked.verify
         found = found_at(call.ledger, call.ledger, "update", call.places, call.options, verify=verify)
-        return update_archive(found, call.progress, updating).problems
+        with opened(found, call.progress) as it:
+            return it.end(update_job(it, updating)).problems
 
     return act
 

@@ -10,13 +10,14 @@ from ...recipe.keywords import JobPlaceKeywords, PlacesKeywords, RunningKeywords
 from ...recipe.options import JobPlace, PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...storage.listed_versions import Timestamp
-from ..claim import claimed
 from ..ledger.last_run import noted_run
-from ..opened_job import found_job, open_job
+from ..opened_job import found_job, opened
+from ..ours import require_visible
 from ..outcome import Outcome
+from ..outcome_of_job import nothing_to_do
 from ..progress import ProgressChoice
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents
-from ..run_job import nothing_to_do, require_visible, run_job
+from ..run_job import run_job
 from ..stored_inventories import planned_inventories
 from .merge import merge, sweep_parts
 from .migrate_part import divided
@@ -59,29 +60,23 @@ def gather(
     'done'
     """
     job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
-    found = found_job(target, "parts", job, places, running, verify=verify)
-    with (
-        found.ends.observed(progress, watching) as run,
-        claimed(found.ends.place, found.path, take_over=running.take_over) as claim,
-        open_job(found, run.progress) as opened,
-    ):
-        current, ends = opened.job, opened.ends
+    found = found_job(target, "gather", job, places, running, verify=verify)
+    with opened(found, progress, watching) as it:
+        current, ends = it.job, it.ends
         if current.state != "incomplete":
-            require_visible(current, ends)
+            require_visible(current, ends.destination)
             sweep_parts(current, ends.place)
-            return run.end(claim.end(nothing_to_do(current)))
+            return it.end(nothing_to_do(current))
         division, made = divided(current)
         with noted_run(current), closing(planned_inventories(found.path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
             problems = merge(current, forget=True)
-            if opened.crashed:
+            if it.crashed:
                 find_torn_documents(current, ends.destination)
                 compare_unsynced(current, made, ends.source, ends.destination, inventories)
             share = GatherShare()
-            outcome = run_job(
-                current, made, ends, opened.options, opened.checks, inventories, run.progress, share
-            )
+            outcome = run_job(current, made, ends, it.options, it.checks, inventories, it.progress, share)
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:
@@ -92,4 +87,4 @@ def gather(
                 parts_left=tuple(missing.items()),
                 second_pass=share.second_pass(),
             )
-        return run.end(claim.end(outcome))
+        return it.end(outcome)

@@ -20,12 +20,11 @@ from ..checks.checks import LocalChecks
 from ..current_status import is_locked
 from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.ledger import Job
-from ..opened_job import refuse_unsupported, require_parts
+from ..opened_job import found_in, require_parts
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..resume.relocate import ends_of
 from ..run import Run
 from ..stored_inventories import planned_inventories
 from .division import Division
@@ -81,17 +80,15 @@ def migrate_part(
         parts = require_parts(known)
         if not 0 <= index < parts:
             raise UsageError("the job has no such part", found=str(index), expected=f"0 to {parts - 1}")
-        ends = ends_of(known, path, places)
+        found = found_in(known, path, "part", places, RunOptions.of(running), verify=verify)
+        ends = found.ends
         run_options = replace(
-            RunOptions.of(running),
-            verify=verify,
+            found.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
             hard_links=known.fact("link") == "hard",
             digest=known.fact("digest") is not None,
         )
-        refuse_unsupported("parts", ends)
-        ends.check_reach(run_options)
         own = _plan_of(known, plan, division, index)
         nothing = Outcome(
             job=str(path), state="nothing to do", part=index, options=option_words(known), plan=own
@@ -109,26 +106,11 @@ def migrate_part(
         ):
             known.begin(earlier, file)
             share = PartShare(division, index, recorded, file.sync)
-            outcome = Run(
-                known,
-                own,
-                ends.source,
-                ends.destination,
-                run_options,
-                spec=ends.spec(known.id, run_options),
-                checks=checks,
-                inventories=inventories,
-                progress=run.progress,
-                share=share,
-            )()
+            outcome = Run(known, own, ends, run_options, checks, inventories, run.progress, share)()
             if outcome.state == "done" and not share.moved and not share.waits():
                 outcome = nothing
-            outcome = replace(
-                outcome,
-                part=index,
-                second_pass=share.waits(),
-                seconds=time.monotonic() - started,
-            )
+            seconds = time.monotonic() - started
+            outcome = replace(outcome, part=index, second_pass=share.waits(), seconds=seconds)
             log_messages.ended(outcome)
             return run.end(outcome)
 

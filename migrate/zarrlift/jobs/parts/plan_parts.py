@@ -76,7 +76,7 @@ def plan_parts(
         source, destination, replace(recipe, memory=recipe.memory or _MEMORY), request, places
     )
     ends = asked.open()
-    refuse_unsupported("parts", ends)
+    refuse_unsupported("divide", ends.destination, in_place=ends.in_place)
     path = job_of_parts(job)
     if ends.spec("", RunOptions()) is None:
         raise out_of_reach()

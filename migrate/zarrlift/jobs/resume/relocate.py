@@ -34,9 +34,8 @@ from ..ledger.find_job import is_stored, names_of
 from ..ledger.home import Home
 from ..ledger.ledger import Job
 from ..ledger.move import move_of
-from ..ledger.rows import NodeRow
+from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
-from ..own_documents import is_current, is_own
 from ..parts.merge import runs_by_part
 from ..settled_places import SettledPlaces, is_same_place, settled
 from .lost_tasks import lost_tasks
@@ -44,8 +43,6 @@ from .replan import unchanged
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")
 """Documents at the root of archives of other formats."""
-_BATCH: Final = 500
-"""Number of documents compared at a time."""
 
 
 def ends_of(
@@ -116,9 +113,8 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
     """Raise JobError if the job has written objects and none of them exists."""
     if job.fact("undoing") is not None:
         return  # missing objects may have been removed by the interrupted undo
-    done = [join(row.path, "zarr.json") for row in _done(job)]
-    if done:
-        found = any(content is not None for keys in _batches(done) for content in destination.find_many(keys))
+    if done := done_paths(job):
+        found = any(content is not None for _, content in documents(destination, done))
     else:
         found = not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
     if not found:
@@ -173,19 +169,15 @@ def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
     Users may have changed some; an earlier document of the job shows that this is an old copy.
     """
     destination = ends.destination
-    current = 0
     published = {node.path: node for node in plan.published}
-    done = [row.path for row in _done(job)]
-    for paths in _batches(done):
-        keys = [join(path, "zarr.json") for path in paths]
-        for path, key, content in zip(paths, keys, destination.find_many(keys), strict=True):
-            if content is None:
-                raise _not_own(job, destination, key, "nothing")
-            if is_current(job, published[path], content):
-                current += 1
-            elif is_own(job, published[path], content):
-                raise _not_own(job, destination, key, "an earlier document of the job")
-    if done and not current:
+    done, found = done_paths(job), set[Whose]()
+    for path, content in documents(destination, done):
+        if content is None:
+            raise _not_own(job, destination, join(path, "zarr.json"), "nothing")
+        found.add(whose(job, published[path], content))
+        if "earlier" in found:
+            raise _not_own(job, destination, join(path, "zarr.json"), "an earlier document of the job")
+    if done and "current" not in found:
         raise _not_own(job, destination, join(done[0], "zarr.json"), "another document")
     if plan.in_place:
         return
@@ -210,18 +202,16 @@ def require_result(job: Job, plan: Plan, destination: Storage) -> None:
     if job.state == "undone" or not_yet_aside(job, destination):
         return
     published = {node.path: node for node in plan.published}
-    done = [row.path for row in _done(job) if row.path in published]
+    done = [path for path in done_paths(job) if path in published]
     if not done:
         if not plan.in_place and not _has_written(job):
             _require_unfinished(job, plan, destination)
         return
     found = False
-    for paths in _batches(done):
-        contents = destination.find_many([join(path, "zarr.json") for path in paths])
-        for path, content in zip(paths, contents, strict=True):
-            found = found or content is not None
-            if content is not None and is_own(job, published[path], content):
-                return
+    for path, content in documents(destination, done):
+        found = found or content is not None
+        if content is not None and whose(job, published[path], content) in OWN:
+            return
     if found or job.fact("undoing") is None:
         key, what = join(done[0], "zarr.json"), "another document" if found else "nothing"
         raise _not_own(job, destination, key, what)
@@ -232,11 +222,10 @@ def _require_unfinished(job: Job, plan: Plan, destination: Storage) -> None:
     for name in _LEGACY:
         if destination.size(name) is not None:
             raise _not_own(job, destination, name, "another archive")
-    documents = {join(node.path, "zarr.json"): document(node.document) for node in plan.published}
-    for keys in _batches(list(documents)):
-        for key, content in zip(keys, destination.find_many(keys), strict=True):
-            if content not in (None, documents[key]):
-                raise _not_own(job, destination, key, "another document")
+    planned = {node.path: document(node.document) for node in plan.published}
+    for path, content in documents(destination, planned):
+        if content not in (None, planned[path]):
+            raise _not_own(job, destination, join(path, "zarr.json"), "another document")
 
 
 def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
@@ -244,7 +233,7 @@ def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
 
     The expected chunks are derived from the source if it is unchanged.
     """
-    done = {row.path: row.id for row in _done(job)}
+    done = {row.path: row.id for row in job.nodes("array") if row.state == "done"}
     listed_now = SourceInventory(plan, ends.source)
     for array in plan.arrays:
         if array.path not in done or not array.tasks:
@@ -276,7 +265,9 @@ def _not_own(job: Job, destination: Storage, key: str, found: str) -> JobError:
 def _take_times(job: Job, destination: LocalStorage) -> None:
     """Record the current timestamps as the job's, because a copy may have new ones."""
     changed = []
-    for row in _done(job):
+    for row in job.nodes():
+        if row.state != "done":
+            continue
         try:
             there = os.stat(destination.path(join(row.path, "zarr.json"))).st_mtime_ns
         except OSError:
@@ -287,16 +278,8 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
         job.record_published(changed)
 
 
-def _done(job: Job) -> list[NodeRow]:
-    return [row for row in job.nodes() if row.state == "done"]
-
-
 def _has_written(job: Job) -> bool:
     for _, runs in runs_by_part(job, []):
         if any(task.chunks > task.dropped for run in runs for task in run.tasks):
             return True
     return any(total.chunks > total.dropped for total in job.totals().values())
-
-
-def _batches(items: list[str]) -> list[list[str]]:
-    return [items[start : start + _BATCH] for start in range(0, len(items), _BATCH)]

@@ -17,7 +17,7 @@ from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal, take
 from ...storage.base import Storage
 from ...transfer.tasks import sweep
 from ..ledger.ledger import Job
-from ..own_documents import is_own, keep_document
+from ..ours import OWN, keep_document, whose
 from ..source_check import source_changed
 from .taken_over import TakenOver
 
@@ -123,7 +123,7 @@ def _document_of_others(job: Job, before: Planned, destination: Storage) -> Prob
         return None
     key = join(before.path, "zarr.json")
     content = destination.get(key)
-    if content is None or is_own(job, before, content):
+    if content is None or whose(job, before, content) in OWN:
         return None
     return Problem(
         kind="result-changed",

@@ -1,7 +1,6 @@
 """What others have changed in a result, as far as an update would replace or remove it.
 
-A document is compared with the one that the job wrote, and local objects by their times (`LaterObjects`).
-Stores are trusted, apart from their documents.
+Stores are trusted, apart from their documents (`ours.py`).
 """
 
 from __future__ import annotations
@@ -15,15 +14,13 @@ import numpy as np
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join, prefix_of
 
-from ...archive.chunk_inventory import Indexes, take_inventory
-from ...archive.nodes import Layout
+from ...archive.chunk_inventory import Indexes
 from ...planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
 from ...storage.base import Storage
 from ...transfer.tasks import rewritten
-from ..later_objects import LaterObjects
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..own_documents import is_current, is_own
+from ..ours import OWN, OwnObjects, whose
 from .differences import with_earlier_shape
 
 _NAMED: Final = 3
@@ -39,7 +36,7 @@ class Conflicts:
         self._plan = plan
         self._rows = {row.path: row for row in job.nodes()}
         self._destination = destination
-        self._later = LaterObjects(job, source, destination)
+        self._objects = OwnObjects(job, source, destination)
 
     def in_the_way(self, new: Planned) -> Iterator[Problem]:
         """Objects that already exist where a new node will be written."""
@@ -57,14 +54,13 @@ class Conflicts:
         """A document that is not the job's."""
         key = join(row.path, "zarr.json")
         (content,) = self._destination.find_many([key])
-        if row.state != "done" and (content is None or is_own(self._job, earlier, content)):
-            return
-        if content is not None and is_current(self._job, earlier, content):
-            return
-        message = (
-            "others have removed its document" if content is None else "others have changed its document"
-        )
-        yield _conflict(row.path, message, key)
+        if content is None:
+            own, message = row.state != "done", "others have removed its document"
+        else:
+            found, message = whose(self._job, earlier, content), "others have changed its document"
+            own = found == "current" or (row.state != "done" and found in OWN)
+        if not own:
+            yield _conflict(row.path, message, key)
 
     def of_objects(self, row: NodeRow, earlier: ArrayPlan, plan: ArrayPlan) -> Iterator[Problem]:
         """Documents and objects of an array that is partly replaced."""
@@ -75,10 +71,9 @@ class Conflicts:
 
     def beyond(self, plan: ArrayPlan) -> Indexes:
         """The (n, ndim) positions of objects outside the grid, which an update has not yet removed."""
-        layout = with_earlier_shape(plan)
-        if layout is plan.destination:
-            return np.empty((0, len(layout.shape)), np.int64)
-        places = layout.objects.coordinates_of(self._present(plan.path, layout))
+        if with_earlier_shape(plan) is plan.destination:
+            return np.empty((0, len(plan.destination.shape)), np.int64)
+        places = self._objects.present(plan)
         return places[plan.destination.objects.indices_of(places) < 0]
 
     def of_all(self, earlier: Planned) -> Iterator[Problem]:
@@ -88,16 +83,11 @@ class Conflicts:
             return
         yield from self.of_document(row, earlier)
         if isinstance(earlier, ArrayPlan) and not self._plan.in_place and row.published_ns is not None:
-            layout = with_earlier_shape(earlier)
-            places = layout.objects.coordinates_of(self._present(earlier.path, layout))
-            yield from self._of_places(row, earlier, places)
-
-    def _present(self, path: str, layout: Layout) -> Indexes:
-        return take_inventory(self._destination, path, layout).indexes
+            yield from self._of_places(row, earlier, self._objects.present(earlier))
 
     def _of_places(self, row: NodeRow, plan: ArrayPlan, places: Indexes) -> Iterator[Problem]:
         """Local objects that others have written, by their positions in the grid."""
-        found = [key for key, is_others in self._later.of_array(plan, row, places) if is_others]
+        found = [key for key, is_others in self._objects.of_array(plan, row, places) if is_others]
         if found:
             names = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
             message = f"others have written {len(found)} of its objects"

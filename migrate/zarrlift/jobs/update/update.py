@@ -24,13 +24,10 @@ from ...recipe.keywords import (
 )
 from ...recipe.options import JobPlace, Moved, PathText, Places, Running, Updating, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
-from ..claim import claimed
-from ..ledger.find_job import find_job
 from ..ledger.ledger import Job
-from ..opened_job import FoundJob, found_job, open_job, refuse_unsupported, refuse_update
+from ..opened_job import found_job, opened, refuse_update
 from ..outcome import Outcome
-from ..progress import Progress, ProgressChoice
-from ..resume.relocate import ends_of
+from ..progress import ProgressChoice
 from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
 from .update_job import compared, update_job
@@ -107,14 +104,12 @@ def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     1
     """
     job, places, moved, updating = given(options, JobPlace, Places, Moved, Updating)
-    path = find_job(target, job)
-    with Job.open(path, write=False) as opened:
-        ends = ends_of(opened, target, places, moved)
-        refuse_update(opened)
-        refuse_unsupported("update", ends)
-        with closing(last_inventories(opened)) as before:
-            _, steps = compared(opened, ends, before, Inventories(), None, updating)
-        return UpdatePlan(job=str(path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
+    found = found_job(target, "update", job, places, Running(), moved=moved)
+    with Job.open(found.path, write=False) as known:
+        refuse_update(known)
+        with closing(last_inventories(known)) as before:
+            _, steps = compared(known, found.ends, before, Inventories(), None, updating)
+    return UpdatePlan(job=str(found.path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
 
 
 @explicit
@@ -161,14 +156,5 @@ def update(
         options, JobPlace, Places, Moved, Updating, Running, Watching
     )
     found = found_job(target, "update", job, places, running, moved=moved, verify=verify)
-    with found.ends.observed(progress, watching) as run:
-        return run.end(update_archive(found, run.progress, updating))
-
-
-def update_archive(found: FoundJob, progress: Progress | None, updating: Updating) -> Outcome:
-    """Update the result of a job."""
-    with (
-        claimed(found.ends.place, found.path, take_over=found.options.take_over) as claim,
-        open_job(found, progress) as opened,
-    ):
-        return claim.end(update_job(opened, updating))
+    with opened(found, progress, watching) as it:
+        return it.end(update_job(it, updating))

@@ -9,25 +9,23 @@ from dataclasses import replace
 from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import take_inventory
 from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from ...recipe.options import Updating, values
 from ...storage.writer_for import writer_for
 from ..endpoints import Endpoints
-from ..later_objects import LaterObjects
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..opened_job import OpenJob
+from ..ours import OwnObjects, documents, keep_document, note_root_document
 from ..outcome import Outcome
+from ..outcome_of_job import nothing_to_do
 from ..overwrite import set_aside
-from ..own_documents import keep_document, note_root_document
 from ..progress import Progress, listing_shown
 from ..resume.unsynced_files import compare_unsynced
-from ..run_job import nothing_to_do, refuse_unsuitable, run_job
+from ..run_job import refuse_unsuitable, run_job
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
-from .differences import with_earlier_shape
 from .retire import below_first, clear
 from .steps import Steps, steps_of
 
@@ -67,9 +65,9 @@ def compared(
     return plan, steps
 
 
-def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
+def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
     """Update the result of a job open for writing, or continue an update that was interrupted."""
-    job, ends, progress = opened.job, opened.ends, opened.progress
+    job, ends, options, progress = it.job, it.ends, it.options, it.progress
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)
@@ -79,7 +77,6 @@ def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # 
         delete=updating.delete or earlier.get("delete", False),
         force=updating.force or earlier.get("force", False),
     )
-    options = replace(opened.options, hard_links=job.fact("link") == "hard")
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
@@ -93,9 +90,9 @@ def update_job(opened: OpenJob, updating: Updating = Updating()) -> Outcome:  # 
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
-            if opened.crashed:
+            if it.crashed:
                 compare_unsynced(job, plan, ends.source, ends.destination, now)
-            outcome = run_job(job, plan, ends, options, opened.checks, now, progress)
+            outcome = run_job(job, plan, ends, options, it.checks, now, progress)
         if outcome.state == "done":
             job.note(update=None)
             job.commit()
@@ -185,16 +182,13 @@ def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> N
 
 def _note_others(job: Job, plan: Plan, ends: Endpoints) -> None:
     """Record the objects of others in arrays whose documents will be newer than those objects."""
-    later = LaterObjects(job, ends.source, ends.destination)
+    objects = OwnObjects(job, ends.source, ends.destination)
     rows = {row.path: row for row in job.nodes("array", done=False)}
     for array in plan.arrays:
         row = rows.get(array.path)
         if row is None or row.published_ns is None:
             continue
-        layout = with_earlier_shape(array)
-        objects = take_inventory(ends.destination, array.path, layout).indexes
-        marks = later.of_array(array, row, layout.objects.coordinates_of(objects))
-        job.others.keep(array.path, [key for key, is_others in marks if is_others])
+        job.others.keep(array.path, [key for key, is_others in objects.of_node(array, row) if is_others])
 
 
 def _narrow(job: Job, plan: Plan, ends: Endpoints) -> None:
@@ -203,14 +197,17 @@ def _narrow(job: Job, plan: Plan, ends: Endpoints) -> None:
     Objects at the new edge have no values beyond it, which readers of the earlier shape would see.
     """
     pending = {row.path for row in job.nodes("array", done=False)}
-    arrays = [array for array in plan.arrays if array.changes is not None and array.path in pending]
-    keys = [join(array.path, "zarr.json") for array in arrays]
+    shapes = {
+        array.path: array.destination.shape
+        for array in plan.arrays
+        if array.changes is not None and array.path in pending
+    }
     narrowed = {}
-    for array, key, content in zip(arrays, keys, ends.destination.find_many(keys), strict=True):
-        smaller = None if content is None else _narrowed(content, array.destination.shape)
+    for path, content in documents(ends.destination, shapes):
+        smaller = None if content is None else _narrowed(content, shapes[path])
         if smaller is not None:
-            job.documents.add(array.path, digest(smaller))
-            narrowed[key] = smaller
+            job.documents.add(path, digest(smaller))
+            narrowed[join(path, "zarr.json")] = smaller
     if not narrowed:
         return
     job.commit(now=True)

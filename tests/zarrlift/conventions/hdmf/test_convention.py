@@ -211,6 +211,7 @@ def test_the_witness_that_looks_at_the_result_alone_sees(
 # ----- by other ways
 
 
+@pytest.mark.slow
 def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
     source = fixture("0.13", "builders") / "builders.zarr"
     plan = planned(source)
@@ -224,6 +225,7 @@ def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
     assert one == other
 
 
+@pytest.mark.slow
 def test_a_zip_file_is_read_like_a_folder(tmp_path: Path) -> None:
     source = fixture("0.13", "session") / "session.nwb.zarr"
     packed = shutil.make_archive(str(tmp_path / "packed"), "zip", source)

@@ -50,14 +50,14 @@ FAULTS = (
         breaks="an array is visible while one of its tasks is neither done nor recorded",
         edits=(
             Edit(
-                f"{_JOBS}/run.py",
-                "if array.all_submitted and array.open_tasks == 0:",
-                "if array.all_submitted and array.open_tasks == min(1, array.plan.tasks - 1):",
+                f"{_JOBS}/run_arrays.py",
+                "ended = array.all_submitted and array.open_tasks == 0",
+                "ended = array.all_submitted and array.open_tasks == min(1, array.plan.tasks - 1)",
             ),
             Edit(
                 f"{_JOBS}/run.py",
-                "                finish(ended)\n",
-                "                finish(ended)\n                self._conclude()\n",
+                "                self._go_on(copied)\n",
+                "                self._go_on(copied)\n                self._checked()\n",
             ),
         ),
         tests=(_ORDER,),
@@ -68,12 +68,11 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/run.py",
-                "                        running.submit(item, *executor.call(item[1]))\n",
-                "                        number, chunks = item[1].number, len(item[1].indexes)\n"
-                "                        moved = MoveResult(chunks=chunks)\n"
-                "                        self.job.record_task(item[0].row.id, number, moved)\n"
+                "                        running.submit((array, task), *executor.call(task))\n",
+                "                        moved = MoveResult(chunks=len(task.indexes))\n"
+                "                        self.job.record_task(array.row.id, task.number, moved)\n"
                 "                        self.job.commit()\n"
-                "                        running.submit(item, *executor.call(item[1]))\n",
+                "                        running.submit((array, task), *executor.call(task))\n",
             ),
         ),
         tests=(_ORDER,),
@@ -84,10 +83,10 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/run.py",
-                "                        written = self._publisher.publish_array(",
-                "                        self.job.record_published([(array.row.id, None)])\n"
-                "                        self.job.commit()\n"
-                "                        written = self._publisher.publish_array(",
+                "            written = self._publisher.publish_array(",
+                "            self.job.record_published([(array.row.id, None)])\n"
+                "            self.job.commit()\n"
+                "            written = self._publisher.publish_array(",
             ),
         ),
         tests=(_ORDER,),
@@ -224,14 +223,14 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/finish.py",
-                "            opened.legacy.keep(found)\n"
-                "            opened.commit(now=True)\n"
-                "            for key, _ in found:\n"
-                "                storage.delete(key)\n",
-                "            for key, _ in found:\n"
-                "                storage.delete(key)\n"
-                "            opened.legacy.keep(found)\n"
-                "            opened.commit(now=True)\n",
+                "        it.job.legacy.keep(found)\n"
+                "        it.job.commit(now=True)\n"
+                "        for key, _ in found:\n"
+                "            it.place.delete(key)\n",
+                "        for key, _ in found:\n"
+                "            it.place.delete(key)\n"
+                "        it.job.legacy.keep(found)\n"
+                "        it.job.commit(now=True)\n",
             ),
         ),
         tests=(_ORDER,),

@@ -89,6 +89,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @shimmed
 @pytest.mark.parametrize("what", ONCE_WRONG)
+@pytest.mark.slow(one_in=5)
 def test_what_was_once_wrong_is_right(what: str, stage: Stage) -> None:
     told = Life(stage, *parsed(ONCE_WRONG[what])).run()
     assert not told.wrong, told

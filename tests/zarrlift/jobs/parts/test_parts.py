@@ -209,7 +209,7 @@ def test_a_run_on_another_machine_has_a_file_of_its_own(
 ) -> None:
     job = planned(1)
     with monkeypatch.context() as patch:
-        patch.setattr("zarrlift.jobs.run.Run._finish", interrupt)
+        patch.setattr("zarrlift.jobs.run.Run._copied", interrupt)
         with pytest.raises(KeyboardInterrupt):
             zarrlift.migrate_part(job, 0, workers=1)
     (first,) = tmp_path.glob("job.db.part-000-*")

@@ -1,0 +1,246 @@
+"""Says what of a result is the job's own and unchanged; nothing else decides it.
+
+A document is the job's by its content. An object of a directory is the job's by its time: a job writes the
+document of an array after its objects, so that objects with a later time are of others. An update writes the
+document again; the job file records the objects that were later before. Stores outside the local file system
+do not provide such an order: nothing in them counts as later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal, Self, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.json_text import document
+from zarrstack.core.paths import join
+
+from ..archive.chunk_inventory import Indexes, take_inventory
+from ..planning.array_planner import digest
+from ..planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
+from .ledger.ledger import Job
+from .ledger.rows import NodeRow
+from .outcome_of_job import kept
+from .update.differences import interrupted, with_earlier_shape
+
+Whose: TypeAlias = Literal["current", "earlier", "consolidated", "others"]
+"""`current`: what the job has published. `earlier`: what it may have before an update that was interrupted.
+`consolidated`: what it has published, to which others have added consolidated metadata.
+"""
+OWN: Final = ("current", "earlier")
+_BATCH: Final = 500
+"""Number of documents read at a time."""
+
+
+def whose(job: Job, node: Published, content: bytes) -> Whose:
+    """Whose a document of a node is.
+
+    That of the root depends on the work done so far, if it has consolidated metadata or a digest.
+    """
+    if content == document(node.document):
+        return "current"
+    found = digest(content)
+    if not node.path and found == job.fact("root_document"):
+        return "current"
+    if job.documents.has(node.path, found):
+        return "earlier"
+    with suppress(ValueError):
+        present = json.loads(content)
+        if isinstance(present, dict) and "consolidated_metadata" in present:
+            planned = {**node.document, "consolidated_metadata": None}
+            if {**present, "consolidated_metadata": None} == planned:
+                return "consolidated"
+    return "others"
+
+
+def documents(storage: Storage, paths: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+    """(path, its `zarr.json` or None) of nodes; StorageError."""
+    known = list(paths)
+    for start in range(0, len(known), _BATCH):
+        batch = known[start : start + _BATCH]
+        yield from zip(batch, storage.find_many([join(path, "zarr.json") for path in batch]), strict=True)
+
+
+def done_paths(job: Job) -> list[str]:
+    """Paths of the nodes that the job has published, sorted."""
+    return [row.path for row in job.nodes() if row.state == "done"]
+
+
+def note_root_document(job: Job, expected: str) -> None:
+    """Record the digest of the root document that is about to be written; the earlier one stays the job's."""
+    earlier = job.fact("root_document")
+    if earlier is not None:
+        job.documents.add("", earlier)
+    job.note(root_document=expected)
+    job.commit(now=True)
+
+
+def keep_document(job: Job, row: NodeRow, earlier: Planned) -> None:
+    """Record the document of an earlier plan, which may be at the destination until the new one is."""
+    if isinstance(earlier, Refusal):
+        return
+    if row.state == "done":
+        job.documents.forget(row.path)
+    job.documents.add(row.path, digest(document(earlier.document)))
+
+
+def still_there(job: Job, destination: Storage) -> None:
+    """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
+
+    It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
+    published document and tests whether there is anything at all, but not every chunk.
+    """
+    key = ""
+    if done := done_paths(job):
+        key = join(done[0], "zarr.json")
+        lost = destination.get(key) is None
+    else:
+        written = any(total.chunks > total.dropped for total in job.totals().values())
+        lost = written and next(iter(destination.list_dir("")), None) is None
+    if lost:
+        found, advice = f"nothing at {destination.url}", "If it was moved, say where it is:"
+        raise _gone(job, key, found, f"{advice} --destination (in place --source).")
+
+
+def require_visible(job: Job, destination: Storage) -> None:
+    """Raise JobError unless every document that a complete job has published is there.
+
+    Others deleted what is missing, or an update hid it that the job does not know, being an older copy.
+    """
+    done = done_paths(job)
+    missing = [path for path, content in documents(destination, done) if content is None]
+    if missing:
+        found = f"{len(missing)} of {len(done)} documents are missing at {destination.url}"
+        advice = "An update writes them again if the source changed since."
+        raise _gone(job, join(missing[0], "zarr.json"), found, advice)
+
+
+def _gone(job: Job, key: str, found: str, advice: str) -> JobError:
+    again = f"Put it back, or delete the job file {job.path} and migrate again. {advice}"
+    return JobError("what this job wrote is gone", key=key or None, found=found, advice=again)
+
+
+@dataclass(frozen=True, slots=True)
+class PresentDocuments:
+    """The `zarr.json` documents that exist at a destination, sorted for `undo`.
+
+    Where a document stays, all chunks of its array stay: without them readers would see fill values.
+    """
+
+    own: tuple[str, ...]
+    """Paths of the nodes with a document of the job, sorted."""
+    changed: Mapping[str, AbstractSet[str]]
+    """By path of a node whose document others have changed: the arrays in its consolidated metadata."""
+    arrays: AbstractSet[str]
+    """Paths of all arrays of the job."""
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan, storage: Storage) -> Self:
+        """Read the document of each node of the job; StorageError."""
+        arrays = {array.path for array in plan.arrays}
+        nodes = {node.path: node for node in plan.published}
+        own: list[str] = []
+        changed: dict[str, AbstractSet[str]] = {}
+        for path, content in documents(storage, nodes):
+            if content is not None and whose(job, nodes[path], content) != "others":
+                own.append(path)
+            elif content is not None:
+                changed[path] = {join(path, name) for name in _consolidated(content)} & arrays
+        return cls(tuple(own), changed, arrays)
+
+    @property
+    def kept(self) -> AbstractSet[str]:
+        """Paths of the nodes that remain visible, in their own document or in consolidated metadata."""
+        return {*self.changed, *(path for arrays in self.changed.values() for path in arrays)}
+
+    @property
+    def removable(self) -> tuple[str, ...]:
+        """Paths of the nodes whose document may be deleted, sorted."""
+        remaining = self.kept
+        return tuple(path for path in self.own if path not in remaining)
+
+    def problems(self) -> Iterator[Problem]:
+        """A refusal for each document that others have changed."""
+        for path, arrays in self.changed.items():
+            what = "so it is kept"
+            if path in self.arrays:
+                what = "so it is kept with all chunks of its array"
+            elif arrays:
+                what = f"so it is kept with the arrays in its consolidated metadata ({len(arrays)})"
+            yield kept(
+                f"changed after the job wrote it, {what}",
+                path,
+                join(path, "zarr.json"),
+                "If it is not needed, delete it yourself.",
+            )
+
+
+def _consolidated(content: bytes) -> Iterator[str]:
+    """Paths of the nodes in the consolidated metadata of a document, relative to its node."""
+    with suppress(ValueError, AttributeError, TypeError, KeyError):
+        yield from json.loads(content)["consolidated_metadata"]["metadata"]
+
+
+class OwnObjects:
+    """Compares objects at a destination with the time at which their node was published."""
+
+    def __init__(self, job: Job, source: Storage | None, destination: Storage) -> None:
+        """`source` is that of the job, if it can be opened; files that both share are changed through it."""
+        self._storage = destination
+        linked = job.fact("link") == "hard" and isinstance(source, LocalStorage)
+        self._source = source if linked else None
+        self._recorded = job.others.all()
+
+    def of_node(self, node: Published, row: NodeRow) -> Iterator[tuple[str, bool]]:
+        """(key, whether others have written it) of all objects of a node but its document."""
+        if isinstance(node, ArrayPlan):
+            yield from self.of_array(node, row, self.present(node))
+            return
+        for key in node.files:
+            if self._storage.size(key) is not None:
+                yield key, self._later(key, row) is not None
+
+    def present(self, plan: ArrayPlan) -> Indexes:
+        """The (n, ndim) positions of an array's objects, of those too that an update has not yet removed."""
+        layout = with_earlier_shape(plan)
+        return layout.objects.coordinates_of(take_inventory(self._storage, plan.path, layout).indexes)
+
+    def of_array(self, plan: ArrayPlan, row: NodeRow, places: Indexes) -> Iterator[tuple[str, bool]]:
+        """The same of objects of an array at positions in the destination's grid.
+
+        Objects that interrupted updates were writing again are the job's.
+        """
+        own = np.zeros(len(places), dtype=np.bool_)
+        if row.state != "done" and plan.changes is not None:
+            own = np.isin(with_earlier_shape(plan).objects.indices_of(places), interrupted(plan))
+        for place, is_own in zip(map(tuple, places.tolist()), own.tolist(), strict=True):
+            key = plan.destination.key(plan.path, place)
+            status = None if is_own else self._later(key, row)
+            yield key, status is not None and not self._shared(plan, place, status)
+
+    def _later(self, key: str, row: NodeRow) -> os.stat_result | None:
+        """The status of a file that is later than the document of its node, if it is."""
+        if row.published_ns is None or not isinstance(self._storage, LocalStorage):
+            return None
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = os.lstat(self._storage.path(key))
+            if status.st_mtime_ns > row.published_ns or key in self._recorded:
+                return status
+        return None
+
+    def _shared(self, plan: ArrayPlan, place: tuple[int, ...], status: os.stat_result) -> bool:
+        """Whether an object is the source's own file, so that writing to that has changed it."""
+        if not isinstance(self._source, LocalStorage) or plan.move.block_shape is not None:
+            return False
+        with suppress(OSError):
+            return os.path.samestat(status, os.stat(self._source.path(plan.source.key(plan.path, place))))
+        return False
