@@ -23,6 +23,7 @@ import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.parts import run_file
 from zarrlift.jobs.parts.part_index import VARIABLES
+from zarrlift.jobs.parts.shares import PartShare
 from zarrlift.storage.local import owner_process
 from zarrstack.core.errors import JobError, UsageError
 from zarrstack.system import file_locks
@@ -344,12 +345,15 @@ def test_records_reach_the_file_while_a_part_runs(
     """After a kill at any later moment they count."""
     monkeypatch.setattr(run_file, "_SECONDS", 0.0)
     job, counts = planned(1), []
-    monkeypatch.setattr(
-        "zarrlift.jobs.run.Run._finish",
-        lambda run, _: counts.append(sum(node.tasks_done for node in zarrlift.status(job).nodes)),
-    )
+    each_turn = PartShare.each_turn
+
+    def counted(share: PartShare) -> None:
+        each_turn(share)
+        counts.append(sum(node.tasks_done for node in zarrlift.status(job).nodes))
+
+    monkeypatch.setattr(PartShare, "each_turn", counted)
     zarrlift.migrate_part(job, 0, workers=1, fsync=fsync)
-    assert counts[-1] > counts[1] > 0
+    assert counts[-1] > counts[0] > 0
 
 
 @pytest.mark.parametrize("size", [0, 20, 400, -5])
