@@ -37,9 +37,9 @@ from ..ledger.move import move_of
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
 from ..parts.merge import runs_by_part
+from ..reconcile import unchanged
 from ..settled_places import SettledPlaces, is_same_place, settled
 from .lost_tasks import lost_tasks
-from .replan import unchanged
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")
 """Documents at the root of archives of other formats."""

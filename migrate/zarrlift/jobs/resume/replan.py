@@ -1,10 +1,12 @@
-"""Merges the stored plan with a plan of the current source, for a resume."""
+"""Goes on with what a job has recorded, and plans again what had not begun: the policy of a resume."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -12,14 +14,23 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
+from ...archive.inventory_file import InventoryFile
 from ...planning.inventories import Inventories
-from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal, taken_over
+from ...planning.plans import ArrayPlan, Plan, Planned, Refusal, taken_over
+from ...planning.source_inventory import changed_keys
 from ...storage.base import Storage
 from ...transfer.tasks import sweep
 from ..ledger.ledger import Job
+from ..ledger.rows import NodeRow
 from ..ours import OWN, keep_document, whose
+from ..reconcile import Policy, begun, reconcile, same_plan
 from ..source_check import source_changed
-from .taken_over import TakenOver
+from ..units import count_text
+
+_ADVICE: Final = (
+    "The arrays of this result are of different times: what was copied before is older. To have all of one"
+    " time, undo the job and migrate while nothing writes to the source."
+)
 
 
 def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
@@ -28,68 +39,131 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
     If a source changed after part of its work was recorded, the change is reported and the node is left as it
     is. If it changed before, the node is planned again, and the job keeps a warning.
     """
-    with closing(TakenOver(job, inventories)) as changes:
-        return _merged(job, old, fresh, inventories, destination, changes)
-
-
-def _merged(
-    job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage, changes: TakenOver
-) -> Plan:
-    known = {node.path: node for node in old.nodes}
-    found = {node.path: node for node in fresh.nodes}
-    totals = job.totals()
-    problems: list[Problem] = list(fresh.problems)
-    chosen: dict[str, Planned] = {}
-    for row in job.nodes():
-        before, now = known[row.path], found.get(row.path)
-        if now is not None and same_plan(before, now):
-            chosen[row.path] = before
-        elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
-            chosen[row.path] = before
-            inventories.pop(row.path)
-            problems.append(source_changed(row.path))
-        elif (kept := _document_of_others(job, before, destination)) is not None:
-            chosen[row.path] = before
-            inventories.pop(row.path)
-            problems.append(kept)
-        else:
-            changes.add(before, now)
-            keep_document(job, row, before)
-            if isinstance(before, ArrayPlan):
-                sweep(before, destination)
-                _drop_outside(before, now, destination)
-            if isinstance(now, ArrayPlan):
-                _drop_stale(now, inventories, destination)
-            job.swap_node(row.path, now)
-            chosen[row.path] = now
-    for path in sorted(found.keys() - known.keys()):
-        if _was_hidden(path, known, found):
-            job.swap_node(path, found[path])
-            chosen[path] = found[path]
-        else:
-            problems.append(source_changed(path))
-    changes.keep()
+    with closing(_Resuming(job, old, fresh, inventories, destination)) as policy:
+        nodes = reconcile(job, old, fresh, policy)
+        policy.keep_warnings()
     job.commit()
-    problems += (*taken_over(old.problems), *changes.problems)
-    nodes = sorted(chosen.values(), key=lambda node: node.path)
-    return replace(
-        old,
-        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
-        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
-        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
-        problems=tuple(problems),
-    )
+    problems = (*fresh.problems, *policy.problems, *taken_over(old.problems), *policy.warnings)
+    return replace(old.with_nodes(nodes), problems=problems)
 
 
-def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
-    """Whether the source of all completed or partial work is unchanged."""
-    found = {node.path: node for node in fresh.nodes}
-    totals = job.totals()
-    rows = job.nodes()
-    touched = {r.path for r in rows if r.state == "done" or (r.state == "pending" and r.id in totals)}
-    return all(
-        node.path in found and same_plan(node, found[node.path]) for node in old.nodes if node.path in touched
-    )
+class _Resuming(Policy):
+    def __init__(
+        self, job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage
+    ) -> None:
+        """`inventories` are those of the fresh plan, whose file may have the earlier ones too."""
+        self._job = job
+        self._known = {node.path: node for node in old.nodes}
+        self._found = {node.path: node for node in fresh.nodes}
+        self._inventories = inventories
+        self._destination = destination
+        self._begun = begun(job)
+        self._listing: Inventories | None = None
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        """One for each node that is planned again because its source changed."""
+
+    def added(self, new: Planned) -> Planned | None:
+        """Take a node that was hidden until now."""
+        if not _was_hidden(new.path, self._known, self._found):
+            self.problems.append(source_changed(new.path))
+            return None
+        self._job.swap_node(new.path, new)
+        return new
+
+    def gone(self, row: NodeRow, earlier: Planned) -> Planned | None:
+        """Keep it."""
+        return self._kept(earlier, source_changed(row.path))
+
+    def compared(self, row: NodeRow, earlier: Planned, new: Planned) -> Planned | None:
+        """Keep what has begun."""
+        if same_plan(earlier, new):
+            return earlier
+        if row.path in self._begun:
+            return self._kept(earlier, source_changed(row.path))
+        if (problem := self._document_of_others(earlier)) is not None:
+            return self._kept(earlier, problem)
+        self._warn(earlier, new)
+        keep_document(self._job, row, earlier)
+        if isinstance(earlier, ArrayPlan):
+            sweep(earlier, self._destination)
+            _drop_outside(earlier, new, self._destination)
+        if isinstance(new, ArrayPlan):
+            _drop_stale(new, self._inventories, self._destination)
+        self._job.swap_node(row.path, new)
+        return new
+
+    def _kept(self, earlier: Planned, problem: Problem) -> Planned:
+        self._inventories.pop(earlier.path)
+        self.problems.append(problem)
+        return earlier
+
+    def _document_of_others(self, before: Planned) -> Problem | None:
+        """The problem if others have changed a document that a killed run wrote and did not record."""
+        if isinstance(before, Refusal):
+            return None
+        key = join(before.path, "zarr.json")
+        content = self._destination.get(key)
+        if content is None or whose(self._job, before, content) in OWN:
+            return None
+        return Problem(
+            kind="result-changed",
+            node=before.path,
+            message="the source has changed, and others have changed the document in the result, so it is"
+            " kept",
+            key=key,
+            advice="Move it away, then resume.",
+        )
+
+    def _warn(self, before: Planned, now: Planned) -> None:
+        """Say what has changed in the source of a node, before its earlier plan is replaced."""
+        if isinstance(before, Refusal) or isinstance(now, Refusal) or type(before) is not type(now):
+            return  # the reason of a refusal was removed; the report has the refusal of the new plan
+        old, new = dict(before.source_digests), dict(now.source_digests)
+        documents = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+        changes = [f"documents ({', '.join(documents)})"] if documents else []
+        found = expected = ""
+        if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
+            # Chunks that stay where they are belong to the result, whenever they were written.
+            if before.fingerprint != now.fingerprint and now.route.name != "stay":
+                changes.insert(0, self._keys(before, now))
+            found, expected = count_text(now.chunks, "chunk"), count_text(before.chunks, "chunk")
+        if changes:
+            self.warnings.append(
+                source_changed(
+                    now.path,
+                    f"the source of {'an array' if expected else 'a group'} changed after it was planned, so"
+                    " it was planned again",
+                    severity="warning",
+                    found=": ".join(filter(None, (found, "; ".join(filter(None, changes))))),
+                    expected=expected or None,
+                    advice=_ADVICE,
+                )
+            )
+
+    def _keys(self, before: ArrayPlan, now: ArrayPlan) -> str:
+        new = self._inventories.get(now.path)
+        old = self._inventories.stored(before)
+        if old is None:
+            if self._listing is None:
+                file = InventoryFile.temporary(self._job.id, self._job.listing.pieces())
+                self._listing = Inventories(file)
+            old = self._listing.stored(before)
+        if old is None or new is None:
+            return "the keys are not known, because the earlier listing is not stored"
+        return changed_keys(now, old, new, before.source)
+
+    def keep_warnings(self) -> None:
+        """Add the warnings to those of the job. Durable at its next commit."""
+        if self.warnings:
+            header = self._job.header
+            header["problems"] += [problem.to_json() for problem in self.warnings]
+            self._job.note(plan=json.dumps(header))
+
+    def close(self) -> None:
+        """Close the earlier listing, if it was read."""
+        if self._listing is not None:
+            self._listing.close()
 
 
 def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Planned]) -> bool:
@@ -102,36 +176,6 @@ def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Pla
         if isinstance(known.get(path), Refusal):
             return path in found and not isinstance(found[path], Refusal)
     return False
-
-
-def same_plan(before: Planned, now: Planned) -> bool:
-    """Whether neither the source of a node nor what becomes of it has changed."""
-    if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
-        return (
-            before.source_digests == now.source_digests
-            and before.fingerprint == now.fingerprint
-            and before.document == now.document
-        )
-    if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
-        return before.source_digests == now.source_digests and before.document == now.document
-    return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
-
-
-def _document_of_others(job: Job, before: Planned, destination: Storage) -> Problem | None:
-    """The problem if others have changed a document that a killed run wrote and did not record."""
-    if isinstance(before, Refusal):
-        return None
-    key = join(before.path, "zarr.json")
-    content = destination.get(key)
-    if content is None or whose(job, before, content) in OWN:
-        return None
-    return Problem(
-        kind="result-changed",
-        node=before.path,
-        message="the source has changed, and others have changed the document in the result, so it is kept",
-        key=key,
-        advice="Move it away, then resume.",
-    )
 
 
 def _drop_outside(before: ArrayPlan, now: Planned, destination: Storage) -> None:
