@@ -14,7 +14,7 @@ from zarrstack.core.errors import UsageError
 from ...errors import Interrupted
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, WatchingKeywords
-from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching
+from ...recipe.options import JobPlace, PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
@@ -26,7 +26,7 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
-from ..opened_job import found_at, require_parts
+from ..opened_job import found_job, require_parts
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
@@ -101,7 +101,7 @@ def migrate_part(
     with snapshot(path) as opened:
         known = _part(opened, index)
         digest, hard_links = opened.fact("digest") is not None, opened.fact("link") == "hard"
-    found = found_at(path, path, "part", places, RunOptions.of(running), verify=verify)
+    found = found_job(path, "part", JobPlace(), places, RunOptions.of(running), verify=verify)
     ends = found.ends
     # Others have to know what has reached the disk.
     fsync = running.fsync or (ends.local_destination is not None and sys.platform != "linux")

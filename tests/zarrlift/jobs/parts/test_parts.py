@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.s3_servers import server
 from tests.zarrlift.jobs.faults.test_kill import run_and_kill
 
 import zarrlift
+from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.part_rows import TaskRow
 from zarrlift.jobs.parts.part_index import VARIABLES
@@ -266,7 +268,9 @@ def test_ledgers_that_disagree_are_not_believed(
     with Job.open(other) as opened:
         (row,) = (row for row in opened.nodes("array") if row.path == "g/relink")
         (number, *_) = opened.recorded(row.id)
-        opened._do("UPDATE task SET chunks = chunks + 1 WHERE node = ? AND number = ?", (row.id, number))
+        opened._db.execute(
+            "UPDATE task SET chunks = chunks + 1 WHERE node = ? AND number = ?", (row.id, number)
+        )
     told = zarrlift.gather(job)
     assert [p.node for p in told.problems] == ["g/relink"]
     assert "disagree" in told.problems[0].message
@@ -334,7 +338,7 @@ def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None
     with pytest.raises(JobError, match="ledger of a part"):
         zarrlift.status(ledger)
     with Job.open(job) as opened:
-        opened._do("UPDATE meta SET value = '99' WHERE name = 'version'", ())
+        opened._db.execute("UPDATE meta SET value = '99' WHERE name = 'version'")
     for call in (lambda: zarrlift.migrate_part(job, 1), lambda: zarrlift.gather(job)):
         with pytest.raises(JobError, match="another version"):
             call()
@@ -345,7 +349,9 @@ def test_undo_refuses_while_a_part_is_running(planned: Planned, tmp_path: Path) 
     zarrlift.migrate_part(job, 0)
     (ledger,) = tmp_path.glob("job.db.part-000-*")
     with Job.open(ledger) as opened:
-        opened.note(run_ended=None)
+        run = last_run(opened)
+        assert run is not None
+        opened.note(run=replace(run, ended=None).to_text())
     for call in (zarrlift.undo, zarrlift.resume):
         with pytest.raises(JobError, match="part 0 of this job is running"):
             call(job)
