@@ -273,7 +273,7 @@ def report_of(job: Job) -> JobReport:
         in_place=plan.in_place,
         format=plan.format,
         state=job.state,
-        activity=activity(job, run) if job.state == "incomplete" else None,
+        activity=activity(job.path, run) if job.state == "incomplete" else None,
         created=float(job.fact("created") or 0),
         updated=float(job.fact("updated") or 0),
         seconds=seconds_spent(job),

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from zarrstack.core.errors import JobError, Problem, UsageError
@@ -34,12 +33,11 @@ from .endpoints import Endpoints
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
-from .ledger.snapshot import snapshot
 from .observed import Observed
 from .ours import still_there
 from .outcome import Outcome, OutcomeState
 from .outcome_of_job import outcome_of_job
-from .parts.ledgers import merge_ended, refuse_running
+from .parts.merge import merge_ended, refuse_running
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
 from .resume.relocate import ends_of, follow, settle_result
@@ -122,18 +120,28 @@ def found_job(
     verify: VerifyLevel | None = None,
 ) -> FoundJob:
     """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
-    path = find_job(target, job)
-    # A part only reads the file, which may be on another machine than the process that writes it.
-    reader = snapshot(path) if verb == "part" and isinstance(path, Path) else Job.open(path, write=False)
-    with reader as looked:
-        if verb in ("part", "gather"):
-            require_parts(looked)
-        ends = ends_of(looked, target, places, moved)
-        level = verify or level_before(looked)
-        options = replace(options, verify=level)
+    with Job.open(find_job(target, job), write=False) as known:
+        return found_in(known, target, verb, places, options, moved=moved, verify=verify)
+
+
+def found_in(
+    job: Job,
+    target: PathText,
+    verb: Verb,
+    places: Places,
+    options: RunOptions,
+    *,
+    moved: Moved = Moved(),  # noqa: B008 - frozen
+    verify: VerifyLevel | None = None,
+) -> FoundJob:
+    """The same for a job that is open for reading."""
+    if verb in ("part", "gather"):
+        require_parts(job)
+    ends = ends_of(job, target, places, moved)
+    options = replace(options, verify=verify or level_before(job))
     refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
     ends.check_reach(options)
-    return FoundJob(verb=verb, path=path, ends=ends, options=options)
+    return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +198,7 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         follow(job, ends)
         ends = replace(ends, provenance=job.record.provenance)
         if job.record.parts and verb == "resume" and not updates:
-            merge_ended(job, ends.place, take_over=options.take_over)
+            merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete" and verb != "gather":
             find_torn_documents(job, ends.destination)
@@ -251,7 +259,7 @@ def opened_result(
         place.document_bound = WRITTEN
         refuse_unsupported(verb, place, in_place=plan.in_place)
         if it.record.parts:
-            refuse_running(it.path, it.id, take_over=take_over)
+            refuse_running(it, take_over=take_over)
         done = it.state == ("undone" if verb == "undo" else "finished")
         if done:
             sweep_claim(place, it.path)

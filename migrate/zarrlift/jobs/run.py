@@ -209,6 +209,7 @@ class Run:
                         if self._advance(array) is ArrayState.COPIED:
                             copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
+                self._share.each_turn()
                 self._go_on(copied)
                 if self.options.stopped:
                     raise KeyboardInterrupt

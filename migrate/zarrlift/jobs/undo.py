@@ -34,7 +34,7 @@ from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome
 from .outcome_of_job import kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
-from .parts.ledgers import scratch_directories, sweep_parts
+from .parts.merge import scratch_directories, sweep_parts
 from .provenance import CRATE
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory

@@ -36,7 +36,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
     state TEXT NOT NULL, published_ns INTEGER, problems TEXT, {", ".join(_WORK_COLUMNS)},
-    UNIQUE (path, kind));
+    since INTEGER NOT NULL DEFAULT 0, UNIQUE (path, kind));
 CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE task (
     node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,

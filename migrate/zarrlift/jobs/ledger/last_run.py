@@ -86,10 +86,10 @@ def noted_run(job: Job) -> Iterator[None]:
 
 
 def _note(job: Job, **changes: Any) -> None:
-    """Change what is recorded of the present run."""
+    """Change what is recorded of the present run; one of a part has a file of its own."""
     run = last_run(job)
-    assert run is not None
-    job.note(run=replace(run, **changes).to_text())
+    if run is not None:
+        job.note(run=replace(run, **changes).to_text())
 
 
 def seconds_spent(job: Job) -> float:

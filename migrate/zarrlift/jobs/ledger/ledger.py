@@ -40,7 +40,6 @@ from .database import (
     unwritable,
 )
 from .job_record import JobRecord
-from .part_rows import PartRows
 from .plan_rows import PlanReader
 from .rows import (
     NODES,
@@ -88,8 +87,6 @@ class Job:
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
-        db = self._db
-        self.parts = PartRows(db.write, db.write_many, db.rows, self.note, self.fact)
 
     @classmethod
     def create(
@@ -193,14 +190,13 @@ class Job:
 
     def note(self, **facts: str | None) -> None:
         """Store notes in the job; None removes a note. Durable at the next commit."""
-        self._db.begin()
         for name, value in facts.items():
             if value is None:
                 self._meta.pop(name, None)
-                self._db.execute("DELETE FROM meta WHERE name = ?", (name,))
+                self._db.write("DELETE FROM meta WHERE name = ?", (name,))
             else:
                 self._meta[name] = value
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
+                self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
 
     @property
     def header(self) -> JSONObject:
@@ -222,7 +218,6 @@ class Job:
     def drop_node(self, path: str) -> None:
         """Forget a node and its recorded work. Durable at the next commit."""
         self._db.begin()
-        self._taken_back = True
         for (number,) in self._db.rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
             self._db.execute("DELETE FROM node WHERE id = ?", (number,))
@@ -238,20 +233,26 @@ class Job:
         except sqlite3.Error as error:
             raise unwritable(self.path, error) from error
         for (number,) in self._db.rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
-            self.parts.begin_round(number)  # it may have the id of another node before
+            self._begin_generation(number)  # it may have the id of another node before
             self._db.execute("UPDATE node SET published_ns = ? WHERE id = ?", (published_ns, number))
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
-        self._db.begin()
         if numbers is None:
-            self.parts.begin_round(node)
+            self._begin_generation(node)
         for number in (None,) if numbers is None else numbers:
             self._taken_back = True
             which = (node, number)
-            self._db.execute("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", which)
-            self._db.execute("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", which)
+            self._db.write("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", which)
+            self._db.write("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", which)
             self.digests.forget(node, number)
+
+    def _begin_generation(self, node: int) -> None:
+        """Let what parts have recorded of a node until now not count any more."""
+        if self.record.parts is not None:
+            generation = int(self.fact("generation") or 0) + 1
+            self.note(generation=str(generation))
+            self._db.execute("UPDATE node SET since = ? WHERE id = ?", (generation, node))
 
     # Completed work
 
@@ -294,14 +295,15 @@ class Job:
         )
         return {node: TaskTotals(*sums) for node, *sums in rows}
 
-    def record_task(self, node: int, number: int, moved: MoveResult) -> None:
-        """Record a completed task, with the sums of its values if known. Durable at the next commit."""
-        self._db.begin()
+    def record_task(self, node: int, number: int, moved: MoveResult, *, synced: bool = False) -> None:
+        """Record a task, with its sums if known, as on the disk if `synced`. Durable at the next commit."""
         chunks = 0 if number < 0 else moved.chunks  # those of a first pass count with the second
         values = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped)
-        self._db.execute("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._db.write("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
         if moved.sums is not None:
             self.digests.record_task(node, number, moved.sums)
+        if synced:
+            self._db.execute("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
 
     def record_node(
         self,
@@ -313,8 +315,7 @@ class Job:
     ) -> None:
         """Record a node as published or failed. Durable at the next commit."""
         told = [problem.to_json() for problem in problems]
-        self._db.begin()
-        self._db.execute(
+        self._db.write(
             "UPDATE node SET state = ?, published_ns = ?, problems = ? WHERE id = ?",
             (state, published_ns, json.dumps(told) if told else None, node),
         )

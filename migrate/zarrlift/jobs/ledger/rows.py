@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
 NODES: Final = """
-SELECT id, path, kind, state, published_ns, problems FROM node
+SELECT id, path, kind, state, published_ns, problems, since FROM node
 WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
 PROGRESS: Final = """
 SELECT id, path, kind, state, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), route,
@@ -36,6 +36,8 @@ class NodeRow:
     published_ns: int | None
     """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
     problems: tuple[Problem, ...]
+    since: int
+    """The generation of the job from which on what parts record of it counts."""
 
 
 class TaskTotals(NamedTuple):
@@ -90,7 +92,7 @@ class NodeProgress(NamedTuple):
 
 def node_row(values: Sequence[Any]) -> NodeRow:
     """A row that `NODES` selects."""
-    number, path, kind, state, published, problems = values
+    number, path, kind, state, published, problems, since = values
     return NodeRow(
         id=number,
         path=as_text(path),
@@ -98,6 +100,7 @@ def node_row(values: Sequence[Any]) -> NodeRow:
         state=state,
         published_ns=published,
         problems=_problems(problems) if problems else (),
+        since=since,
     )
 
 

@@ -20,7 +20,7 @@ from ..progress import ProgressChoice
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents
 from ..run_job import run_job
 from ..stored_inventories import planned_inventories
-from .ledgers import merge, sweep_parts
+from .merge import merge, sweep_parts
 from .migrate_part import divided
 from .shares import GatherShare
 
@@ -72,7 +72,7 @@ def gather(
         with noted_run(current), closing(planned_inventories(found.path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
-            problems = merge(current, ends.place, forget=True)
+            problems = merge(current, forget=True)
             if it.crashed:
                 find_torn_documents(current, ends.destination)
                 compare_unsynced(current, made, ends.source, ends.destination, inventories)

@@ -25,7 +25,7 @@ from ..places import refuse_claim_in_source, refuse_closed, refuse_existing
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
 from ..stored_inventories import keep_inventory, new_inventories
-from .ledgers import ledgers_of
+from .run_file import run_files
 
 _MEMORY: Final = 1_000_000_000
 """Default of `memory`: that of the machine which makes the plan says nothing about those of the parts."""
@@ -87,10 +87,10 @@ def plan_parts(
             raise JobError(
                 "the job file already exists", key=str(path), advice="Gather it, or undo it first."
             )
-        if left := ledgers_of(path):
+        if left := run_files(path):
             raise JobError(
-                "parts of an earlier job have left their ledgers",
-                key=str(left[0].path),
+                "parts of an earlier job have left their files",
+                key=str(left[0]),
                 advice="Delete them.",
             )
         if not asked.in_place:

@@ -35,7 +35,7 @@ from ..ledger.ledger import Job
 from ..ledger.move import move_of
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
-from ..parts.ledgers import ledgers_of
+from ..parts.merge import runs_by_part
 from ..reconcile import unchanged
 from ..settled_places import SettledPlaces, is_same_place, settled
 from .lost_tasks import lost_tasks
@@ -277,6 +277,7 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
 
 
 def _has_written(job: Job) -> bool:
-    if job.record.parts and ledgers_of(job.path):
-        return True  # what parts have recorded
+    for _, runs in runs_by_part(job, []):
+        if any(task.chunks > task.dropped for run in runs for task in run.tasks):
+            return True
     return any(total.chunks > total.dropped for total in job.totals().values())

@@ -28,7 +28,7 @@ from ..ours import OWN, keep_document, require_visible, whose
 from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
-from ..parts.ledgers import sweep_parts
+from ..parts.merge import sweep_parts
 from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
 from ..run_job import refuse_unmet, run_job
