@@ -86,7 +86,7 @@ def migrate_part(
             found.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
-            hard_links=known.fact("link") == "hard",
+            hard_links=known.record.link == "hard",
             digest=known.fact("digest") is not None,
         )
         own = _plan_of(known, plan, division, index)

@@ -49,7 +49,7 @@ class PartJob(Job):
         """Take what earlier runs of the part have done as recorded, and nothing else; go on in `file`."""
         since = {row.id: row.since for row in self.nodes("array", done=False)}
         for statement in _OF_ALL:
-            self._do(statement)
+            self._db.execute(statement)
         for (node, number), records in tasks_of(earlier, since).items():
             self.record_task(node, number, records[-1].moved(digest=False))
         self.note(id=file.id)

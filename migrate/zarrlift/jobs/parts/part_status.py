@@ -10,7 +10,7 @@ from .merge import merge, runs_by_part, tasks_of
 
 def status_of_parts(job: Job) -> Status:
     """The status of an open job with what its parts have recorded; changes nothing."""
-    count = int(job.fact("parts") or 0)
+    count = job.record.parts or 0
     parts = {index: PartStatus(part=index, activity=None) for index in range(count)}
     since = {row.id: row.since for row in job.nodes("array", done=False)}
     for index, runs in runs_by_part(job, []):
