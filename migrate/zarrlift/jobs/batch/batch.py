@@ -23,7 +23,7 @@ from ..observed import Observed, observed
 from ..parts.part_index import part_index
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..progress_display import RefreshingProgress, chosen_progress
+from ..progress_display import chosen_progress
 from .batch_file import BatchFile
 from .life_cycle import finish_one, undo_one, update_all, verify_all
 from .outcome import BatchOutcome, state_of, table
@@ -233,8 +233,6 @@ class Batch:
 
     def _observed(self, choice: ProgressChoice, watching: Watching) -> AbstractContextManager[Observed]:
         progress, place = chosen_progress(choice), str(self.path)
-        if isinstance(progress, RefreshingProgress):
-            progress.unit = "archives"
         return observed(False if progress is None else progress, place, place, watching)
 
     def _work(

@@ -17,7 +17,7 @@ from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import migrate_archive
 from ..processes.executors import RunOptions
-from ..progress import NullProgress, Progress
+from ..progress import Progress
 from .batch_file import BatchFile
 from .batch_progress import BatchProgress
 from .requests import RowRequest
@@ -47,7 +47,7 @@ class ArchiveCall:
     """Where its ledger is, or will be."""
     options: RunOptions
     places: Places
-    progress: Progress
+    progress: Progress | None
 
 
 class Act(Protocol):
@@ -77,7 +77,7 @@ class BatchRun:
         self._act = act
         self._packs = packs
         self._requests = {number: RowRequest.from_json(asked) for number, asked in file.requests().items()}
-        self._progress = BatchProgress(options.progress or NullProgress())
+        self._progress = BatchProgress(options.progress)
 
     def __call__(self, rows: Iterable[BatchRow]) -> list[BatchRow]:
         """Work on archives; returns their rows. Interrupted, if Ctrl-C stops them."""
