@@ -41,9 +41,7 @@ MODULES = {
     "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
     "resume": (
         f"{_JOBS}/resume/lost_tasks.py",
-        f"{_JOBS}/resume/replan.py",
         f"{_JOBS}/resume/resume_job.py",
-        f"{_JOBS}/resume/taken_over.py",
         f"{_JOBS}/resume/unsynced_files.py",
     ),
     "source check": (f"{_JOBS}/source_check.py",),

@@ -13,7 +13,7 @@ from ..planning.plans import taken_over
 from ..planning.routes import RouteName
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
-from .ledger.progress_rows import NodeProgress
+from .ledger.rows import NodeProgress
 from .option_words import option_words
 from .route_rates import RouteRates
 from .status import Activity, NodeStatus, PartStatus, Status
@@ -27,7 +27,7 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
     nodes = list(map(_node, rows))
     run = last_run(job)
     updated = float(job.fact("updated") or 0)
-    now = activity(job, run) if job.state == "incomplete" else None
+    now = activity(job.path, run) if job.state == "incomplete" else None
     done, total = sum(node.bytes_done for node in nodes), sum(node.bytes_total for node in nodes)
     rate = _rate(run, done, updated) if now == "running" else None
     retries = job.fact("retries")
@@ -64,14 +64,14 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
     )
 
 
-def activity(job: Job, run: LastRun | None) -> Activity:
-    """The activity of an incomplete job, from the process of its last run or from the lock on its file."""
+def activity(path: os.PathLike[str], run: LastRun | None) -> Activity:
+    """The activity of an incomplete job, from the process of its last run or from the lock on the file."""
     if run is not None and run.ended is not None:
         return "stopped"
     state = "unknown" if run is None else run.owner.state()
     if state == "running":
         return "running"
-    if state == "unknown" and is_locked(job.path):
+    if state == "unknown" and is_locked(path):
         return "running"
     if run is None:
         return "stopped"

@@ -1,6 +1,6 @@
 """Opens a job for a verb, by the same steps in one order.
 
-    found = found_job(target, "resume", job, places, running)
+    found = found_job(target, "resume", job, places, options)
     with opened(found, progress, watching) as it:
         return it.end(resume_job(it))
 
@@ -14,14 +14,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from zarrstack.core.errors import JobError, Problem, UsageError
 
 from ..planning.plans import Plan
 from ..recipe.format_names import require_installed
-from ..recipe.options import JobPlace, Moved, PathText, Places, Running, TakingOver, VerifyLevel, Watching
+from ..recipe.options import JobPlace, Moved, PathText, Places, TakingOver, VerifyLevel, Watching
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
@@ -34,15 +33,13 @@ from .endpoints import Endpoints
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
-from .ledger.snapshot import snapshot
 from .observed import Observed
 from .ours import still_there
 from .outcome import Outcome, OutcomeState
 from .outcome_of_job import outcome_of_job
-from .parts.ledgers import merge_ended, refuse_running
+from .parts.merge import merge_ended, refuse_running
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
-from .provenance import Provenance
 from .resume.relocate import ends_of, follow, settle_result
 from .resume.unsynced_files import find_torn_documents, may_be_lost
 
@@ -117,18 +114,18 @@ def found_job(
     verb: Verb,
     job: JobPlace,
     places: Places,
-    running: Running,
+    options: RunOptions,
     *,
     moved: Moved = Moved(),  # noqa: B008 - frozen
     verify: VerifyLevel | None = None,
 ) -> FoundJob:
     """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
-    path = find_job(target, job)
-    return found_at(path, target, verb, places, RunOptions.of(running), moved=moved, verify=verify)
+    with Job.open(find_job(target, job), write=False) as known:
+        return found_in(known, target, verb, places, options, moved=moved, verify=verify)
 
 
-def found_at(
-    path: JobPath,
+def found_in(
+    job: Job,
     target: PathText,
     verb: Verb,
     places: Places,
@@ -137,18 +134,14 @@ def found_at(
     moved: Moved = Moved(),  # noqa: B008 - frozen
     verify: VerifyLevel | None = None,
 ) -> FoundJob:
-    """The same for a job whose file is known."""
-    # A part only reads the file, which may be on another machine than the process that writes it.
-    reader = snapshot(path) if verb == "part" and isinstance(path, Path) else Job.open(path, write=False)
-    with reader as looked:
-        if verb in ("part", "gather"):
-            require_parts(looked)
-        ends = ends_of(looked, target, places, moved)
-        level = verify or level_before(looked)
-        options = replace(options, verify=level)
+    """The same for a job that is open for reading."""
+    if verb in ("part", "gather"):
+        require_parts(job)
+    ends = ends_of(job, target, places, moved)
+    options = replace(options, verify=verify or level_before(job))
     refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
     ends.check_reach(options)
-    return FoundJob(verb=verb, path=path, ends=ends, options=options)
+    return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +196,9 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         require_installed(job.header["format"], job.header.get("package"))
         ends.destination.attach(job.id)
         follow(job, ends)
-        ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
-        if job.fact("parts") is not None and verb == "resume" and not updates:
-            merge_ended(job, ends.place, take_over=options.take_over)
+        ends = replace(ends, provenance=job.record.provenance)
+        if job.record.parts and verb == "resume" and not updates:
+            merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete" and verb != "gather":
             find_torn_documents(job, ends.destination)
@@ -213,7 +206,7 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         digest = options.digest or job.fact("digest") is not None
         if digest and job.fact("digest") is None and job.state == "incomplete":
             job.note(digest="yes")
-        options = replace(options, digest=digest, hard_links=job.fact("link") == "hard")
+        options = replace(options, digest=digest, hard_links=job.record.link == "hard")
         yield OpenJob(
             job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed
         )
@@ -265,32 +258,31 @@ def opened_result(
         )
         place.document_bound = WRITTEN
         refuse_unsupported(verb, place, in_place=plan.in_place)
-        if it.fact("parts") is not None:
-            refuse_running(it.path, it.id, take_over=take_over)
+        if it.record.parts:
+            refuse_running(it, take_over=take_over)
         done = it.state == ("undone" if verb == "undo" else "finished")
         if done:
             sweep_claim(place, it.path)
         with nullcontext() if done else claimed(place, it.path, take_over=take_over) as claim:
-            storage = with_layers(place, it.fact("dest_through"))
+            storage = with_layers(place, it.record.dest_through)
             yield OpenResult(job=it, plan=plan, place=place, storage=storage, claim=claim, began=began)
 
 
 def require_parts(job: Job) -> int:
     """The number of parts of a job; UsageError if it has none."""
-    parts = job.fact("parts")
-    if parts is None:
+    if job.record.parts is None:
         raise UsageError(
             "this job has no parts",
             key=str(job.path),
             advice="Make it with: zarrlift migrate --job --parts.",
         )
-    return int(parts)
+    return job.record.parts
 
 
 def refuse_update(job: Job) -> None:
     """Raise JobError for a job that was undone, or whose source is gone."""
     refuse_undone(job)
-    if job.fact("parts") is not None and job.state == "incomplete" and job.fact("update") is None:
+    if job.record.parts and job.state == "incomplete" and job.fact("update") is None:
         raise JobError(
             "the parts of this job are not complete", key=str(job.path), advice="Gather them first."
         )

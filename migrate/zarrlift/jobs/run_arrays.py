@@ -115,6 +115,9 @@ class Share:
         self.left: list[tuple[ArrayPlan, list[int]]] = []
         """After the run: arrays of which tasks are left to other runs, with their numbers."""
 
+    def each_turn(self) -> None:
+        """Called at least every second while tasks run."""
+
     def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
         """Those of the tasks that are not done that this run does."""
         return numbers

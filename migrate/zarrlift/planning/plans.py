@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
@@ -296,23 +296,25 @@ class Plan(NotebookResult):
     def from_header(cls, data: JSONObject, nodes: Iterable[Planned]) -> Self:
         """The plan with a header made by `header_to_json`, and nodes sorted by path."""
         kept = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
-        by_type: dict[type, list[Any]] = {ArrayPlan: [], GroupPlan: [], Refusal: []}
-        for node in nodes:
-            by_type[type(node)].append(node)
         return cls(
             **{name: data[name] for name in kept},
             virtual=data.get("virtual", False),
             package=data.get("package"),
             recipe=Recipe.from_json(data["recipe"]),
             reading=Reading.from_json(data),
-            arrays=tuple(by_type[ArrayPlan]),
-            groups=tuple(by_type[GroupPlan]),
-            refusals=tuple(by_type[Refusal]),
             excluded=tuple(data["excluded"]),
             conventions=tuple(RecognizedConvention(**seen) for seen in data.get("conventions", ())),
             source_digests=_digests(data),
             problems=_problems(data),
-        )
+        ).with_nodes(nodes)
+
+    def with_nodes(self, nodes: Iterable[Planned]) -> Self:
+        """The same with other nodes, which are sorted by path."""
+        by_type: dict[type, list[Any]] = {ArrayPlan: [], GroupPlan: [], Refusal: []}
+        for node in nodes:
+            by_type[type(node)].append(node)
+        arrays, groups, refusals = map(tuple, by_type.values())
+        return replace(self, arrays=arrays, groups=groups, refusals=refusals)
 
     @property
     def published(self) -> tuple[Published, ...]:

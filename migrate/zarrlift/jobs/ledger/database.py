@@ -8,7 +8,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,17 +19,14 @@ from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.system_errors import file_limit_text, may_create_in
-from ..command_line import command
 from .home import Home
-from .listing_rows import LISTING
-from .plan_rows import Common, Values, as_stored, node_rows
-from .result_rows import DOCUMENTS, OTHERS
-from .rows import PlannedWork
+from .plan_rows import Common, Values, node_rows
+from .rows import PlannedWork, as_stored
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
@@ -38,7 +35,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
     state TEXT NOT NULL, published_ns INTEGER, problems TEXT, {", ".join(_WORK_COLUMNS)},
-    UNIQUE (path, kind));
+    since INTEGER NOT NULL DEFAULT 0, UNIQUE (path, kind));
 CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE task (
     node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
@@ -50,27 +47,81 @@ CREATE TABLE task_digest (
     node INTEGER NOT NULL, number INTEGER NOT NULL, sums BLOB NOT NULL,
     PRIMARY KEY (node, number)) WITHOUT ROWID;
 CREATE TABLE digest (node INTEGER PRIMARY KEY, document TEXT NOT NULL);
-{LISTING};
-{DOCUMENTS};
-{OTHERS};
+CREATE TABLE listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE document (
+    path TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, digest)) WITHOUT ROWID;
+CREATE TABLE other (
+    path TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (path, key)) WITHOUT ROWID;
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
+_SMALL_PAGES: Final = "PRAGMA page_size = 512;"
+"""Each table takes at least one page: that of a small archive is a quarter as large with these."""
+_FEW_NODES, _FEW_CHUNKS = 100, 10_000
+"""Of an archive whose job has small pages: those of larger ones would be read and written one by one."""
 
 _empty: Final[dict[str, bytes]] = {}
 """Files without rows, by schema: making the tables again for each archive of a batch takes a millisecond."""
 BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 
+class Database:
+    """An open job file, whose writes begin a transaction. Errors are JobErrors that say what to do."""
+
+    def __init__(self, connection: sqlite3.Connection, path: JobPath) -> None:
+        self.connection = connection
+        self._path = path
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether something is written that is not committed."""
+        return self.connection.in_transaction
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Execute a statement as it is."""
+        try:
+            return self.connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise unwritable(self._path, error) from error
+
+    def begin(self) -> None:
+        """Begin a transaction, unless one has begun."""
+        if not self.connection.in_transaction:
+            self.execute("BEGIN")
+
+    def write(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Execute a statement in a transaction."""
+        self.begin()
+        self.execute(statement, values)
+
+    def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each row in a transaction."""
+        self.begin()
+        try:
+            self.connection.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise unwritable(self._path, error) from error
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query."""
+        try:
+            return self.connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise JobError(
+                "the job file is damaged", key=str(self._path), found=str(error), advice=BROKEN
+            ) from error
+
+
 def create_database(
-    file: JobPath, facts: Mapping[str, str], nodes: Iterable[Planned], *, fsync: bool
+    file: JobPath, facts: Mapping[str, str], nodes: Sequence[Planned], *, fsync: bool
 ) -> None:
     """Create a job file; JobError if it exists."""
+    is_small = len(nodes) <= _FEW_NODES and sum(getattr(node, "chunks", 0) for node in nodes) <= _FEW_CHUNKS
 
     def fill(db: sqlite3.Connection) -> None:
         insert_facts(db, file, facts)
         insert_nodes(db, nodes)
 
-    create_file(file, _SCHEMA, fill, fsync=fsync)
+    create_file(file, (_SMALL_PAGES if is_small else "") + _SCHEMA, fill, fsync=fsync)
 
 
 def insert_facts(db: sqlite3.Connection, file: JobPath, facts: Mapping[str, str]) -> None:
@@ -144,9 +195,9 @@ def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:
     from urllib.parse import quote
 
     mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
-    db = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode={mode}", uri=True, isolation_level=None)
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
     try:
-        db.execute("PRAGMA busy_timeout=10000")
         if write:
             db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
     except sqlite3.Error:
@@ -225,12 +276,6 @@ def _said(error: Exception) -> str:
 
 def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
     """Raise JobError unless these are the facts of a job of this version."""
-    if "batch" in meta:
-        raise JobError(
-            "this is the job of a batch of archives",
-            key=str(path),
-            advice=f"It is that of a batch: {command('status', str(path))}",
-        )
     if not {"version", "id", "state", "plan"} <= meta.keys():
         raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
     try:

@@ -15,11 +15,12 @@ from ..opened_job import found_job, opened
 from ..ours import require_visible
 from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
+from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents
 from ..run_job import run_job
 from ..stored_inventories import planned_inventories
-from .ledgers import merge, sweep_parts
+from .merge import merge, sweep_parts
 from .migrate_part import divided
 from .shares import GatherShare
 
@@ -60,7 +61,7 @@ def gather(
     'done'
     """
     job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
-    found = found_job(target, "gather", job, places, running, verify=verify)
+    found = found_job(target, "gather", job, places, RunOptions.of(running), verify=verify)
     with opened(found, progress, watching) as it:
         current, ends = it.job, it.ends
         if current.state != "incomplete":
@@ -71,7 +72,7 @@ def gather(
         with noted_run(current), closing(planned_inventories(found.path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
-            problems = merge(current, ends.place, forget=True)
+            problems = merge(current, forget=True)
             if it.crashed:
                 find_torn_documents(current, ends.destination)
                 compare_unsynced(current, made, ends.source, ends.destination, inventories)

@@ -5,27 +5,22 @@ from __future__ import annotations
 from ..current_status import activity, current_status
 from ..ledger.ledger import Job
 from ..status import PartStatus, Status
-from .ledgers import ledgers_of, merge, readers
+from .merge import merge, runs_by_part, tasks_of
 
 
 def status_of_parts(job: Job) -> Status:
     """The status of an open job with what its parts have recorded; changes nothing."""
-    count = int(job.fact("parts") or 0)
+    count = job.record.parts or 0
     parts = {index: PartStatus(part=index, activity=None) for index in range(count)}
-    began: dict[int, float] = {}
-    ledgers = ledgers_of(job.path)
-    with readers(ledgers, job.id, None, []) as found:
-        for reader in found:
-            tasks = sum(total.tasks for total in reader.job.totals().values()) + parts[reader.index].tasks
-            run = reader.run
-            if run is None or run.began < began.get(reader.index, 0.0):
-                continue
-            began[reader.index] = run.began
-            parts[reader.index] = PartStatus(
-                part=reader.index, activity=activity(reader.job, run), tasks=tasks, host=run.owner.host
-            )
-    if not ledgers:
-        return current_status(job, tuple(parts.values()))
+    since = {row.id: row.since for row in job.nodes("array", done=False)}
+    for index, runs in runs_by_part(job, []):
+        last = runs[-1]
+        parts[index] = PartStatus(
+            part=index,
+            activity=activity(last.path, last.run),
+            tasks=len(tasks_of(runs, since)),
+            host=last.run.owner.host,
+        )
     with job.copy() as copied:
-        merge(copied, None, forget=False)
+        merge(copied, forget=False)
         return current_status(copied, tuple(parts.values()))

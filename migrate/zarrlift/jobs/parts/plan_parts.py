@@ -25,7 +25,7 @@ from ..places import refuse_claim_in_source, refuse_closed, refuse_existing
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
 from ..stored_inventories import keep_inventory, new_inventories
-from .ledgers import ledgers_of
+from .run_file import run_files
 
 _MEMORY: Final = 1_000_000_000
 """Default of `memory`: that of the machine which makes the plan says nothing about those of the parts."""
@@ -87,27 +87,25 @@ def plan_parts(
             raise JobError(
                 "the job file already exists", key=str(path), advice="Gather it, or undo it first."
             )
-        if left := ledgers_of(path):
+        if left := run_files(path):
             raise JobError(
-                "parts of an earlier job have left their ledgers",
-                key=str(left[0].path),
+                "parts of an earlier job have left their files",
+                key=str(left[0]),
                 advice="Delete them.",
             )
         if not asked.in_place:
             refuse_existing(ends.destination)
         refuse_closed(ends.place)
         ends = asked.described(ends)
-        facts = {"link": asked.link, "source_place": ends.lasting_place, "parts": str(parts)}
-        if asked.digest:
-            facts["digest"] = "yes"
-        facts |= ends.layers | ends.options
         with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
             made, _ = ends.plan(
                 asked.recipe, asked.format, inventories=inventories, inventory=asked.inventory
             )
             refuse_unsuitable(made)
             refuse_unapplied(made)
-            with Job.create(path, made, id=claim.new_id, facts=facts, fsync=True) as created:
+            record, notes = ends.record(asked, parts), ends.notes(digest=asked.digest)
+            new = Job.create(path, made, id=claim.new_id, record=record, notes=notes, fsync=True)
+            with new as created:
                 keep_inventory(created, inventories)
         claim.lasting = True
     return made

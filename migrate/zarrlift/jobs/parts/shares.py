@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ...planning.plans import ArrayPlan
 from ...transfer.tasks import pass_numbers
@@ -19,15 +19,24 @@ class PartShare(Share):
     alone = False
 
     def __init__(
-        self, division: Division, part: int, recorded: Mapping[str, Mapping[int, RecordedTask]]
+        self,
+        division: Division,
+        part: int,
+        recorded: Mapping[str, Mapping[int, RecordedTask]],
+        sync: Callable[[], None],
     ) -> None:
-        """`part` counts from 0. `recorded`: tasks recorded by others, by path of the array."""
+        """`part` counts from 0. `recorded`: tasks that the job has recorded, by path of the array."""
         super().__init__()
+        self._sync = sync
         self._division = division
         self._part = part
         self._recorded = recorded
         self.moved = False
         """Whether any task was to be done."""
+
+    def each_turn(self) -> None:
+        """Record tasks whose objects have reached the disk."""
+        self._sync()
 
     def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
         """The part's own."""
@@ -37,7 +46,7 @@ class PartShare(Share):
         return chosen
 
     def recorded(self, path: str) -> Mapping[int, RecordedTask]:
-        """Tasks that the job or another machine has recorded."""
+        """Tasks that the job has recorded."""
         return self._recorded.get(path, {})
 
     def waits(self) -> bool:

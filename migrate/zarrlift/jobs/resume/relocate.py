@@ -8,7 +8,6 @@ the job.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -36,10 +35,10 @@ from ..ledger.ledger import Job
 from ..ledger.move import move_of
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
-from ..parts.ledgers import ledgers_of
+from ..parts.merge import runs_by_part
+from ..reconcile import unchanged
 from ..settled_places import SettledPlaces, is_same_place, settled
 from .lost_tasks import lost_tasks
-from .replan import unchanged
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")
 """Documents at the root of archives of other formats."""
@@ -70,13 +69,12 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         options = places.of_result(in_place=job.header["in_place"])
         place = open_storage(now.destination, storage_options=options, mode="w")
         if not place.on_branch:  # whose snapshots name their job
-            require_result(job, job.plan(), with_layers(place, job.fact("dest_through")))
+            require_result(job, job.plan(), with_layers(place, job.record.dest_through))
             if isinstance(place, LocalStorage):
                 _take_times(job, place)
-        header = job.header
-        destination = now.source_url if header["in_place"] else now.destination
-        header.update(source=now.source_url, destination=destination)
-        job.note(plan=json.dumps(header), source_place=str(now.source))
+        destination = now.source_url if job.header["in_place"] else now.destination
+        job.note_header(source=now.source_url, destination=destination)
+        job.note(source_place=str(now.source))
     settle_home(job)
 
 
@@ -137,8 +135,8 @@ def follow(job: Job, ends: Endpoints) -> None:
         _require_own(job, job.plan(), ends)
         if isinstance(ends.destination, LocalStorage):
             _take_times(job, ends.destination)
-    header.update(source=ends.source.url, destination=ends.destination.url)
-    job.note(plan=json.dumps(header), source_place=ends.lasting_place)
+    job.note_header(source=ends.source.url, destination=ends.destination.url)
+    job.note(source_place=ends.lasting_place)
     job.commit()
     settle_home(job)
 
@@ -279,6 +277,7 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
 
 
 def _has_written(job: Job) -> bool:
-    if job.fact("parts") is not None and ledgers_of(job.path):
-        return True  # what parts have recorded
+    for _, runs in runs_by_part(job, []):
+        if any(task.chunks > task.dropped for run in runs for task in run.tasks):
+            return True
     return any(total.chunks > total.dropped for total in job.totals().values())

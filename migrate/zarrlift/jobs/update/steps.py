@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -11,15 +11,15 @@ import numpy as np
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
-from ...archive.chunk_inventory import Inventory
+from ...archive.chunk_inventory import Indexes, Inventory
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from ...recipe.options import Updating
 from ...storage.base import Storage
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..resume.replan import same_plan
-from .conflicts import Conflicts
+from ..ours import Conflicts
+from ..reconcile import Policy, reconcile, same_plan
 from .differences import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape
 
 Action: TypeAlias = Literal["new", "changed", "replaced", "removed", "kept"]
@@ -67,8 +67,6 @@ class Steps:
     """All that an update does."""
 
     nodes: list[NodeUpdate] = field(default_factory=list)
-    chosen: dict[str, Planned] = field(default_factory=dict)
-    """The plan of each node that remains, by path."""
     swapped: list[tuple[Planned | None, Planned]] = field(default_factory=list)
     """(earlier plan, if any, new plan) of nodes whose earlier result stays visible until they are done."""
     hidden: list[tuple[Planned, Planned]] = field(default_factory=list)
@@ -100,16 +98,20 @@ def steps_of(
     now: Inventories,
     ends: tuple[Storage, Storage],
     updating: Updating,
-) -> Steps:
-    """Compare the plan of a job with a plan of the present source, and the result with what the job knows.
+) -> tuple[Plan, Steps]:
+    """The plan after an update, and what leads to it.
 
+    Compares the plan of a job with one of the present source, and the result with what the job knows.
     `before` has the inventories of the last run, `now` those of the fresh plan; `ends` are source and
     destination.
     """
-    return _Comparison(job, old, fresh, before, now, ends, updating)()
+    policy = _Updating(job, old, fresh, before, now, ends, updating)
+    plan = fresh.with_nodes(reconcile(job, old, fresh, policy))
+    policy.keep_root(plan)
+    return plan, policy.steps
 
 
-class _Comparison:
+class _Updating(Policy):
     def __init__(
         self,
         job: Job,
@@ -122,178 +124,155 @@ class _Comparison:
     ) -> None:
         self._rows = {row.path: row for row in job.nodes()}
         self._old = {node.path: node for node in old.nodes}
-        self._fresh = {node.path: node for node in fresh.nodes}
         self._before, self._now = before, now
         self._source, self._destination = ends
         self._updating = updating
-        sums_up = job.fact("provenance") is not None and job.fact("digest") is not None
+        sums_up = job.record.provenance is not None and job.fact("digest") is not None
         self._root_depends = fresh.consolidate or sums_up
         self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)
-        self._steps = Steps()
+        self.steps = Steps()
 
-    def __call__(self) -> Steps:
-        for path in sorted(self._old.keys() | self._fresh.keys()):
-            earlier, new = self._old.get(path), self._fresh.get(path)
-            if earlier is None:
-                assert new is not None
-                self._come(new)
-            elif new is None:
-                self._go(earlier)
-            elif self._rows[path].state == "done":
-                self._compare(self._rows[path], earlier, new)
-            else:
-                self._go_on(earlier, new)
-        self._keep_root()
-        return self._steps
-
-    def _keep_root(self) -> None:
+    def keep_root(self, plan: Plan) -> None:
         """Leave a root that others have changed as it is, although what it says of others differs now."""
-        root = self._steps.chosen.get("")
-        row = self._rows.get("")
-        if not isinstance(root, GroupPlan) or row is None or not self._root_depends:
+        root = next((group for group in plan.groups if not group.path), None)
+        row, earlier = self._rows.get(""), self._old.get("")
+        if root is None or root is not earlier or row is None or not self._root_depends:
             return
-        earlier = self._old[""]
-        if root is earlier and row.state == "done" and self._steps.any and isinstance(earlier, GroupPlan):
-            self._kept(earlier, lambda: self._conflicts.of_document(row, earlier))
+        if row.state == "done" and self.steps.any:
+            self._kept(root, self._conflicts.of_document(row, root))
 
-    def _come(self, new: Planned) -> None:
+    def added(self, new: Planned) -> Planned | None:
+        """Write it, unless others have put something there."""
         told = () if isinstance(new, Refusal) else tuple(self._conflicts.in_the_way(new))
         if told and not self._updating.force:
             self._keep(new, told)
-            return
-        self._steps.chosen[new.path] = new
+            return None
         if told:
-            self._steps.hidden.append((new, new))
+            self.steps.hidden.append((new, new))
         else:
-            self._steps.swapped.append((None, new))
+            self.steps.swapped.append((None, new))
         self._tell(new, "new")
+        return new
 
-    def _go(self, earlier: Planned) -> None:
+    def gone(self, row: NodeRow, earlier: Planned) -> Planned | None:
+        """Remove it if that is asked for."""
         if isinstance(earlier, Refusal):
-            self._steps.removed.append(earlier)
-            return
-        gone = Problem(
-            kind="removed",
-            severity="warning",
-            node=earlier.path,
-            message="the source no longer has this node, and the result keeps it",
-            advice="To remove it too: update with --delete.",
-        )
+            self.steps.removed.append(earlier)
+            return None
         if not self._updating.delete:
-            self._keep(earlier, (gone,))
-        elif not self._kept(earlier, lambda: self._conflicts.of_all(earlier)):
-            self._steps.removed.append(earlier)
-            self._tell(earlier, "removed")
+            gone = Problem(
+                kind="removed",
+                severity="warning",
+                node=earlier.path,
+                message="the source no longer has this node, and the result keeps it",
+                advice="To remove it too: update with --delete.",
+            )
+            return self._keep(earlier, (gone,))
+        if self._kept(earlier, self._conflicts.of_all(earlier)):
+            return earlier
+        self.steps.removed.append(earlier)
+        self._tell(earlier, "removed")
+        return None
 
-    def _compare(self, row: NodeRow, earlier: Planned, new: Planned) -> None:
-        """A node that was complete."""
+    def compared(self, row: NodeRow, earlier: Planned, new: Planned) -> Planned | None:
+        """Replace what differs."""
+        if row.state != "done":
+            return self._unfinished(row, earlier, new)
         if isinstance(new, Refusal):
-            self._keep(earlier, new.problems)
-        elif isinstance(earlier, GroupPlan) and isinstance(new, GroupPlan):
-            self._compare_groups(row, earlier, new)
-        elif isinstance(earlier, ArrayPlan) and isinstance(new, ArrayPlan):
-            self._compare_arrays(row, replace(earlier, changes=None), new)
-        elif not self._kept(earlier, lambda: self._conflicts.of_all(earlier)):
-            self._replace(earlier, new)
+            return self._keep(earlier, new.problems)
+        if isinstance(earlier, GroupPlan) and isinstance(new, GroupPlan):
+            return self._groups(row, earlier, new)
+        if isinstance(earlier, ArrayPlan) and isinstance(new, ArrayPlan):
+            return self._arrays(row, replace(earlier, changes=None), new)
+        return self._replace(earlier, new)
 
-    def _compare_groups(self, row: NodeRow, earlier: GroupPlan, new: GroupPlan) -> None:
-        files = self._other_files(new)
+    def _groups(self, row: NodeRow, earlier: GroupPlan, new: GroupPlan) -> Planned:
+        files = sum(self._source.get(key) != self._destination.get(key) for key in new.files)
         if same_plan(earlier, new) and not files and (new.path or not self._reconsolidated):
-            self._steps.chosen[new.path] = earlier
-        elif not self._kept(earlier, lambda: self._conflicts.of_document(row, earlier)):
-            self._swap(earlier, new, objects=files)
+            return earlier
+        return self._swap(earlier, new, self._conflicts.of_document(row, earlier), objects=files)
 
-    def _other_files(self, new: GroupPlan) -> int:
-        """The number of extra files that differ."""
-        return sum(self._source.get(key) != self._destination.get(key) for key in new.files)
-
-    def _compare_arrays(self, row: NodeRow, earlier: ArrayPlan, new: ArrayPlan) -> None:
+    def _arrays(self, row: NodeRow, earlier: ArrayPlan, new: ArrayPlan) -> Planned:
         stays = new.route.name == "stay" and earlier.route.name == "stay"
         now = self._inventory(new)
         if same_plan(earlier, new) and (stays or now.notices_rewriting):
-            self._steps.chosen[new.path] = earlier
-            return
+            return earlier
         if stays:
-            if not self._kept(earlier, lambda: self._conflicts.of_document(row, earlier)):
-                self._swap(earlier, new)
-            return
-        before = self._before.stored(earlier)
-        objects = None
-        if before is not None and same_form(earlier, new):
-            objects = moved_again(earlier, before, new, now)
+            return self._swap(earlier, new, self._conflicts.of_document(row, earlier))
+        objects = self._moved_again(earlier, new)
         if objects is None:
-            if not self._kept(earlier, lambda: self._conflicts.of_all(earlier)):
-                self._replace(earlier, new)
-            return
+            return self._replace(earlier, new)
         plan = updating(new, now, objects, outside(earlier, new))
-        if not self._kept(earlier, lambda: self._conflicts.of_objects(row, earlier, plan)):
-            replaced = bool(len(objects))
-            self._swap(earlier, plan, objects=plan.reads, nbytes=plan.bytes_in, visible=replaced)
+        return self._swap_objects(row, earlier, plan, visible=bool(len(objects)))
 
-    def _go_on(self, earlier: Planned, new: Planned) -> None:
+    def _unfinished(self, row: NodeRow, earlier: Planned, new: Planned) -> Planned:
         """A node that an interrupted run has left, or that was refused or failed."""
         if same_plan(earlier, new):
-            self._steps.chosen[new.path] = earlier
-            return
+            return earlier
         if isinstance(earlier, ArrayPlan) and isinstance(new, ArrayPlan) and earlier.changes is not None:
-            now, before = self._inventory(new), self._before.stored(earlier)
-            if before is not None and same_form(earlier, new):
-                objects = moved_again(earlier, before, new, now)
-                if objects is not None:
-                    objects = np.union1d(objects, inside(new, self._conflicts.beyond(earlier)))
-                    places = with_earlier_shape(earlier).objects.coordinates_of(interrupted(earlier))
-                    plan = updating(new, now, objects, outside(earlier, new), places)
-                    row = self._rows[new.path]
-                    if self._kept(earlier, lambda: self._conflicts.of_objects(row, earlier, plan)):
-                        return
-                    self._swap(earlier, plan, objects=plan.reads, nbytes=plan.bytes_in, visible=True)
-                    return
-        if not self._kept(earlier, lambda: self._conflicts.of_all(earlier)):
-            self._replace(earlier, new)
+            objects = self._moved_again(earlier, new)
+            if objects is not None:
+                objects = np.union1d(objects, inside(new, self._conflicts.beyond(earlier)))
+                places = with_earlier_shape(earlier).objects.coordinates_of(interrupted(earlier))
+                plan = updating(new, self._inventory(new), objects, outside(earlier, new), places)
+                return self._swap_objects(row, earlier, plan, visible=True)
+        return self._replace(earlier, new)
 
     # What becomes of a node
+
+    def _moved_again(self, earlier: ArrayPlan, new: ArrayPlan) -> Indexes | None:
+        """The objects that are to be made again; None if the whole array is."""
+        before = self._before.stored(earlier)
+        if before is None or not same_form(earlier, new):
+            return None
+        return moved_again(earlier, before, new, self._inventory(new))
 
     def _inventory(self, plan: ArrayPlan) -> Inventory:
         found = self._now.get(plan.path)
         assert found is not None
         return found
 
-    def _swap(
-        self, earlier: Planned, new: Planned, *, objects: int = 0, nbytes: int = 0, visible: bool = False
-    ) -> None:
-        self._steps.chosen[new.path] = new
-        self._steps.swapped.append((earlier, new))
-        self._tell(new, "changed", objects, nbytes, visible=visible)
+    def _swap(self, earlier: Planned, new: Planned, conflicts: Iterator[Problem], **amounts: int) -> Planned:
+        """Let the earlier result stay visible until the new one is done."""
+        if self._kept(earlier, conflicts):
+            return earlier
+        self.steps.swapped.append((earlier, new))
+        self._tell(new, "changed", **amounts)
+        return new
 
-    def _replace(self, earlier: Planned, new: Planned) -> None:
-        self._steps.chosen[new.path] = new
-        self._steps.hidden.append((earlier, new))
+    def _swap_objects(self, row: NodeRow, earlier: ArrayPlan, plan: ArrayPlan, *, visible: bool) -> Planned:
+        conflicts = self._conflicts.of_objects(row, earlier, plan)
+        return self._swap(earlier, plan, conflicts, objects=plan.reads, bytes=plan.bytes_in, visible=visible)
+
+    def _replace(self, earlier: Planned, new: Planned) -> Planned:
+        """Remove the earlier result first."""
+        if self._kept(earlier, self._conflicts.of_all(earlier)):
+            return earlier
+        self.steps.hidden.append((earlier, new))
         self._tell(new, "replaced")
+        return new
 
-    def _tell(
-        self, plan: Planned, action: Action, objects: int = 0, nbytes: int = 0, *, visible: bool = False
-    ) -> None:
+    def _tell(self, plan: Planned, action: Action, **amounts: int) -> None:
         if isinstance(plan, Refusal):
             return
         if isinstance(plan, ArrayPlan) and action in ("new", "replaced"):
-            objects, nbytes = plan.chunks, plan.bytes_in
-        kind: Literal["array", "group"] = "array" if isinstance(plan, ArrayPlan) else "group"
-        self._steps.nodes.append(
-            NodeUpdate(
-                path=plan.path, kind=kind, action=action, objects=objects, bytes=nbytes, visible=visible
-            )
-        )
+            amounts = {"objects": plan.chunks, "bytes": plan.bytes_in}
+        self.steps.nodes.append(NodeUpdate(path=plan.path, kind=_kind(plan), action=action, **amounts))  # type: ignore[arg-type]
 
-    def _kept(self, earlier: Planned, look: Callable[[], Iterator[Problem]]) -> bool:
+    def _kept(self, earlier: Planned, conflicts: Iterator[Problem]) -> bool:
         """Whether a node is left as it is, because others have changed it."""
-        told = () if self._updating.force else tuple(look())
+        told = () if self._updating.force else tuple(conflicts)
         if told:
             self._keep(earlier, told)
         return bool(told)
 
-    def _keep(self, earlier: Planned, problems: tuple[Problem, ...]) -> None:
-        if earlier.path in self._old:
-            self._steps.chosen[earlier.path] = earlier
-        kind: Literal["array", "group"] = "array" if isinstance(earlier, ArrayPlan) else "group"
-        self._steps.nodes.append(NodeUpdate(path=earlier.path, kind=kind, action="kept", problems=problems))
+    def _keep(self, earlier: Planned, problems: tuple[Problem, ...]) -> Planned:
+        self.steps.nodes.append(
+            NodeUpdate(path=earlier.path, kind=_kind(earlier), action="kept", problems=problems)
+        )
+        return earlier
+
+
+def _kind(plan: Planned) -> Literal["array", "group"]:
+    return "array" if isinstance(plan, ArrayPlan) else "group"

@@ -11,7 +11,7 @@ from zarrstack.core.paths import join
 
 from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
-from ...planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
+from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import Updating, values
 from ...storage.writer_for import writer_for
 from ..endpoints import Endpoints
@@ -54,15 +54,7 @@ def compared(
             earlier={array.path: array.destination for array in old.arrays},
         )
     refuse_unsuitable(fresh)
-    steps = steps_of(job, old, fresh, before, now, (ends.source, ends.destination), updating)
-    nodes = sorted(steps.chosen.values(), key=lambda node: node.path)
-    plan = replace(
-        fresh,
-        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
-        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
-        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
-    )
-    return plan, steps
+    return steps_of(job, old, fresh, before, now, (ends.source, ends.destination), updating)
 
 
 def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ Tree: TypeAlias = Mapping[str, bytes | None]
 
 _OPAQUE = (".db", ".inventory", ".jsonl", ".zarrlift.claim", ".zarrlift-claim")
 """Files that differ from run to run: only their names are compared."""
+_OF_RUN = re.compile(r"(\.db\.part-[0-9]+)-[0-9a-f]{8}$")
+"""The file of a run of a part, which has a random name."""
 UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""
 _CHANGING = (".json", ".crc32c")
@@ -53,7 +56,9 @@ def tree(home: Path) -> dict[str, bytes | None]:
     for path in sorted(home.rglob("*")):
         name = path.relative_to(home).as_posix()
         if not name.startswith((_CACHE, _DASK)):
-            found[name] = None if path.is_dir() else b"" if is_opaque(name) else path.read_bytes()
+            found[_OF_RUN.sub(r"\1", name)] = (
+                None if path.is_dir() else b"" if is_opaque(name) else path.read_bytes()
+            )
     return found
 
 

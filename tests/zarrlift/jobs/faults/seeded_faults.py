@@ -238,12 +238,12 @@ FAULTS = (
     ),
     Fault(
         name="gather counts what a crash may have torn",
-        breaks="tasks of another boot count although their objects may not have reached the disk",
+        breaks="tasks of parts count although their objects may not have reached the disk",
         edits=(
             Edit(
-                f"{_JOBS}/parts/ledgers.py",
-                "if row.node in nodes and (self._whole or row.synced)]",
-                "if row.node in nodes]",
+                f"{_JOBS}/parts/run_file.py",
+                "        if self._destination is None or sync(self._destination):\n",
+                "        if self._waiting:\n",
             ),
         ),
         tests=(_ORDER, "tests/zarrlift/jobs/parts/test_parts.py"),

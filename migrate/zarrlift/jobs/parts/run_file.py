@@ -1,0 +1,202 @@
+"""The file of one run of a part, beside the job file: lines of JSON that are only appended.
+
+The first line says whose run it is. Records of tasks follow in groups, each ended by a line "synced" that is
+written once the objects of these tasks have reached the disk; a task without such a line after it does not
+count. A line that a killed run has not completed is ignored. Every run has a file of its own, so no file is
+written by two processes or machines, not even if a scheduler starts a part again while it is running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from zarrstack.core.errors import JobError, Problem
+
+from ...storage.base import Storage
+from ...storage.local.owner_process import OwnerProcess
+from ...storage.local.storage import LocalStorage
+from ...transfer.counts import MoveResult
+from .. import log_messages
+from ..disk_sync import sync
+from ..ledger.database import unwritable
+from ..ledger.last_run import LastRun
+from ..ledger.ledger import Job
+
+if TYPE_CHECKING:
+    from ..ledger.stored_file import JobPath
+
+_SECONDS: Final = 5.0
+"""Seconds of work that a killed run repeats at most, besides the tasks that it was doing."""
+
+
+class TaskRecord(NamedTuple):
+    """A task that a run has done."""
+
+    node: int
+    number: int
+    chunks: int
+    bytes_in: int
+    bytes_out: int
+    dropped: int
+    sums: str | None
+    """The digest of the values moved, in hexadecimal digits, if known."""
+
+    def moved(self, *, digest: bool) -> MoveResult:
+        """The result of the task, with its digest or without."""
+        _, _, chunks, bytes_in, bytes_out, dropped, text = self
+        sums = bytes.fromhex(text) if digest and text is not None else None
+        return MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped, sums=sums)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRun:
+    """A run of a part, as others read it."""
+
+    path: Path
+    part: int
+    turn: int
+    """One more than those of the runs of the part that it found: the clocks of two machines may differ."""
+    generation: int
+    """That of the job when the run began: records of nodes that the job has forgotten since do not count."""
+    run: LastRun
+    tasks: tuple[TaskRecord, ...]
+    """The tasks whose objects have reached the disk."""
+    failures: dict[int, tuple[Problem, ...]]
+    """Problems of arrays that have failed, by node."""
+
+    def order(self) -> tuple[int, float]:
+        """Sorts the runs of a part."""
+        return self.turn, self.run.began
+
+
+class RunFile:
+    """Writes the file of this run; as a context manager, to its normal end."""
+
+    def __init__(
+        self, job: Job, part: int, earlier: Iterable[PartRun], destination: Storage, *, fsync: bool
+    ) -> None:
+        """`destination` is the storage without layers; `fsync`: tasks that end have reached the disk."""
+        from zarrstack.system import file_locks
+
+        suffix = f"{part:03}-{os.urandom(4).hex()}"
+        self.id = f"{job.id}-{suffix}"
+        """That of the job with those of the part and the run, for names of temporary files."""
+        self._path = Path(f"{job.path}.part-{suffix}")
+        self._destination = None if fsync or not isinstance(destination, LocalStorage) else destination
+        self._waiting: list[object] = []
+        """Records of tasks whose objects may not have reached the disk."""
+        self._synced = time.monotonic()
+        try:
+            self._file = self._path.open("xb")
+        except OSError as error:
+            raise unwritable(self._path, error) from error
+        with contextlib.suppress(OSError):  # a file system without locks
+            file_locks.lock_exclusive(self._file.fileno(), wait=False)
+        turn = 1 + max((run.turn for run in earlier), default=0)
+        about = {"job": job.id, "part": part, "turn": turn, "generation": int(job.fact("generation") or 0)}
+        owner = OwnerProcess.of_this_process().to_json()
+        self._append({**about, "owner": owner, "began": time.time()})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self.sync(now=True)
+            self._append({"ended": time.time()})
+        except JobError as failed:  # the run appears killed
+            if error is None:
+                raise
+            log_messages.failed((failed.problem,))
+        finally:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def task(self, node: int, number: int, moved: MoveResult) -> None:
+        """Record a task, from the next `sync` on."""
+        sums = None if moved.sums is None else moved.sums.hex()
+        chunks = 0 if number < 0 else moved.chunks
+        record = TaskRecord(node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped, sums)
+        self._waiting.append({"task": record})
+
+    def failed(self, node: int, problems: Iterable[Problem]) -> None:
+        """Record that an array has failed; JobError."""
+        self._append({"failed": node, "problems": [problem.to_json() for problem in problems]})
+
+    def sync(self, *, now: bool = False) -> None:
+        """Flush the destination and record the tasks done, every few seconds or `now`; JobError."""
+        if not self._waiting or (not now and time.monotonic() - self._synced < _SECONDS):
+            return
+        if self._destination is None or sync(self._destination):
+            self._append(*self._waiting, {"synced": len(self._waiting)})
+            self._waiting.clear()
+            with contextlib.suppress(OSError):
+                os.fsync(self._file.fileno())
+        self._synced = time.monotonic()
+
+    def _append(self, *lines: object) -> None:
+        try:
+            self._file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+            self._file.flush()
+        except OSError as error:
+            raise unwritable(self._path, error) from error
+
+
+def run_files(path: JobPath, part: int | None = None) -> list[Path]:
+    """The files that runs of parts have left beside a job file, or those of one part; none beside a URL."""
+    folder, name = os.path.split(path)
+    index = "[0-9]{3,}" if part is None else f"{part:03}"
+    names = re.compile(rf"{re.escape(name)}\.part-{index}-[0-9a-f]{{8}}")
+    try:
+        return sorted(Path(entry) for entry in os.scandir(folder) if names.fullmatch(entry.name))
+    except OSError:
+        return []
+
+
+def read_run(path: Path, job_id: str) -> PartRun | None:
+    """A run of a part; None if it was killed before it wrote anything. JobError."""
+    try:
+        lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]  # the last is incomplete
+        return _parsed(path, job_id, *lines) if lines else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JobError(
+            "the file of a part is damaged",
+            key=str(path),
+            found=f"{type(error).__name__}: {error}",
+            advice="Delete it and run the part again: what only it has recorded is repeated.",
+        ) from error
+
+
+def _parsed(path: Path, job_id: str, head: dict[str, Any], *lines: dict[str, Any]) -> PartRun:
+    if head["job"] != job_id:
+        raise ValueError(f"it is of job {head['job']}")
+    tasks: list[TaskRecord] = []
+    synced, ended = 0, None
+    failures: dict[int, tuple[Problem, ...]] = {}
+    for line in lines:
+        if "task" in line:
+            tasks.append(TaskRecord(*line["task"]))
+        elif "synced" in line:
+            synced = len(tasks)
+        elif "failed" in line:
+            failures[line["failed"]] = tuple(map(Problem.from_json, line["problems"]))
+        else:
+            ended = float(line["ended"])
+    owner = OwnerProcess.from_json(head["owner"])
+    return PartRun(
+        path=path,
+        part=head["part"],
+        turn=head["turn"],
+        generation=head["generation"],
+        run=LastRun(owner=owner, began=head["began"], ended=ended, moving=None),
+        tasks=tuple(tasks[:synced]),
+        failures=failures,
+    )

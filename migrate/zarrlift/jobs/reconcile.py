@@ -1,0 +1,72 @@
+"""Compares the plan of a job with a plan of the present source, node by node.
+
+A resume, an update and a job whose places have moved compare in the same way. What a resume and an update do
+with a node is their `Policy`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from .ledger.ledger import Job
+from .ledger.rows import NodeRow
+
+
+class Policy(Protocol):
+    """What becomes of nodes; each method returns the plan that the job keeps, or None for no such node."""
+
+    def added(self, new: Planned) -> Planned | None:
+        """A node that the job does not have."""
+
+    def gone(self, row: NodeRow, earlier: Planned) -> Planned | None:
+        """A node that the source no longer has."""
+
+    def compared(self, row: NodeRow, earlier: Planned, new: Planned) -> Planned | None:
+        """A node that both plans have."""
+
+
+def reconcile(job: Job, old: Plan, fresh: Plan, policy: Policy) -> tuple[Planned, ...]:
+    """The nodes that a job goes on with, sorted by path."""
+    rows = {row.path: row for row in job.nodes()}
+    known = {node.path: node for node in old.nodes}
+    found = {node.path: node for node in fresh.nodes}
+    chosen: list[Planned | None] = []
+    for path in sorted(known.keys() | found.keys()):
+        if path not in known:
+            chosen.append(policy.added(found[path]))
+        elif path not in found:
+            chosen.append(policy.gone(rows[path], known[path]))
+        else:
+            chosen.append(policy.compared(rows[path], known[path], found[path]))
+    return tuple(node for node in chosen if node is not None)
+
+
+def same_plan(before: Planned, now: Planned) -> bool:
+    """Whether neither the source of a node nor what becomes of it has changed."""
+    if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
+        return (
+            before.source_digests == now.source_digests
+            and before.fingerprint == now.fingerprint
+            and before.document == now.document
+        )
+    if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
+        return before.source_digests == now.source_digests and before.document == now.document
+    return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
+
+
+def begun(job: Job) -> frozenset[str]:
+    """Paths of the nodes that are published, or of which tasks are recorded and none has failed."""
+    totals = job.totals()
+    return frozenset(
+        row.path
+        for row in job.nodes()
+        if row.state == "done" or (row.state == "pending" and row.id in totals)
+    )
+
+
+def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
+    """Whether the source of all completed or partial work is unchanged."""
+    known = {node.path: node for node in old.nodes}
+    found = {node.path: node for node in fresh.nodes}
+    return all(path in found and same_plan(known[path], found[path]) for path in begun(job))
