@@ -20,11 +20,10 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ..recipe.format_names import provider
-from .description import Array, Group, NodeKind
+from .description import Array, Group
 from .files import Files
-from .registry import broken, find, kind_of
+from .registry import broken, find
 from .tree.conflicts import refuse_below_arrays
-from .tree.directory import NodeDirectory
 from .tree.node_names import name_problems
 from .tree.nodes import implicit_group, placed, refuse
 from .tree.open_tree import Tree
@@ -43,12 +42,6 @@ class _OutsideNodes(Describer):
         self.format = tree.row.name
         self.files = Files(self)
         self.describer = V3ArrayDescriber()
-
-    def is_array(self, place: NodeDirectory) -> bool:
-        return any(kind_of(self.format, name, there) == "array" for name, there in place.documents.items())
-
-    def kind(self, place: NodeDirectory) -> NodeKind:
-        return "array" if self.is_array(place) else "group"
 
     def may_hold_chunks(self, layout: Layout | None, name: str) -> bool:
         """Whether the first segment of a chunk's key may have a name."""

@@ -146,9 +146,6 @@ class _Nodes(Describer):
         super().__init__(tree)
         self._describer = V2ArrayDescriber()
 
-    def is_array(self, place: NodeDirectory) -> bool:
-        return ARRAY in place.documents or _BEFORE in place.documents
-
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         if self.is_array(place):
             return "array"

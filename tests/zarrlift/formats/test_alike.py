@@ -113,3 +113,18 @@ def test_every_group_above_a_node_is_there_with_what_is_wrong_with_its_name(read
     assert [found.path for found in archive.nodes] == ["", "a", "a/__b", "a/__b/c"]
     assert [(p.kind, p.severity) for p in node(archive, "a/__b").problems] == [("name", "warning")]
     assert node(archive, "a").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "key"), [(zarr_v3, "zarr.json", "a/0/0"), (n5, "attributes.json", "a/0")]
+)
+def test_an_array_whose_document_is_unreadable_is_refused_for_that_alone(reader, name, key, tmp_path):
+    document = N5 if reader is n5 else V3
+    archive = reader.read(tree(tmp_path, {f"a/{name}": b"{", key: b"x", f"b/{name}": document}))
+    assert [found.path for found in archive.nodes if found.refused] == ["a"]
+    assert "the document is not JSON" in messages(node(archive, "a"))
+
+
+def test_lone_blocks_inside_others_are_told_too(tmp_path):
+    archive = n5.read(tree(tmp_path, {"a/attributes.json": N5, "lost/0": b"x", "lost/in/0": b"x"}))
+    assert [found.path for found in archive.nodes if found.refused] == ["lost", "lost/in"]

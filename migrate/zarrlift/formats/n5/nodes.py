@@ -24,7 +24,6 @@ from zarrstack.core.json_text import JSONObject
 from zarrstack.core.n5.dataset import (
     N5Dataset,
     describe_dataset,
-    is_dataset,
     user_attributes,
     version_problem,
 )
@@ -50,10 +49,6 @@ class _Nodes(Describer):
         self._axes = cast("Axes", tree.reading.settled().axes)
         self._datasets: IdentityCache[tuple[JSONObject, Layout | None, tuple[Problem, ...]]]
         self._datasets = IdentityCache(self._describe)
-
-    def is_array(self, place: NodeDirectory) -> bool:
-        data = self.tree.parsed(place, DOCUMENT)
-        return isinstance(data, dict) and is_dataset(data)
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"]:
         return "array" if self.is_array(place) or self._was_dataset(place) else "group"

@@ -79,14 +79,6 @@ class NodeDirectory:
     """A name in it that looks like a chunk's; None if it was not listed."""
     files: tuple[str, ...] = ()
     """Other files in it; empty if it was not listed."""
-    real: str = ""
-    """Resolved path, in a local archive."""
-    above: tuple[str, ...] = ()
-    """Resolved paths of the directories above it."""
-    plain: bool = False
-    """Whether all names in its path are known to be valid."""
-    look: DirectoryListing | None = None
-    """Complete content, until the walk continues; None if it was not listed."""
     inner: tuple[str, ...] | None = None
     """For an array: names of the directories in its own; None if not listed, or if there are many."""
     shown: tuple[DirectoryEntry, ...] | None = None

@@ -18,7 +18,7 @@ from ...archive.nodes import Archive, ArrayNode, Layout, Node
 from ...recipe.options import Reading
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
-from ..table import V2_ARRAY, V3, NodeFormat
+from ..table import V2_ARRAY, V3, MarkerDocument, NodeFormat
 from . import consolidated
 from .conflicts import chunks_alone, nodes_inside
 from .directory import CHUNK, NodeDirectory
@@ -68,11 +68,25 @@ class Describer:
 
     def is_array(self, place: NodeDirectory) -> bool:
         """Whether a directory is an array by its documents, so that nothing below it is a node."""
-        raise NotImplementedError
+        return any(
+            marker.is_array(self._content(marker, place))
+            for marker in self.tree.row.markers
+            if marker.of_arrays and marker.key in place.documents
+        )
+
+    def _content(self, marker: MarkerDocument, place: NodeDirectory) -> object:
+        """A document as its marker receives it."""
+        if marker.by_name or not marker.parsed:
+            return place.documents[marker.key]
+        data = self.tree.parsed(place, marker.key)
+        return None if isinstance(data, Problem) else data
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         """What a directory is, when all others are known: a damaged array is one; None if it is no node."""
-        raise NotImplementedError
+        if self.is_array(place):
+            return "array"
+        own = not self.tree.row.sources.isdisjoint(place.documents)
+        return "group" if own or any(self.tree.others(place)) else None
 
     def describe_array(
         self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]

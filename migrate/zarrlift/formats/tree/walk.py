@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError, refusal
@@ -18,7 +19,7 @@ from zarrstack.core.paths import join
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.scratch import is_own
 from ...storage.local.storage import LocalStorage
-from .directory import CHUNK, NodeDirectory, list_directory
+from .directory import CHUNK, DirectoryListing, NodeDirectory, list_directory
 from .documents import read_each
 from .links import broken_link, is_above, link_outside, link_to_parent
 from .node_names import MAX_LEVELS, name_problems, warn_of_case
@@ -27,6 +28,20 @@ _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Tra
 """Directories left by other programs; no node has such a name."""
 _MAX_KEPT: Final = 64
 """Maximum number of names of directories inside an array's own that are kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Visited(NodeDirectory):
+    """A directory during the walk."""
+
+    real: str = ""
+    """Resolved path, in a local archive."""
+    above: tuple[str, ...] = ()
+    """Resolved paths of the directories above it."""
+    plain: bool = False
+    """Whether all names in its path are known to be valid."""
+    listing: DirectoryListing | None = None
+    """Complete content, until the walk continues; None if it was not listed."""
 
 
 def passed_over(name: str) -> bool:
@@ -47,11 +62,11 @@ def walk(
     """
     found: dict[str, NodeDirectory] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
-    level = [NodeDirectory(path="", real=real, plain=True)]
+    level = [_Visited(path="", real=real, plain=True)]
     while level:
         if isinstance(storage, LocalStorage):
             for place in level:
-                place.look = list_directory(storage, place.path)
+                place.listing = list_directory(storage, place.path)
         _read_documents(storage, level, documents, follow_links=follow_links)
         found.update((place.path, place) for place in level)
         inner = []
@@ -60,7 +75,7 @@ def walk(
                 _keep(place, documents)
             else:
                 inner.append(place)
-        below: list[NodeDirectory] = []
+        below: list[_Visited] = []
         for place, entries in zip(inner, _list(storage, inner), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
         # A directory that cannot be entered because of a problem is still a node, to be refused.
@@ -69,9 +84,9 @@ def walk(
     return found
 
 
-def _keep(place: NodeDirectory, documents: Sequence[str]) -> None:
+def _keep(place: _Visited, documents: Sequence[str]) -> None:
     """Reduce the listing of an array's directory to what is needed later, with a few chunk names only."""
-    seen, place.look = place.look, None
+    seen, place.listing = place.listing, None
     if seen is None:
         return
     place.bare = not (seen.directories or seen.links or seen.chunk) and all(
@@ -92,7 +107,7 @@ def chunk_root(path: str, found: dict[str, NodeDirectory]) -> str:
         path = above
 
 
-def _closed(place: NodeDirectory) -> bool:
+def _closed(place: _Visited) -> bool:
     """Whether a directory must not be entered, because it resolves to a place outside its parent."""
     if place.path.rpartition("/")[2] in ("", ".", "..") and place.above:
         return True
@@ -102,7 +117,7 @@ def _closed(place: NodeDirectory) -> bool:
 
 
 def _read_documents(
-    storage: Storage, level: Sequence[NodeDirectory], names: Sequence[str], *, follow_links: bool
+    storage: Storage, level: Sequence[_Visited], names: Sequence[str], *, follow_links: bool
 ) -> None:
     for place in level:
         place.problems += _directories_for_documents(storage, place, names)
@@ -120,19 +135,17 @@ def _read_documents(
         place.documents[name] = content
 
 
-def _to_ask(place: NodeDirectory, names: Sequence[str]) -> Sequence[str]:
+def _to_ask(place: _Visited, names: Sequence[str]) -> Sequence[str]:
     """The documents to request: all except those that a listing shows to be missing."""
-    seen = place.look
+    seen = place.listing
     return names if seen is None else [name for name in names if name in seen.files or name in seen.links]
 
 
-def _directories_for_documents(
-    storage: Storage, place: NodeDirectory, names: Sequence[str]
-) -> Iterator[Problem]:
+def _directories_for_documents(storage: Storage, place: _Visited, names: Sequence[str]) -> Iterator[Problem]:
     """A refusal for each directory with a document's name that is used for nothing else."""
     directories: Sequence[str] = ()
-    if place.look is not None:
-        directories = place.look.directories
+    if place.listing is not None:
+        directories = place.listing.directories
     elif isinstance(storage, LocalStorage):
         with contextlib.suppress(StorageError):  # reported where the walk continues
             directories = storage.directories(place.path)
@@ -149,20 +162,20 @@ def _directories_for_documents(
             )
 
 
-def _link(storage: Storage, place: NodeDirectory, name: str, key: str) -> str | None:
+def _link(storage: Storage, place: _Visited, name: str, key: str) -> str | None:
     """The target of a document of a local archive that is a link."""
-    if place.look is None:
+    if place.listing is None:
         return storage.link(key) if isinstance(storage, LocalStorage) else None
-    link = place.look.links.get(name)
+    link = place.listing.links.get(name)
     return None if link is None else link.link
 
 
-def _list(storage: Storage, places: Sequence[NodeDirectory]) -> list[list[DirectoryEntry]]:
+def _list(storage: Storage, places: Sequence[_Visited]) -> list[list[DirectoryEntry]]:
     """The entries of some directories; of files named like chunks, at least the first."""
     listings = []
     rest = []
     for place in places:
-        seen, place.look = place.look, None
+        seen, place.listing = place.listing, None
         if seen is None or seen.many:
             rest.append(place)
         listings.append(None if seen is None or seen.many else list(seen.entries()))
@@ -170,7 +183,7 @@ def _list(storage: Storage, places: Sequence[NodeDirectory]) -> list[list[Direct
     return [next(others) if entries is None else entries for entries in listings]
 
 
-def _list_anew(storage: Storage, places: Sequence[NodeDirectory]) -> list[list[DirectoryEntry]]:
+def _list_anew(storage: Storage, places: Sequence[_Visited]) -> list[list[DirectoryEntry]]:
     try:
         return storage.list_dirs([place.path for place in places])
     except StorageError:
@@ -187,8 +200,8 @@ def _list_anew(storage: Storage, places: Sequence[NodeDirectory]) -> list[list[D
 
 
 def _children(
-    storage: Storage, place: NodeDirectory, entries: Sequence[DirectoryEntry], *, follow_links: bool
-) -> list[NodeDirectory]:
+    storage: Storage, place: _Visited, entries: Sequence[DirectoryEntry], *, follow_links: bool
+) -> list[_Visited]:
     """The subdirectories of a directory; its other entries are stored in `place`."""
     children = []
     files = []
@@ -198,7 +211,7 @@ def _children(
                 children.append(_child(storage, place, entry, follow_links=follow_links))
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)
-            children.append(NodeDirectory(path=path, problems=[broken_link(path, entry.link)]))
+            children.append(_Visited(path=path, problems=[broken_link(path, entry.link)]))
         elif CHUNK.fullmatch(entry.name):
             place.chunk = place.chunk or entry.name
         else:
@@ -208,9 +221,7 @@ def _children(
     return children
 
 
-def _child(
-    storage: Storage, place: NodeDirectory, entry: DirectoryEntry, *, follow_links: bool
-) -> NodeDirectory:
+def _child(storage: Storage, place: _Visited, entry: DirectoryEntry, *, follow_links: bool) -> _Visited:
     path, name = join(place.path, entry.name), entry.name
     # A Python identifier below other identifiers is a valid name.
     plain = (
@@ -218,9 +229,7 @@ def _child(
     )
     problems = [] if plain else name_problems(path) or ([] if name else name_problems("/"))
     real = entry.link or os.path.join(place.real, name)
-    child = NodeDirectory(
-        path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain
-    )
+    child = _Visited(path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain)
     if entry.link is not None:
         if storage.leaves_root(entry.link) and not follow_links:
             child.problems.append(link_outside(path, None, entry.link))

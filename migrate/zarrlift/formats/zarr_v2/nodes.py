@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal, warning
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -47,15 +47,6 @@ class _Nodes(Describer):
         self._describe: IdentityCache[V2Array] = IdentityCache(V2ArrayDescriber().describe)
         self._layout: IdentityCache[Layout | None] = IdentityCache(V2Array.layout)
         self._consolidated: bytes | None = None
-
-    def is_array(self, place: NodeDirectory) -> bool:
-        return ARRAY in place.documents
-
-    def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
-        if ARRAY in place.documents:
-            return "array"
-        own = place.documents.keys() & self.tree.row.sources
-        return "group" if own or any(self.tree.others(place)) else None
 
     # ----- consolidated metadata
 

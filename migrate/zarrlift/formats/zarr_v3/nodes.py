@@ -40,10 +40,6 @@ class _Nodes(Describer):
         super().__init__(tree)
         self._describer = V3ArrayDescriber()
 
-    def is_array(self, place: NodeDirectory) -> bool:
-        data = self.tree.parsed(place, NAME)
-        return isinstance(data, dict) and data.get("node_type") == "array"
-
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         """An array if its type is unknown: an array contains values, which must not be lost silently."""
         data = self.tree.parsed(place, NAME)

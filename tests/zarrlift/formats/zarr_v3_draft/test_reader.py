@@ -546,3 +546,9 @@ def test_documents_are_asked_for_once_and_chunks_never(tmp_path):
             "/",
         ]
     )
+
+
+def test_a_group_without_a_document_is_checked_for_its_name(tmp_path):
+    archive = read(tmp_path, {"meta/__b/a.array.json": array()})
+    (told,) = node(archive, "__b").problems
+    assert (told.kind, told.severity) == ("name", "warning")
