@@ -16,30 +16,31 @@ import pytest
 import zarrlift
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.progress import NullProgress
 from zarrlift.jobs.status import Status
+from zarrlift.transfer.events import Event, TaskDone
 from zarrstack.system import file_locks
 
 KILLED = """
 import os, signal, sys
 import zarrlift
-from zarrlift.jobs.progress import NullProgress
-class Kills(NullProgress):
-    def advance(self, chunks, nbytes):
+from zarrlift.transfer.events import TaskDone
+def kills(event):
+    if isinstance(event, TaskDone):
         os.kill(os.getpid(), signal.SIGKILL)
-zarrlift.migrate(*sys.argv[1:], progress=Kills())
+zarrlift.migrate(*sys.argv[1:], progress=kills)
 """
 
 
-class Asks(NullProgress):
+class Asks:
     """Asks for the status from within the run, when a task has ended and is recorded."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.told: list[Status] = []
 
-    def advance(self, chunks: int, nbytes: int) -> None:
-        self.told.append(zarrlift.status(self.target))
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TaskDone):
+            self.told.append(zarrlift.status(self.target))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.ledger import database
+from zarrlift.transfer.events import Event, Planned, TaskDone
 from zarrstack.core.errors import JobError
 
 OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
@@ -67,11 +68,11 @@ class Told:
         self.total: int | None = None
         self.done = 0
 
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        self.total = total_bytes
-
-    def advance(self, chunks: int, bytes: int) -> None:
-        self.done += bytes
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Planned):
+            self.total = event.bytes
+        elif isinstance(event, TaskDone):
+            self.done += event.bytes_in
 
 
 def test_how_far_a_full_comparison_is_can_be_told(source: Path, tmp_path: Path) -> None:
@@ -130,10 +131,11 @@ def test_inside_a_folder_that_has_a_job_that_job_is_named(source: Path, tmp_path
     )
 
 
-def test_an_archive_of_a_batch_leads_to_the_batch(source: Path, tmp_path: Path) -> None:
-    zarrlift.batch(source, to=str(tmp_path / "results/{relative}.zarr"))
-    archive = next((tmp_path / "results").iterdir())
+def test_an_archive_of_a_batch_without_a_job_leads_to_the_list(source: Path, tmp_path: Path) -> None:
+    zarrlift.batch(source, to=str(tmp_path / "results/{relative}.zarr"), run=False)
     with pytest.raises(JobError, match="no job was found") as told:
-        zarrlift.status(archive)
-    file = tmp_path / "results.zarrlift.db"
-    assert str(told.value.problem.advice).endswith(f"of a batch: zarrlift status {file}")
+        zarrlift.status(tmp_path / "results/ocean.zarr")
+    place = tmp_path / "results"
+    assert told.value.problem.advice == (
+        f"There is a list for {place}, which contains it. Name that folder: zarrlift status {place}"
+    )

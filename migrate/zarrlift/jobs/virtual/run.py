@@ -26,6 +26,7 @@ from ...recipe.recipe import Recipe
 from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
 from ...storage.open_storage import Place, is_url, open_storage, refuse_mistyped
 from ...transfer.counts import MoveCounts, MoveResult
+from ...transfer.events import Planned, TaskDone
 from ...transfer.references import ArrayReferences, References
 from ...transfer.referred_objects import ReferredPlace, ReferredVersions
 from ...transfer.unexpected_errors import unexpected_error
@@ -33,7 +34,7 @@ from .. import log_messages
 from ..checks.checks import LocalChecks
 from ..one_archive import refuse_several
 from ..outcome import Outcome
-from ..progress import NullProgress, Progress, listing_shown
+from ..progress import Progress, listing_shown, send_end
 from ..run_job import refuse_unsuitable
 from ..source_check import SourceCheck
 from .kerchunk import JSON, PARQUET, Kerchunk, KerchunkParquet
@@ -92,7 +93,7 @@ def migrate_virtual(
     run = asked.opened()
     with closing(run.output):
         run.output.refuse_existing()
-        return run.whole(verify, progress or NullProgress())
+        return run.whole(verify, progress)
 
 
 class VirtualRun:
@@ -125,14 +126,15 @@ class VirtualRun:
             notes.append(_NO_VERSIONS)
         return replace(made, arrays=tuple(arrays), problems=(*made.problems, *notes))
 
-    def whole(self, verify: VerifyLevel, progress: Progress) -> Outcome:
+    def whole(self, verify: VerifyLevel, progress: Progress | None) -> Outcome:
         """Plan, refer, check and publish."""
         started = time.monotonic()
         inventories = Inventories()
         with listing_shown(progress, lambda: inventories.listed):
             plan = self.plan(inventories)
         refuse_unsuitable(plan)
-        progress.start(None, sum(array.chunks for array in plan.arrays))
+        if progress is not None:
+            progress(Planned(bytes=None, chunks=sum(array.chunks for array in plan.arrays)))
         failed: dict[str, tuple[Problem, ...]] = {}
         total = MoveResult()
         unchanged = SourceCheck(self.storage, plan, inventories)
@@ -147,7 +149,8 @@ class VirtualRun:
                     log_messages.failed(found.problems)
                 else:
                     log_messages.array_done(array.path)
-                progress.advance(array.chunks, found.bytes_in)
+                if progress is not None:
+                    progress(TaskDone(chunks=array.chunks, bytes_in=found.bytes_in))
             self._groups(plan, failed.keys(), unchanged)
             written, how_to_open = 0, ""
             warnings: Sequence[Problem] = ()
@@ -157,7 +160,7 @@ class VirtualRun:
                 how_to_open = self.output.how_to_open()
         finally:
             unchanged.close()
-            progress.close()
+            send_end(progress)
         refused = [problem for problem in plan.all_problems() if problem.severity == "refusal"]
         wrong = (*refused, *(problem for found in failed.values() for problem in found))
         outcome = Outcome(
