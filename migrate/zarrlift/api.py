@@ -241,6 +241,6 @@ def resume(
     from .jobs.resume.resume_job import resume_job
 
     job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
-    found = found_job(target, "resume", job, places, running, moved=moved, verify=verify)
+    found = found_job(target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify)
     with opened(found, progress, watching) as it:
         return it.end(resume_job(it))

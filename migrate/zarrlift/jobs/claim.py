@@ -174,7 +174,7 @@ def _known_job(file: JobPath) -> tuple[str | None, bool]:
         return None, False
     try:
         with Job.open(file, write=False) as job:
-            return job.id, job.fact("parts") is not None and job.state == "incomplete"
+            return job.id, job.record.parts is not None and job.state == "incomplete"
     except JobError:
         return None, False  # reported when the job is opened
 

@@ -39,10 +39,9 @@ def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
 
 def status_of(job: Job) -> Status:
     """The status of an open job, with what its parts have recorded; changes nothing."""
-    if job.fact("parts") is None or job.state != "incomplete":
+    if job.record.parts is None or job.state != "incomplete":
         return current_status(job)
-    count = int(job.fact("parts") or 0)
-    parts = {index: PartStatus(part=index, activity=None) for index in range(count)}
+    parts = {index: PartStatus(part=index, activity=None) for index in range(job.record.parts)}
     since = {row.id: row.since for row in job.nodes("array", done=False)}
     for index, runs in runs_by_part(job, []):
         last = runs[-1]

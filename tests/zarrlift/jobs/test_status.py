@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import zarrlift
+from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.status import Status
 from zarrlift.transfer.events import Event, TaskDone
@@ -98,8 +99,9 @@ def test_a_run_that_was_killed_is_stale(result: Path) -> None:
 
 def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     with Job.open(result.with_name("out.zarr.zarrlift.db"), write=False) as job:
-        owner = json.loads(job.fact("run_owner") or "")
-    file = rewritten(result, run_owner=json.dumps({**owner, "host": "elsewhere"}))
+        run = last_run(job)
+    assert run is not None
+    file = rewritten(result, run=replace(run, owner=replace(run.owner, host="elsewhere")).to_text())
     status = zarrlift.status(result)
     assert (status.activity, status.host) == ("unknown", "elsewhere")
     if file_locks.HERE:
@@ -108,12 +110,10 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
             assert zarrlift.status(result).activity == "running"
 
 
-@pytest.mark.parametrize("owner", [None, "{}", "no JSON"])
+@pytest.mark.parametrize("run", [None, "{}", '{"owner": {}}', "no JSON"])
 @pytest.mark.slow(one_in=3)
-def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(
-    owner: str | None, result: Path
-) -> None:
-    file = rewritten(result, run_owner=owner)
+def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(run: str | None, result: Path) -> None:
+    file = rewritten(result, run=run)
     assert zarrlift.status(result).activity == "stopped"
     if file_locks.HERE:
         with Job.open(file):

@@ -31,7 +31,7 @@ from ..ledger.database import (
     require_file,
     unwritable,
 )
-from ..ledger.plan_rows import as_stored, as_text
+from ..ledger.rows import as_stored, as_text
 from .ledgers import Ledgers
 from .places import APPLICATION
 from .rows import BatchRow

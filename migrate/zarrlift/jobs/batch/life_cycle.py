@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zarrstack.core.errors import JobError, Problem
 
-from ...recipe.options import Places, Updating, values
+from ...recipe.options import JobPlace, Places, Updating, values
 from ..finish import finish
-from ..opened_job import found_at, opened
+from ..opened_job import found_job, opened
 from ..undo import undo
 from ..update.update_job import update_job
 from ..verification import verify
@@ -38,7 +38,7 @@ def update_all(updating: Updating) -> Act:
         if not call.ledger.exists():
             return call.row.problems  # nothing of it could be migrated
         verify = call.asked.verify
-        found = found_at(call.ledger, call.ledger, "update", call.places, call.options, verify=verify)
+        found = found_job(call.ledger, "update", JobPlace(), call.places, call.options, verify=verify)
         with opened(found, call.progress) as it:
             return it.end(update_job(it, updating)).problems
 

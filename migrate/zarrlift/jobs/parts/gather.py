@@ -18,6 +18,7 @@ from ..opened_job import found_job, opened
 from ..ours import require_visible
 from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
+from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents
 from ..run_arrays import RunArray, Share
@@ -64,7 +65,7 @@ def gather(
     'done'
     """
     job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
-    found = found_job(target, "gather", job, places, running, verify=verify)
+    found = found_job(target, "gather", job, places, RunOptions.of(running), verify=verify)
     with opened(found, progress, watching) as it:
         current, ends = it.job, it.ends
         if current.state != "incomplete":

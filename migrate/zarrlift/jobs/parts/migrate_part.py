@@ -101,7 +101,7 @@ def migrate_part(
             found.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
-            hard_links=known.fact("link") == "hard",
+            hard_links=known.record.link == "hard",
             digest=known.fact("digest") is not None,
         )
         own = _plan_of(known, plan, division, index)
@@ -196,7 +196,7 @@ class PartJob(Job):
         """Take what earlier runs of the part have done as recorded, and nothing else; go on in `file`."""
         since = {row.id: row.since for row in self.nodes("array", done=False)}
         for statement in _OF_ALL:
-            self._do(statement)
+            self._db.execute(statement)
         for (node, number), records in tasks_of(earlier, since).items():
             self.record_task(node, number, records[-1].moved(digest=False))
         self.note(id=file.id)

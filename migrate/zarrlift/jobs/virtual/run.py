@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,7 +23,8 @@ from ...planning.regrid.blocks import memory_budget
 from ...planning.zarr_json import consolidate
 from ...recipe.options import Format, Places, Reading, VerifyLevel
 from ...recipe.recipe import Recipe
-from ...storage.open_storage import Place, open_storage
+from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
+from ...storage.open_storage import Place, is_url, open_storage, refuse_mistyped
 from ...transfer.counts import MoveCounts, MoveResult
 from ...transfer.events import Planned, TaskDone
 from ...transfer.references import ArrayReferences, References
@@ -35,7 +37,7 @@ from ..outcome import Outcome
 from ..progress import Progress, listing_shown, send_end
 from ..run_job import refuse_unsuitable
 from ..source_check import SourceCheck
-from .destinations import output_for
+from .kerchunk import JSON, PARQUET, Kerchunk, KerchunkParquet
 
 if TYPE_CHECKING:
     from ...archive.chunk_inventory import Inventory
@@ -259,3 +261,30 @@ def _notes(plan: ArrayPlan, inventory: Inventory | None) -> Iterator[Problem]:
             message="blocks that are cut at the end of the array are stored as chunks, not referred to",
             found=f"at most {cut} of {len(inventory.indexes)} blocks",
         )
+
+
+def output_for(
+    destination: Any,
+    options: Mapping[str, Any] | None,
+    source: ReferredPlace,
+    source_options: Mapping[str, Any] | None,
+) -> ReferenceOutput:
+    """What writes references to a destination; UsageError if it names no form of them."""
+    if isinstance(destination, os.PathLike):
+        destination = os.fspath(destination)
+    if isinstance(destination, str):
+        if is_icechunk_url(destination):
+            from .icechunk_output import IcechunkOutput
+
+            return IcechunkOutput(IcechunkPlace.parse(destination, options), source, source_options)
+        if not is_url(destination):
+            refuse_mistyped(destination)
+        text = destination if is_url(destination) else os.path.abspath(os.path.expanduser(destination))
+        for ends, form in ((JSON, Kerchunk), (PARQUET, KerchunkParquet)):
+            if text.rstrip("/").endswith(ends):
+                return form(text.rstrip("/"), options, source, source_options)
+    raise UsageError(
+        "this destination cannot hold references",
+        found=str(destination),
+        expected="an Icechunk repository, such as icechunk:///path, or a name that ends in .json or .parquet",
+    )

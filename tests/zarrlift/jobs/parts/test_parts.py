@@ -429,7 +429,7 @@ def test_what_is_refused(planned: MakesJob, source: Path, tmp_path: Path) -> Non
     with pytest.raises(JobError, match="ledger of a part"):
         zarrlift.status(file)
     with Job.open(job) as opened:
-        opened._do("UPDATE meta SET value = '99' WHERE name = 'version'", ())
+        opened._db.execute("UPDATE meta SET value = '99' WHERE name = 'version'")
     for call in (lambda: zarrlift.migrate_part(job, 1), lambda: zarrlift.gather(job)):
         with pytest.raises(JobError, match="another version"):
             call()
