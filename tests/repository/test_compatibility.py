@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from zarrlift.jobs.batch import batch_file
+from zarrlift.jobs.batch import list_file
 from zarrlift.jobs.ledger import database
 from zarrlift.verification import digest_report
 from zarrstack.layers.cache import folder_control
@@ -25,7 +25,7 @@ def row(first: str) -> list[str]:
 def test_the_versions_of_files_are_those_of_the_code() -> None:
     versions = {
         "job (": database.VERSION,
-        "job of a batch": batch_file.VERSION,
+        "list of a batch": str(list_file.VERSION),
         "digests | 1": str(digest_report._VERSION),
         "disk tier": str(folder_control.VERSION),
     }

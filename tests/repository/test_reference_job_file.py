@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import uuid
@@ -12,13 +13,13 @@ import pytest
 from tests.support.job_archives import write_archive
 
 import zarrlift
-from zarrlift.jobs.batch import batch_file
 from zarrlift.jobs.ledger.database import VERSION
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "reference" / "job-file.md").read_text()
 OF_ONE, _, OF_BATCH = TEXT.partition("## Batches\n")
 SECRET = "a-very-secret-word"
+RECIPE = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:3"))
 
 
 def documented(text: str) -> dict[str, list[tuple[str, str]]]:
@@ -64,7 +65,7 @@ def test_the_page_has_every_table_and_column_of_a_job(job: Path) -> None:
 def test_the_page_has_every_note_of_a_job(job: Path) -> None:
     page = {*re.findall(r"^`(\w+)`\n:   ", OF_ONE.partition("## Notes\n")[2], re.MULTILINE)}
     source = "".join(path.read_text() for path in (ROOT / "migrate" / "zarrlift" / "jobs").rglob("*.py"))
-    read = {*re.findall(r'\bfact\("(\w+)"\)', source)} - {"began"}  # of a batch
+    read = {*re.findall(r'\bfact\("(\w+)"\)', source)}
     assert notes(job) | read <= page
     assert {name for name in page if not re.search(rf'"{name}"|\b{name}=', source)} == set()
 
@@ -74,15 +75,13 @@ def test_a_job_holds_no_credentials(job: Path) -> None:
     assert SECRET.encode() not in job.read_bytes()
 
 
-def test_the_page_has_every_table_column_and_note_of_a_batch(job: Path) -> None:
-    file = job.parent / "batch.db"
-    zarrlift.batch(
-        str(job.parent / "old.zarr"), to=str(job.parent / "{name}-3.zarr"), job=file, parts=2, run=False
-    )
-    zarrlift.Batch(file).run_part(0)
-    found = tables(file)
-    assert documented(OF_BATCH) == {name: columns for name, columns in found.items() if name != "meta"}
-    assert found["meta"] == tables(job)["meta"]
-    named = {*re.findall(r"`(\w+)`", OF_BATCH.partition("###")[0])} - {"meta"}
-    assert named - {f"0x{batch_file.APPLICATION:X}"} == notes(file) | {"began"}
-    assert f"`0x{batch_file.APPLICATION:X}`" in OF_BATCH
+def test_the_page_has_every_member_of_the_list_of_a_batch_and_of_its_events(job: Path) -> None:
+    old = str(job.parent / "old.zarr")
+    made = zarrlift.batch(old, to=str(job.parent / "{name}-3.zarr"), recipe=RECIPE)
+    head, row = map(json.loads, made.path.read_text().splitlines())
+    events = made.path.with_name(made.path.name.replace(".jsonl", ".events.jsonl"))
+    found = [json.loads(line) for line in events.read_text().splitlines()]
+    tables = {"list": {*head, *row}, "events": {name for event in found for name in event}}
+    for name, members in tables.items():
+        body = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", OF_BATCH, re.MULTILINE | re.DOTALL)[1]
+        assert {*re.findall(r"^`(\w+)`\n:   ", body, re.MULTILINE)} == members

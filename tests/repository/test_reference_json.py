@@ -69,19 +69,18 @@ list readers
 list layers
 list formats
 list executors
-batch run zarrlift-demo broken.zarr --to batch/{name}.zarr --job batch.db --parts 2
-batch run batch.db --part 0
-gather batch.db
-resume batch.db
-status batch.db
-status batch.db --verbose
-verify batch.db
-update batch.db
-undo batch.db --yes
-batch run zarrlift-demo --in-place --job in-place.db --dry-run
-batch run in-place.db --log log.jsonl
-verify in-place.db
-finish in-place.db --yes
+batch run zarrlift-demo broken.zarr --to batch/{name}.zarr --dry-run
+batch run batch.zarrlift.jsonl --only cells*
+resume batch
+status batch
+status batch --verbose
+verify batch
+update batch
+undo batch --yes
+batch run zarrlift-demo --in-place --list in-place.zarrlift.jsonl --dry-run
+batch run in-place.zarrlift.jsonl --log log.jsonl
+verify in-place.zarrlift.jsonl
+finish in-place.zarrlift.jsonl --yes
 model validate mixed3.zarr model.json
 model diff mixed.zarr CELLS
 model create model.json created.zarr

@@ -49,6 +49,11 @@ def tree(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
+def results(path: Path) -> dict[str, bytes]:
+    """The same without jobs and lists."""
+    return {name: content for name, content in tree(path).items() if ".zarrlift." not in name}
+
+
 def values(path: Path, version: int) -> dict[str, object]:
     """Every array's values, as zarr-python reads them."""
     root = zarr.open_group(str(path), mode="r", zarr_format=version, use_consolidated=False)

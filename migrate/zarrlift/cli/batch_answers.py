@@ -1,4 +1,4 @@
-"""How commands on a batch end: their table or JSON, and their exit code."""
+"""What commands do with a list of archives: the batch that they name, and how they end."""
 
 from __future__ import annotations
 
@@ -13,23 +13,30 @@ from .option_values import usage
 from .session import DONE, PARTLY, Answer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ..jobs.batch.batch import Batch
     from ..jobs.batch.outcome import BatchOutcome
     from ..recipe.options import VerifyLevel
     from .storage_options import Storage
 
 
-def batch_of(target: str, options: Tables | None = None) -> Path | None:
-    """The batch that a command names, itself or by a place next to it; None for the job of one archive."""
-    from ..jobs.batch.places import batch_at
+def batch_of(target: str, only: str | None, options: Tables | None = None) -> Batch | None:
+    """The batch whose list a command names; None for the job or the result of one archive."""
+    from ..jobs.batch.list_file import is_list, list_at
+    from ..jobs.ledger.find_job import has_job
 
-    return None if options is not None and "job" in options.given() else batch_at(target)
+    is_one = options is not None and "job" in options.given()
+    if not is_one and list_at(target) is not None and (is_list(target) or not has_job(target)):
+        from ..jobs.batch.batch import Batch
+
+        return Batch(target, only=only)
+    if only is not None:
+        raise usage("--only is for a list of archives", expected="the list, or a place next to it")
+    return None
 
 
 def of_batch(
     verb: str,
-    path: Path,
+    batch: Batch,
     options: Tables,
     storage: Storage,
     *,
@@ -39,24 +46,14 @@ def of_batch(
     """The work of a verb on a batch; UsageError for options that are for one archive."""
 
     def work(progress: Any) -> BatchOutcome:
-        from ..jobs.batch.batch import Batch
-
         given = {**options.arguments(), **storage.arguments()}
         known = {name for table in (Running, Places, Watching) for name in values(table(), table)}
         if verify is not None or given.keys() - known:
             raise usage(
                 "options of one archive or of its job are given for a batch",
-                expected="the job file of the archive",
+                expected="the result of the archive, or its job file",
             )
-        if verb == "gather":
-            if given:
-                from ..jobs.command_line import command
-
-                raise usage(
-                    "gather of a batch takes no options of a run", expected=command("gather", str(path))
-                )
-            return Batch(path).gather()
-        outcome: BatchOutcome = getattr(Batch(path), verb)(progress=progress, **given, **more)
+        outcome: BatchOutcome = getattr(batch, verb)(progress=progress, **given, **more)
         return outcome
 
     return work

@@ -11,8 +11,7 @@ from .option_values import usage
 from .session import write
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ..jobs.batch.batch import Batch
     from .option_groups import Tables
     from .storage_options import Storage
 
@@ -48,16 +47,14 @@ def ask(question: Question | None, *, yes: bool, needed: str | None = None) -> C
     return first
 
 
-def confirm_undo(target: str | Path, options: Tables) -> Question:
+def confirm_undo(target: str | Batch, options: Tables) -> Question:
     """Whether to delete what a job, or a batch, wrote."""
 
     def question() -> str:
         from ..jobs.units import count_text
 
         if not isinstance(target, str):
-            from ..jobs.batch.batch import Batch
-
-            done = sum(row.state not in ("pending", "undone") for row in Batch(target).rows)
+            done = sum(row.begun() and row.state != "undone" for row in target.rows)
             return f"Delete what was written for {count_text(done, 'archive')}?"
         arrays, place = _arrays_of(target, options)
         return f"Delete what the job wrote of {count_text(arrays, 'array')} at {place}?"
@@ -65,7 +62,7 @@ def confirm_undo(target: str | Path, options: Tables) -> Question:
     return question
 
 
-def confirm_finish(target: str | Path, options: Tables) -> Question:
+def confirm_finish(target: str | Batch, options: Tables) -> Question:
     """Whether to delete the legacy metadata of one archive, or of many."""
 
     def question() -> str:
@@ -74,9 +71,7 @@ def confirm_finish(target: str | Path, options: Tables) -> Question:
         if isinstance(target, str):
             arrays, place = _arrays_of(target, options)
             return f"Delete the legacy metadata of {count_text(arrays, 'array')} at {place}?"
-        from ..jobs.batch.batch import Batch
-
-        rows = Batch(target).rows
+        rows = target.rows
         ready = sum(row.state == "done" and row.verified is not None for row in rows)
         others = len(rows) - ready
         return (

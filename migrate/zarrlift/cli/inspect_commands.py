@@ -139,6 +139,7 @@ def verify(
         str | None, typer.Argument(help="The result; by default that of the job.", metavar="DST")
     ] = None,
     *,
+    only: o.Only = None,
     full: Annotated[bool, option("--full", help="Compare every value, not samples.")] = False,
     no_list: Annotated[
         bool,
@@ -163,7 +164,7 @@ def verify(
 
     Of a batch: all results with their sources.
     """
-    batch = None if destination is not None else batch_of(source, options)
+    batch = None if destination is not None else batch_of(source, only, options)
     if batch is not None:
         if no_list or digests is not None or recipe_file is not None:
             raise typer.BadParameter("--no-list, --digest and --recipe are for one archive")

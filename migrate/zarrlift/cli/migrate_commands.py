@@ -19,8 +19,7 @@ from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer, refused_briefly
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ..jobs.batch.batch import Batch
     from .confirmation import Question
 
 Source: TypeAlias = Annotated[
@@ -139,8 +138,6 @@ def gather(
 
     May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
     """
-    if (batch := batch_of(target, options)) is not None:
-        return answered("gather", output, of_batch("gather", batch, options, storage, verify=verify))
 
     def work(progress: Any) -> Any:
         import zarrlift
@@ -154,13 +151,14 @@ def gather(
 def resume(
     target: o.Target,
     *,
+    only: o.Only = None,
     options: o.Continuing,
     verify: o.VerifyAgain = None,
     storage: s.Storage,
     output: o.WatchedOutput,
 ) -> int:
     """Continue a migration that was interrupted or had failures, also of a batch."""
-    if (batch := batch_of(target, options)) is not None:
+    if (batch := batch_of(target, only, options)) is not None:
         return answered("resume", output, of_batch("resume", batch, options, storage, verify=verify))
 
     def work(progress: Any) -> Any:
@@ -175,6 +173,7 @@ def resume(
 def update(
     target: o.Target,
     *,
+    only: o.Only = None,
     dry_run: o.DryRun = False,
     updating: o.Updating,
     options: o.Continuing,
@@ -188,7 +187,7 @@ def update(
     Only objects that differ are moved again, and are replaced one by one. May be run at any time and again.
     """
     changes = updating.arguments()
-    if (batch := batch_of(target, options)) is not None:
+    if (batch := batch_of(target, only, options)) is not None:
         if dry_run:
             raise usage("--dry-run is for the update of one archive", expected="its job or result")
 
@@ -223,31 +222,34 @@ def update(
 def undo(
     target: o.Target,
     *,
+    only: o.Only = None,
     options: o.OfJob,
     storage: s.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> int:
     """Undo a migration, or a batch: delete what was written, restore what `finish` deleted."""
-    return _deleting("undo", confirm_undo, target, options, storage, output, yes=yes)
+    return _deleting("undo", confirm_undo, target, only, options, storage, output, yes=yes)
 
 
 def finish(
     target: o.Target,
     *,
+    only: o.Only = None,
     options: o.OfJob,
     storage: s.JobStorage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> int:
     """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
-    return _deleting("finish", confirm_finish, target, options, storage, output, yes=yes)
+    return _deleting("finish", confirm_finish, target, only, options, storage, output, yes=yes)
 
 
 def _deleting(
     verb: str,
-    confirm: Callable[[str | Path, Tables], Question],
+    confirm: Callable[[str | Batch, Tables], Question],
     target: str,
+    only: str | None,
     options: Tables,
     storage: s.Storage,
     output: o.WatchedOutput,
@@ -255,7 +257,7 @@ def _deleting(
     yes: bool,
 ) -> int:
     """Run a command that deletes, of one job or of a batch, once that is confirmed."""
-    batch = batch_of(target, options)
+    batch = batch_of(target, only, options)
     first = ask(confirm(batch or target, options), yes=yes, needed=verb)
     if batch is not None:
         return answered(verb, output, of_batch(verb, batch, options, storage), first)

@@ -24,8 +24,17 @@ Destination: TypeAlias = Annotated[
 Target: TypeAlias = Annotated[
     str,
     typer.Argument(
-        help="The destination of the job (in place, the archive), or the job file, also of a batch.",
+        help="The destination of the job (in place, the archive), the job file, or the list of a batch.",
         metavar="TARGET",
+    ),
+]
+Only: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--only",
+        heading="What to convert",
+        help="Of a list: only archives whose name or destination in the list matches, such as '2019/*'.",
+        metavar="GLOB",
     ),
 ]
 VerifyAgain: TypeAlias = Annotated[
@@ -89,6 +98,12 @@ class Migrating(Tables):
     """What is asked for an archive, and how it is migrated."""
 
     tables = (table.Request, table.JobPlace, table.Running, table.Watching)
+
+
+class MigratingMany(Tables):
+    """What is asked for archives, and how they are migrated."""
+
+    tables = (table.Request, table.Running, table.Watching)
 
 
 class Continuing(Tables):

@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
-    "batch": ("", "Migrate many archives as one job."),
+    "batch": ("", "Migrate many archives."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
     "list": ("inspect_commands", "List readers, layers, formats or executors."),
     "demo": ("demo_command", "Write small archives to play with."),

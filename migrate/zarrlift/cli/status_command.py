@@ -13,8 +13,7 @@ from .option_groups import option
 from .session import DONE, PARTLY, Answer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ..jobs.batch.batch import Batch
     from ..jobs.batch.outcome import BatchOutcome
     from ..jobs.job_report import JobReport
     from ..jobs.ledger.stored_file import JobPath
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 def status(
     target: o.Target,
     *,
+    only: o.Only = None,
     watch: Annotated[
         bool,
         option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
@@ -47,7 +47,7 @@ def status(
     Reads the job file alone, and with --html, source and result for pictures. With --watch until it ends:
     exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
     """
-    batch = batch_of(target, options)
+    batch = batch_of(target, only, options)
     if batch is not None and not (html or check or verbose):
         return answered("status", output, lambda _: _batch_now(batch, output, watch=watch))
 
@@ -62,9 +62,8 @@ def status(
         from ..report import status as report_status
 
         if batch is not None:
-            return _batch_report(
-                batch, _batch_now(batch, output, watch=watch), html, places(), pictures=pictures
-            )
+            now = _batch_now(batch, output, watch=watch)
+            return _batch_report(now, html, places(), pictures=pictures)
         given = options.of(JobPlace)
         given |= {name: value for name, value in storage.arguments().items() if name == "job_storage_options"}
 
@@ -117,31 +116,26 @@ def _write_page(html: str, report: JobReport, path: JobPath, places: dict[str, A
     write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
 
 
-def _batch_now(path: Path, output: o.Output, *, watch: bool) -> BatchOutcome:
-    from ..jobs.batch.batch import Batch
-
-    opened = Batch(path)
+def _batch_now(batch: Batch, output: o.Output, *, watch: bool) -> BatchOutcome:
     if not watch:
-        return opened.status()
+        return batch.status()
     from . import watching
 
     stream = sys.stderr if output.as_json else sys.stdout
-    return watching.watch(opened.status, stream, watching.a_batch(), everything=output.show_all)
+    return watching.watch(batch.status, stream, watching.a_batch(), everything=output.show_all)
 
 
 def _batch_report(
-    path: Path, outcome: BatchOutcome, html: str | None, places: dict[str, Any], *, pictures: bool
+    outcome: BatchOutcome, html: str | None, places: dict[str, Any], *, pictures: bool
 ) -> Answer:
-    from ..jobs.batch.batch import Batch
     from ..report import batch as report_batch
     from ..report import batch_report
 
-    batch = Batch(path)
     if html is not None:
-        batch_report.write(batch, html, pictures=pictures, places=places)
+        batch_report.write(outcome, html, pictures=pictures, places=places)
     return Answer(
         code=DONE if outcome.ok else PARTLY,
         text=lambda page: report_batch.lines(outcome, page),
-        data=lambda: batch_report.data(batch),
+        data=lambda: batch_report.data(outcome),
         problems=lambda _page: (),  # they are in the table
     )

@@ -175,8 +175,10 @@ def migrate_archive(
 def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
-    A job that was undone, or whose result is to be overwritten, is removed.
+    A job is removed if it was undone, if its archive was restored, if everything was refused, so that a new
+    plan replaces it, or if its result is to be overwritten.
     """
+    from .ours import is_restored
     from .resume.relocate import follow, has_moved  # not loaded by a first run
     from .settled_places import settled
 
@@ -203,6 +205,10 @@ def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) ->
         same = same and same_places
         if overwrite and not (same and state == "incomplete"):
             resolve_previous_tree(job, ends.destination)
+        if same and made.in_place and state in ("done", "finished"):
+            state = "undone" if is_restored(job, made, ends.source) else state
+        elif same and not made.published:
+            state = "undone"
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
         remove_inventory(path)

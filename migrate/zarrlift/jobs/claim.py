@@ -2,8 +2,9 @@
 
 A claim is a small object that is created only if none exists: next to a local directory
 (`NAME.zarrlift.claim`), or in the root of any other destination. It names the host and process that hold it.
-The claim of a killed process can be taken over if that process has provably ended, and by one process only:
-to take over a claim, a process first creates a second claim named after the content of the first.
+The claim of a killed process can be taken over if that process has provably ended, on this host or because
+its scheduler has started it again, and by one process only: to take over a claim, a process first creates a
+second claim named after the content of the first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..storage.local.partial_files import sweep_partial
 from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
-from .claim_holder import ClaimHolder, held
+from .claim_holder import Attempt, ClaimHolder, held, is_scheduled
 from .command_line import command
 from .ledger.ledger import Job
 from .outcome import Outcome
@@ -43,7 +44,11 @@ _SETTLED: Final = 0.2
 """Seconds after which an empty claim is considered left by a power failure, not being written."""
 
 _claiming = threading.Lock()
-"""Held while a claim is made: stores inside this process have no other means of exclusion."""
+"""HeldError while a claim is made: stores inside this process have no other means of exclusion."""
+
+
+class HeldError(JobError):
+    """Another process has the destination, or may have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +140,7 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
         file=str(file),
         owner=OwnerProcess.of_this_process(),
         since=time.time(),
+        attempt=Attempt.of_this_process(),
     )
     claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job, lasting=lasting)
     try:
@@ -305,11 +311,12 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
     else:
         return
     found = f"a claim that cannot be read: {there[:60]!r}" if other is None else str(other)
-    raise JobError(message, key=key, found=found, advice=advice)
+    held_by_others = state == "running" or (state == "unknown" and other is not None and is_scheduled())
+    raise (HeldError if held_by_others else JobError)(message, key=key, found=found, advice=advice)
 
 
-def _beaten(place: _Place) -> JobError:
-    return JobError(
+def _beaten(place: _Place) -> HeldError:
+    return HeldError(
         "another process claims this destination at the same time",
         key=place.shown,
         advice="Run the command again.",

@@ -5,13 +5,52 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
 
 from ..storage.local.owner_process import OwnerProcess, State
 
 held: Final[set[str]] = set()
 """Tokens of the claims held by this process."""
+_ATTEMPTS: Final = {"SLURM_JOB_ID": "SLURM_RESTART_COUNT", "AWS_BATCH_JOB_ID": "AWS_BATCH_JOB_ATTEMPT"}
+"""Variables with the id of an element of a job array, which it keeps when it is started again, and with how
+often that was (sbatch(1), "Output environment variables"; AWS Batch, "Job environment variables").
+"""
+_SCHEDULED: Final = (*_ATTEMPTS, "LSB_JOBID", "JOB_COMPLETION_INDEX")
+"""Variables that schedulers set for every job."""
+
+
+def is_scheduled() -> bool:
+    """Whether a scheduler has started this process, and reports it if it dies."""
+    return any(os.environ.get(name) for name in _SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of an element of a job array; a scheduler makes the next one when this one has ended."""
+
+    element: str
+    number: int
+
+    @classmethod
+    def of_this_process(cls, environment: Mapping[str, str] | None = None) -> Self | None:
+        """That of this process; None without a scheduler, or if it does not count the starts."""
+        given = os.environ if environment is None else environment
+        for name, counter in _ATTEMPTS.items():
+            if element := given.get(name):
+                count = given.get(counter, "0")
+                cluster = given.get("SLURM_CLUSTER_NAME", "")
+                return cls(
+                    element=f"{name}={element} {cluster}".strip(),
+                    number=int(count) if count.isdecimal() else 0,
+                )
+        return None
+
+    def is_over(self) -> bool:
+        """Whether its element has been started again, as this process."""
+        own = Attempt.of_this_process()
+        return own is not None and own.element == self.element and own.number > self.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +70,14 @@ class ClaimHolder:
     """Digest of the claim that this one replaced."""
     lasting: bool = False
     """Whether a job in parts holds it between two calls, not a process."""
+    attempt: Attempt | None = None
 
     def to_bytes(self) -> bytes:
         """The stored form."""
         own = {name: getattr(self, name) for name in ("token", "job", "file", "since", "replaced", "lasting")}
-        return json.dumps({**own, "owner": self.owner.to_json()}, indent=1).encode() + b"\n"
+        attempt = None if self.attempt is None else asdict(self.attempt)
+        content = {**own, "owner": self.owner.to_json(), "attempt": attempt}
+        return json.dumps(content, indent=1).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ClaimHolder | None:
@@ -43,7 +85,9 @@ class ClaimHolder:
         try:
             found: Any = json.loads(data)
             texts = {name: str(found[name]) for name in ("token", "job", "file", "replaced")}
+            attempt = found.get("attempt")
             return cls(
+                attempt=None if attempt is None else Attempt(**attempt),
                 since=float(found["since"]),
                 owner=OwnerProcess.from_json(found["owner"]),
                 lasting=bool(found.get("lasting")),
@@ -58,6 +102,8 @@ class ClaimHolder:
         if self.lasting:
             return "ended"
         state = self.owner.state()
+        if state == "unknown" and self.attempt is not None and self.attempt.is_over():
+            return "ended"
         if state == "running" and self.owner.pid == os.getpid() and self.token not in held:
             return "ended"  # its release failed
         return state

@@ -129,6 +129,21 @@ def require_visible(job: Job, destination: Storage) -> None:
         raise _gone(job, join(missing[0], "zarr.json"), found, advice)
 
 
+def is_restored(job: Job, plan: Plan, archive: Storage) -> bool:
+    """Whether an archive is as it was before the job migrated it in place, without a document of the job.
+
+    The documents that `finish` has kept in the job are those of the archive then, and may go with it.
+    """
+    if any(content is not None for _, content in documents(archive, done_paths(job))):
+        return False
+    pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
+    contents = archive.get_many([key for key, _ in pairs])
+    return all(
+        content is not None and digest(content) == expected
+        for content, (_, expected) in zip(contents, pairs, strict=True)
+    )
+
+
 def _gone(job: Job, key: str, found: str, advice: str) -> JobError:
     again = f"Put it back, or delete the job file {job.path} and migrate again. {advice}"
     return JobError("what this job wrote is gone", key=key or None, found=found, advice=again)

@@ -41,9 +41,8 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
         ("written", bytes_text(sum(row.bytes_out for row in rows))),
         ("verified", _verified(rows)),
         ("running", progress_line(outcome) if outcome.running else ""),
-        ("parts", "" if outcome.parts is None else str(outcome.parts)),
         ("time", duration_text(outcome.seconds) if outcome.ran else ""),
-        ("job", safe(outcome.job)),
+        ("list", safe(outcome.list_file)),
     ]
     yield from page.pairs(totals)
     first = sorted(rows, key=lambda row: (not row.problems, _URGENCY.get(row.state, 4), row.number))
@@ -55,7 +54,7 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
         yield from failures(told, page)
         yield ""
     for source in page.shown(outcome.added, _SHOWN):
-        yield f"not in the batch: {safe(source)}"
+        yield f"not in the list: {safe(source)}"
     yield from _advice(outcome, page)
 
 
@@ -111,14 +110,10 @@ def _row(row: BatchRow) -> list[str]:
 
 def _advice(outcome: BatchOutcome, page: Page) -> Iterator[str]:
     if outcome.added:
-        yield "--update adds what is not in the batch."
+        yield "--update adds what is not in the list."
     match outcome.state:
-        case "planned" if outcome.parts is None:
-            yield from page.advice("Nothing has been migrated. Run it with:", _batch("run", outcome))
         case "planned":
-            yield from page.advice(
-                "Nothing has been migrated. Run each part with:", f"{_batch('run', outcome)} --part INDEX"
-            )
+            yield from page.advice("Nothing has been migrated. Run it with:", _batch("run", outcome))
         case "nothing to do":
             yield "Nothing to do: every archive is done."
         case "incomplete" if not outcome.running:
@@ -128,4 +123,4 @@ def _advice(outcome: BatchOutcome, page: Page) -> Iterator[str]:
 
 
 def _batch(verb: str, outcome: BatchOutcome) -> str:
-    return command(*(["batch"] if verb == "run" else []), verb, outcome.job)
+    return command(*(["batch"] if verb == "run" else []), verb, outcome.list_file)

@@ -23,6 +23,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 import zarrlift
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, ClaimHolder, claimed
+from zarrlift.jobs.claim_holder import Attempt
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
@@ -208,6 +209,48 @@ def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Pat
     assert not destination.exists()
     assert zarrlift.migrate(source, destination, take_over=True).ok
     assert not claim.exists()
+
+
+SLURM = {"SLURM_JOB_ID": "17", "SLURM_RESTART_COUNT": "2"}
+AWS = {"AWS_BATCH_JOB_ID": "ae1:3", "AWS_BATCH_JOB_ATTEMPT": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "taken"),
+    [
+        (SLURM, True),
+        ({**SLURM, "SLURM_RESTART_COUNT": "1"}, False),  # the same attempt: another process of the element
+        ({**SLURM, "SLURM_JOB_ID": "18"}, False),
+        ({**SLURM, "SLURM_CLUSTER_NAME": "other"}, False),
+        ({"SLURM_JOB_ID": "17"}, False),
+        ({}, False),
+    ],
+    ids=str,
+)
+def test_an_element_that_is_started_again_takes_its_own_claim_over(
+    environment: dict[str, str], taken: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = Attempt.of_this_process({**SLURM, "SLURM_RESTART_COUNT": "1"})
+    job = tmp_path / "out.zarr.zarrlift.db"
+    hold(tmp_path / "out.zarr", ELSEWHERE, job, attempt=before)
+    if taken:
+        assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    else:
+        with pytest.raises(JobError, match="cannot be checked from this host"):
+            zarrlift.migrate(source, tmp_path / "out.zarr")
+
+
+def test_the_attempts_of_schedulers_are_counted() -> None:
+    first, second = (Attempt.of_this_process({**AWS, "AWS_BATCH_JOB_ATTEMPT": count}) for count in "12")
+    assert first is not None
+    assert second is not None
+    assert first.element == second.element
+    assert first.number < second.number
+    assert Attempt.of_this_process({"JOB_COMPLETION_INDEX": "1"}) is None  # its pods are not counted
+    holder = ClaimHolder(token="1", job="2", file="3", owner=HERE, since=0.0, attempt=second)
+    assert ClaimHolder.from_bytes(holder.to_bytes()) == holder
 
 
 def test_a_job_on_a_cloned_host_is_not_taken_over_in_silence(

@@ -333,7 +333,7 @@ def test_an_update_is_refused_before_anything_is_written(call, source, url):
 
 
 def test_an_update_of_a_batch_is_refused_for_that_archive(source, url, tmp_path):
-    batch = zarrlift.batch(source, to=url, job=tmp_path / "batch.db")
+    batch = zarrlift.batch(source, to=url, list_file=tmp_path / "batch.zarrlift.jsonl")
     assert batch.outcome.ok
     change(source)
     before = state_of(url)

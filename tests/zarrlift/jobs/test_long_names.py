@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import zarrlift
-from zarrlift.jobs.batch.places import batch_path
+from zarrlift.jobs.batch.list_file import list_path
 from zarrlift.storage.local.partial_files import partial_name
 from zarrlift.storage.local.sibling_names import with_suffix
 from zarrstack.core.errors import ZarrstackError
@@ -61,5 +61,5 @@ def test_a_temporary_name_leaves_room_for_the_journal(length: int) -> None:
 
 def test_a_batch_has_a_job_file_that_fits(tmp_path: Path) -> None:
     with pytest.raises(ZarrstackError) as caught:
-        batch_path(tmp_path / ("d" * 255))
+        list_path(tmp_path / ("d" * 255))
     assert len(Path(str(caught.value.problem.expected)).name) <= 255

@@ -295,11 +295,9 @@ def test_a_notebook_without_widgets_has_a_bar_of_text(notebook, tmp_path, capsys
 def test_a_notebook_has_one_bar_for_a_batch(notebook, tmp_path, capsys):
     for name in "ab":
         write_archive(tmp_path / "old" / f"{name}.zarr")
-    zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/new/{{relative}}", job=tmp_path / "job.db")
+    zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/new/{{relative}}")
     assert "0.00/22.4k [00:00<" in capsys.readouterr().err
-    quiet = zarrlift.batch(
-        tmp_path / "old", to=f"{tmp_path}/more/{{relative}}", job=tmp_path / "more.db", progress=False
-    )
+    quiet = zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/more/{{relative}}", progress=False)
     assert quiet.outcome.ok
     assert capsys.readouterr().err == ""
 

@@ -131,10 +131,11 @@ def test_inside_a_folder_that_has_a_job_that_job_is_named(source: Path, tmp_path
     )
 
 
-def test_an_archive_of_a_batch_leads_to_the_batch(source: Path, tmp_path: Path) -> None:
-    zarrlift.batch(source, to=str(tmp_path / "results/{relative}.zarr"))
-    archive = next((tmp_path / "results").iterdir())
+def test_an_archive_of_a_batch_without_a_job_leads_to_the_list(source: Path, tmp_path: Path) -> None:
+    zarrlift.batch(source, to=str(tmp_path / "results/{relative}.zarr"), run=False)
     with pytest.raises(JobError, match="no job was found") as told:
-        zarrlift.status(archive)
-    file = tmp_path / "results.zarrlift.db"
-    assert str(told.value.problem.advice).endswith(f"of a batch: zarrlift status {file}")
+        zarrlift.status(tmp_path / "results/ocean.zarr")
+    place = tmp_path / "results"
+    assert told.value.problem.advice == (
+        f"There is a list for {place}, which contains it. Name that folder: zarrlift status {place}"
+    )

@@ -60,10 +60,10 @@ def test_an_option_that_no_array_takes_is_refused(
 ) -> None:
     before = sorted(os.walk(tmp_path))
     if command == "batch run":
-        job = tmp_path.with_suffix(".batch.db")
+        file = tmp_path.with_suffix(".zarrlift.jsonl")
         to = f"{tmp_path}/v3/{{name}}.zarr"
-        assert main(["batch", "run", str(source), "--to", to, "--job", str(job), *words, "--quiet"]) != 0
-        (row,) = zarrlift.Batch(job).outcome.rows
+        assert main(["batch", "run", str(source), "--to", to, "--list", str(file), *words, "--quiet"]) != 0
+        (row,) = zarrlift.Batch(file).outcome.rows
         assert (row.state, row.problems[0].kind) == ("refused", "usage")
         assert text in row.problems[0].message
     else:

@@ -24,9 +24,7 @@ FUNCTIONS = [
     for name in module.__all__
     if inspect.isfunction(getattr(module, name))
 ]
-FUNCTIONS += [
-    (zarrlift.Batch, name) for name in ("run", "resume", "run_part", "verify", "update", "finish", "undo")
-]
+FUNCTIONS += [(zarrlift.Batch, name) for name in ("run", "resume", "verify", "update", "finish", "undo")]
 
 
 def text() -> str:

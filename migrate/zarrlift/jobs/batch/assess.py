@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,11 +12,11 @@ from ...planning.regrid.blocks import memory_budget
 from ...planning.unapplied_options import refuse_unapplied
 from ...transfer.unexpected_errors import unexpected_error
 from ..places import refuse_existing
+from ..processes.executors import RunOptions
 from ..run_job import refuse_unsuitable
-from .requests import RowRequest
 from .rows import BatchRow
-from .run_batch import BatchOptions, waits
-from .side_by_side import SideBySide, shared
+from .run_batch import BatchOptions, archive_request, waits
+from .side_by_side import shared
 
 LARGE: Final = 64 << 20
 """Bytes from which an archive is run alone, with all workers: it keeps them busy for longer than a thread
@@ -24,28 +24,26 @@ takes to start.
 """
 
 
-def assessed(
-    rows: Sequence[BatchRow], requests: Mapping[int, RowRequest], options: BatchOptions
-) -> list[BatchRow]:
+def assessed(rows: Sequence[BatchRow], options: BatchOptions) -> list[BatchRow]:
     """The rows with what planning finds; archives that cannot be planned are refused."""
-
-    def work(row: BatchRow, _beside: bool) -> BatchRow:
-        return _assess(row, requests[row.number], options, common.threads)
-
     known = {row.number: row for row in rows}
-    todo = [row for row in rows if row.state == "pending"]
+    todo = [row for row in rows if row.state == "pending" and not row.begun()]
     with shared(options.run, waits=any(map(waits, todo)), runs=False) as common:
-        for row in SideBySide(work, common.stop, common.threads)(todo):
+
+        def work(row: BatchRow, _: RunOptions) -> BatchRow:
+            return _assess(row, options, common.threads)
+
+        for row in common.each(work, todo):
             known[row.number] = row
     return list(known.values())
 
 
-def _assess(row: BatchRow, asked: RowRequest, options: BatchOptions, beside: int) -> BatchRow:
+def _assess(row: BatchRow, options: BatchOptions, beside: int) -> BatchRow:
     try:
-        request = asked.of(row, options.places)
+        request = archive_request(row, options.places)
         ends = request.open()
-        if not asked.in_place:
-            refuse_existing(ends.destination, overwrite=asked.overwrite)
+        if not row.in_place:
+            refuse_existing(ends.destination, overwrite=request.overwrite)
         made, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
         refuse_unsuitable(made)
         refuse_unapplied(made)

@@ -10,17 +10,14 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from zarrstack.core.errors import JoinedProblems, Problem, UsageError, ZarrstackError
-from zarrstack.core.json_text import JSONObject
 
 from ...formats.search import search
 from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact
+from .list_file import is_manifest
 from .manifest import Listed, read_manifest
-from .places import is_manifest
 from .requests import RowRequest
 from .rows import BatchRow
-
-Rows = list[tuple[BatchRow, JSONObject]]
 
 _FIELD: Final = re.compile(r"\{(\w*)\}")
 _FIELDS: Final = ("relative", "name", "parent", "number")
@@ -45,6 +42,7 @@ class _Candidate:
             source=self.source,
             destination=destination,
             relative=self.relative,
+            request=self.listed.request,
             format=self.format,
             state="pending" if self.format is not None else "refused",
             problems=self.problems,
@@ -67,8 +65,8 @@ def list_archives(
     destination: str | None,
     request: RowRequest,
     storage_options: Mapping[str, Any] | None = None,
-) -> Rows:
-    """The archives of a batch with what is asked for each of them.
+) -> list[BatchRow]:
+    """The archives of a batch.
 
     Raises one UsageError with all rows that are wrong. An archive that does not exist or cannot be read is a
     row in the state "refused".
@@ -83,32 +81,29 @@ def list_archives(
             listed.append(Listed(place=place, destination=goal, request=request))
     found = [candidate for given in listed for candidate in _found(given, storage_options, problems)]
     named = {candidate.source for candidate in found if not candidate.below}
-    rows: Rows = []
     checked: list[tuple[_Candidate, BatchRow]] = []
     known: set[tuple[str, str]] = set()
     for candidate in found:
         if candidate.below and candidate.source in named:
             continue  # a row that names an archive has priority over one that finds it
         try:
-            goal = _destination(candidate, len(rows) + 1)
+            goal = _destination(candidate, len(checked) + 1)
         except UsageError as error:
             problems.append(f"{candidate.name}: {error}")
             continue
         if not candidate.listed.where and (candidate.source, goal) in known:
             continue  # two places of the command line contain it
         known.add((candidate.source, goal))
-        row = candidate.row(len(rows) + 1, goal)
-        rows.append((row, candidate.listed.request.to_json()))
-        checked.append((candidate, row))
+        checked.append((candidate, candidate.row(len(checked) + 1, goal)))
     problems += _conflicts(checked)
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise UsageError(
             JoinedProblems.of(problems, before=f"the list has {count}, and nothing was changed: ")
         )
-    if not rows:
+    if not checked:
         raise UsageError("there are no archives", found=", ".join(map(redact, places)) or "no place")
-    return rows
+    return [row for _, row in checked]
 
 
 def _found(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -165,7 +166,7 @@ def _value(name: str, known: Option, value: Any) -> Any:
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             raise UsageError(f"{name} is not a size", found=repr(value))
         return int(number)
-    return value
+    return os.path.abspath(value) if name == "inventory" else value
 
 
 def _recipe(values: Mapping[str, Any], default: Recipe, recipes: dict[str, Recipe]) -> Recipe:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
 
 from ..units import columns, safe
@@ -28,21 +29,19 @@ class BatchOutcome:
     ('done', True, 2)
     """
 
-    job: str
-    """Path of the batch's job file."""
+    list_file: str
+    """Path of the list of the batch."""
     state: BatchState
     rows: tuple[BatchRow, ...] = field(repr=False)
     """All archives."""
     ran: int = 0
     """Archives that this call has worked on."""
     added: tuple[str, ...] = ()
-    """Archives that the list has and the batch has not."""
+    """Archives that were found and that the list has not."""
     seconds: float = 0.0
     """Duration of this call."""
     running: bool = False
     """Whether a process runs the batch now."""
-    parts: int | None = None
-    """The number of parts, of a batch in parts."""
     bytes_done: int = 0
     """Bytes of the sources read, of archives that are done or under way."""
     bytes_total: int = 0
@@ -57,9 +56,16 @@ class BatchOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether everything requested is done; of a plan, whether every archive can be migrated."""
+        """Whether everything requested is done, or is being done by other processes.
+
+        Of a plan: whether every archive can be migrated.
+        """
         refused = self.state == "planned" and "refused" in self.counts
-        return self.state != "incomplete" and not refused and not self.added
+        left = [row for row in self.rows if row.state not in COMPLETE]
+        with_others = left and all(row.running for row in left)
+        if self.state == "incomplete" and (not with_others or any(any_refusal(row.problems) for row in left)):
+            return False
+        return not refused and not self.added
 
     @property
     def counts(self) -> dict[str, int]:
@@ -69,7 +75,7 @@ class BatchOutcome:
     def to_json(self) -> JSONObject:
         """JSON for machines."""
         return {
-            "job": self.job,
+            "list_file": self.list_file,
             "state": self.state,
             "counts": dict(self.counts),
             "totals": {name: sum(getattr(row, name) for row in self.rows) for name in _TOTALS},
@@ -77,7 +83,6 @@ class BatchOutcome:
             "added": list(self.added),
             "seconds": self.seconds,
             "running": self.running,
-            "parts": self.parts,
             **{name: getattr(self, name) for name in _PROGRESS},
             "archives": [row.to_json() for row in self.rows],
         }

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject
 
+from ..current_status import activity
+from ..ledger.database import VERSION, connect, damage_told
+from ..ledger.find_job import names_of, places_of
+from ..ledger.last_run import last_run, seconds_spent
 from ..ledger.ledger import Job
+from ..ledger.rows import as_text
+from .requests import RowRequest
 
 ArchiveState: TypeAlias = Literal["pending", "incomplete", "refused", "failed", "done", "finished", "undone"]
 """`pending`: not started. `incomplete`: interrupted. `refused`: the archive, or some of its nodes, cannot be
@@ -18,6 +29,12 @@ migrated. `failed`: something went wrong with what was to be migrated.
 """
 COMPLETE: Final = frozenset({"done", "finished"})
 """States in which nothing is left to migrate."""
+_COMPLETE: Final = """
+SELECT 'meta', name, value, 0 FROM meta
+UNION ALL SELECT kind, state, count(*), 0 FROM node GROUP BY kind, state
+UNION ALL SELECT '', ifnull(sum(chunks), 0), ifnull(sum(bytes_in), 0), ifnull(sum(bytes_out), 0) FROM task"""
+PLANNED: Final = ("state", "format", "arrays", "objects", "bytes_in", "large")
+"""Fields that are known of an archive without a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +55,15 @@ class BatchRow:
     """In place, the source."""
     relative: str
     """The path of the source below the place that was searched."""
+    request: RowRequest = field(default_factory=RowRequest, repr=False)
+    """What is asked for it."""
+    job: str = ""
+    """Path of its job file, where `migrate` puts it; it exists once the archive was begun."""
     format: str | None = None
     """None for an archive that cannot be read."""
     state: ArchiveState = "pending"
+    running: bool = False
+    """Whether a process works on it."""
     problems: tuple[Problem, ...] = ()
     arrays: int = 0
     objects: int = 0
@@ -49,17 +72,24 @@ class BatchRow:
     """Bytes of the source that are read; before the archive is run, the planned number."""
     bytes_out: int = 0
     seconds: float = 0.0
-    """Duration of all its runs that ended normally."""
+    """Duration of all its runs."""
     verified: str | None = None
     """"sample" or "full" if a verification has passed since the last change."""
-    part: int | None = None
-    """The part that runs it, in a batch in parts."""
     large: bool = False
     """Whether it is run alone, with all workers."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether it is migrated in place."""
+        return self.request.in_place
+
+    def begun(self) -> bool:
+        """Whether it has a job."""
+        return os.path.exists(self.job)
+
     def to_json(self) -> JSONObject:
         """JSON for machines."""
-        data: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        data = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "request"}
         return {**data, "problems": [problem.to_json() for problem in self.problems]}
 
 
@@ -68,45 +98,104 @@ def counts(rows: Iterable[BatchRow]) -> dict[str, int]:
     return dict(Counter(row.state for row in rows))
 
 
-def amounts(planned: Iterable[BatchRow], rows: Iterable[BatchRow]) -> tuple[int, int]:
-    """Bytes read so far and in total, from archives as recorded and as they are now."""
+def amounts(rows: Iterable[BatchRow], planned: Callable[[BatchRow], int]) -> tuple[int, int]:
+    """Bytes read so far and in total; `planned` gives those of an archive that is not done."""
     done = total = 0
-    for before, row in zip(planned, rows, strict=True):
+    for row in rows:
         if row.state in COMPLETE:
             done += row.bytes_in
             total += row.bytes_in
         elif row.state in ("pending", "incomplete"):
             done += row.bytes_in if row.state == "incomplete" else 0
-            total += max(before.bytes_in, row.bytes_in)
+            total += max(planned(row), row.bytes_in)
     return done, total
 
 
-def of_ledger(job: Job, told: tuple[Problem, ...] | None = None) -> dict[str, Any]:
-    """The fields of a row that the ledger of its archive determines.
+def of_job(row: BatchRow) -> BatchRow:
+    """An archive as its job has it."""
+    path = Path(row.job)
+    try:
+        with damage_told(path):
+            known = _of_complete_job(path, row)
+            if known is None:
+                with Job.open(path, write=False) as job:
+                    known = _of_job(job, row)
+            return replace(row, **known)
+    except JobError as error:
+        return replace(row, state="failed", problems=(error.problem,))
 
-    `told`: problems of its last run, which the ledger may not have.
+
+def _of_complete_job(path: Path, row: BatchRow) -> dict[str, Any] | None:
+    """The fields that a job determines, read at once; None unless it is done and nothing was refused.
+
+    Most of thousands of jobs are: to open each of them as a job takes twice as long.
     """
+    try:
+        with closing(connect(path, fsync=False, write=False)) as db:
+            found = db.execute(_COMPLETE).fetchall()
+    except sqlite3.Error:
+        return None
+    meta = {name: value for kind, name, value, _ in found if kind == "meta"}
+    if meta.get("version") != VERSION or meta["state"] not in COMPLETE:
+        return None
+    header, run, nodes = json.loads(meta["plan"]), json.loads(meta["run"]), found[len(meta) : -1]
+    is_own = row.source in (header["source"], as_text(meta.get("source_place", "")))
+    is_whole = all(state == "done" for _, state, *_ in nodes)
+    is_whole = is_whole and all(problem["severity"] != "refusal" for problem in header["problems"])
+    if not is_own or not is_whole or header["recipe"] != row.request.recipe_json or run["ended"] is None:
+        return None
+    _, objects, bytes_in, bytes_out = found[-1]
+    return {
+        "format": header["format"],
+        "state": meta["state"],
+        "problems": (),
+        "arrays": sum(number for kind, _, number, _ in nodes if kind == "array"),
+        "objects": objects,
+        "bytes_in": bytes_in,
+        "bytes_out": bytes_out,
+        "seconds": run["seconds"],
+        "verified": meta.get("verified"),
+    }
+
+
+def _of_job(job: Job, row: BatchRow) -> dict[str, Any]:
+    """The same for any job."""
     header, nodes = job.header, job.nodes()
+    if header["recipe"] != row.request.recipe_json or not _is_of(job, row):
+        raise JobError(
+            "this destination belongs to a different job",
+            key=row.job,
+            found=f"{header['source']} to {header['destination']}",
+            advice="Undo it, or give the archive another destination.",
+        )
     # The whole plan takes time to read, for each of thousands of archives.
-    refusals = job.plan().refusals if any(row.kind == "refusal" for row in nodes) else ()
+    refusals = job.plan().refusals if any(node.kind == "refusal" for node in nodes) else ()
     known = [Problem.from_json(problem) for problem in header["problems"]]
     known = [problem for problem in known if problem.severity == "refusal"]
     known += [problem for refusal in refusals for problem in refusal.problems]
-    failed = [problem for row in nodes if row.state == "failed" for problem in row.problems]
-    problems = (*known, *failed) if told is None else told
+    failed = [problem for node in nodes if node.state == "failed" for problem in node.problems]
     state: str = job.state
     if state == "incomplete":
-        others = [problem for problem in problems if problem.severity == "refusal" and problem not in known]
-        left = told is None and any(row.state == "pending" and row.kind == "array" for row in nodes)
-        state = "failed" if failed or others else "incomplete" if left or not known else "refused"
+        left = any(node.state == "pending" and node.kind == "array" for node in nodes)
+        state = "failed" if failed else "incomplete" if left or not known else "refused"
     totals = job.totals().values()
     return {
         "format": header["format"],
         "state": state,
-        "problems": tuple(dict.fromkeys(problems)),
-        "arrays": sum(row.kind == "array" for row in nodes) + sum(each.kind == "array" for each in refusals),
+        "running": job.state == "incomplete" and activity(job.path, last_run(job)) == "running",
+        "problems": tuple(dict.fromkeys((*known, *failed))),
+        "arrays": sum(node.kind == "array" for node in nodes)
+        + sum(refusal.kind == "array" for refusal in refusals),
         "objects": sum(total.chunks for total in totals),
         "bytes_in": sum(total.bytes_in for total in totals),
         "bytes_out": sum(total.bytes_out for total in totals),
+        "seconds": seconds_spent(job),
         "verified": job.fact("verified"),
     }
+
+
+def _is_of(job: Job, row: BatchRow) -> bool:
+    """Whether a job has the source of an archive, where it was or where it is now."""
+    if job.header["source"] == row.source or job.fact("source_place") == row.source:
+        return True
+    return any(names_of(row.source) & names_of(place) for place in places_of(job))

@@ -1,17 +1,16 @@
-"""Runs work for many archives: small ones side by side in threads, large ones one at a time."""
+"""Runs work for many archives: large ones one at a time with all workers, small ones side by side."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
-from ...executors.choice import ExecutorChoice, in_process, open_engine
-from ...executors.engine import Engine
+from ...executors.choice import in_process, open_engine
 from ...planning.regrid.blocks import available_cores
 from ..processes.executors import RunOptions
 from .rows import BatchRow
@@ -34,12 +33,39 @@ class Shared:
     """For one archive at a time."""
     threads: int
     """Archives side by side."""
+    stop: threading.Event
+    """Ends the runs of all archives at their next task."""
 
-    @property
-    def stop(self) -> threading.Event:
-        """Ends the runs of all archives at their next task."""
-        assert self.options.stop is not None
-        return self.options.stop
+    def each(self, work: Callable[[BatchRow, RunOptions], T], rows: Iterable[BatchRow]) -> Iterator[T]:
+        """Call `work` for each archive; the results as they come, in the thread that iterates.
+
+        If the caller ends the iteration early, or `work` raises, the archives are stopped.
+        """
+        rows = list(rows)
+        small = [row for row in rows if not row.large]
+        for row in rows:
+            if row.large and not self.stop.is_set():
+                yield work(row, self.alone)
+        if self.threads <= 1 or len(small) <= 1:
+            for row in small:
+                if not self.stop.is_set():
+                    yield work(row, self.options)
+            return
+        ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
+        with ThreadPoolExecutor(min(self.threads, len(small)), "zarrlift-archive") as pool:
+            left = len(small)
+            try:
+                for row in small:
+                    pool.submit(work, row, self.options).add_done_callback(ended.put)
+                while left and not self.stop.is_set():
+                    with suppress(queue.Empty):
+                        future = ended.get(timeout=_LOOK)
+                        left -= 1
+                        yield future.result()
+            finally:
+                if left:
+                    self.stop.set()
+                    pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -50,37 +76,30 @@ def shared(options: RunOptions, *, waits: bool, alone: bool = False, runs: bool 
     archive, which is then run as `migrate` does. Without `runs`, archives are only planned.
     """
     stop = threading.Event()
+    own = replace(options, stop=stop)
     if alone:
-        alike = replace(options, stop=stop)
-        yield Shared(options=alike, alone=alike, threads=1)
+        yield Shared(options=own, alone=own, threads=1, stop=stop)
         return
     _load()
     if not runs:
-        number = ELSEWHERE if waits else 1
-        yield Shared(options=replace(options, stop=stop), alone=options, threads=number)
-        return
-    if in_process(options.executor):
+        yield Shared(options=own, alone=own, threads=ELSEWHERE if waits else 1, stop=stop)
+    elif in_process(options.executor):
         number = options.workers or available_cores()
         threads = max(number, ELSEWHERE) if waits else number
-        if options.executor not in (None, "threads"):
-            together = replace(options, stop=stop)
-            yield Shared(options=together, alone=together, threads=threads)
-            return
-        with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift") as pool:
-            yield Shared(
-                options=replace(options, executor=pool, stop=stop),
-                alone=replace(options, stop=stop),
-                threads=threads,
-            )
-        return
-    choice: ExecutorChoice = options.executor
-    workers = options.workers or (available_cores() if options.processes else None)
-    engine: Engine = open_engine(choice, workers=workers, dask_address=options.dask_address)
-    try:
-        together = replace(options, engine=engine, stop=stop)
-        yield Shared(options=together, alone=together, threads=ELSEWHERE)
-    finally:
-        engine.close()
+        if options.executor in (None, "threads"):
+            with ThreadPoolExecutor(threads, "zarrlift") as pool:
+                together = replace(own, executor=pool)
+                yield Shared(options=together, alone=own, threads=threads, stop=stop)
+        else:
+            yield Shared(options=own, alone=own, threads=threads, stop=stop)
+    else:
+        workers = options.workers or (available_cores() if options.processes else None)
+        engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+        try:
+            together = replace(own, engine=engine)
+            yield Shared(options=together, alone=together, threads=ELSEWHERE, stop=stop)
+        finally:
+            engine.close()
 
 
 def _load() -> None:
@@ -92,66 +111,3 @@ def _load() -> None:
     import zarr  # noqa: F401
 
     from ...verification import documents, sampled_chunks, sampling, zarr_python_reader  # noqa: F401
-
-
-class SideBySide(Generic[T]):
-    """Calls a function for each archive; the results come to the thread that iterates."""
-
-    def __init__(self, work: Callable[[BatchRow, bool], T], stop: threading.Event, threads: int) -> None:
-        """`work` gets an archive, and whether others run beside it; it may raise KeyboardInterrupt."""
-        self._work = work
-        self._stop = stop
-        self._threads = threads
-
-    def __call__(self, rows: Iterable[BatchRow]) -> Iterator[T]:
-        """The results, as they come. If the caller ends the iteration early, the archives are stopped."""
-        rows = list(rows)
-        small = [row for row in rows if not row.large]
-        yield from self._together(small)
-        for row in rows:
-            if row.large and not self._stop.is_set():
-                yield self._work(row, False)
-
-    def _together(self, rows: Sequence[BatchRow]) -> Iterator[T]:
-        todo: queue.SimpleQueue[BatchRow] = queue.SimpleQueue()
-        told: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-        for row in rows:
-            todo.put(row)
-
-        def serve() -> None:
-            while not self._stop.is_set():
-                try:
-                    row = todo.get_nowait()
-                except queue.Empty:
-                    break
-                try:
-                    told.put((self._work(row, True), None))
-                except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-                    told.put((None, error))
-                    self._stop.set()
-            told.put((None, None))
-
-        number = min(self._threads, len(rows))
-        if number <= 1:
-            for row in rows:
-                if not self._stop.is_set():
-                    yield self._work(row, True)
-            return
-        threads = [threading.Thread(target=serve, name=f"zarrlift-archive-{i}") for i in range(number)]
-        for thread in threads:
-            thread.start()
-        try:
-            while number:
-                with suppress(queue.Empty):
-                    result, error = told.get(timeout=_LOOK)
-                    if error is not None:
-                        raise error
-                    if result is None:
-                        number -= 1
-                    else:
-                        yield result
-        finally:
-            if number:
-                self._stop.set()
-            for thread in threads:
-                thread.join()

@@ -1,8 +1,9 @@
-"""`batch`: creates a batch from a list of archives, or opens the one made from it, and runs it."""
+"""`batch`: writes the list of a batch, or goes on with the one that was written, and runs it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -14,17 +15,17 @@ from ...recipe.options import PathText, Places, Request, Running, Watching, valu
 from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
 from ...storage.redact import redact
+from ..ledger.find_job import LIST_SUFFIX, job_beside
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from .assess import assessed
 from .batch import Batch, How
-from .batch_file import BatchFile
-from .listing import Rows, list_archives
-from .places import default_path
+from .events import Events
+from .list_file import ListFile, default_path, is_list
+from .listing import list_archives
 from .requests import RowRequest
+from .rows import BatchRow
 from .run_batch import BatchOptions
-from .settle import settle
-from .split import split
 
 
 class _Batching(RequestKeywords, RunningKeywords, PlacesKeywords, WatchingKeywords):
@@ -35,38 +36,36 @@ class _Batching(RequestKeywords, RunningKeywords, PlacesKeywords, WatchingKeywor
 def batch(
     *places: PathText,
     to: str | None = None,
-    job: PathText | None = None,
+    list_file: PathText | None = None,
+    only: str | None = None,
     run: bool = True,
     update: bool = False,
-    parts: int | None = None,
     recipe: Recipe | None = None,
     progress: ProgressChoice = None,
     **options: Unpack[_Batching],
 ) -> Batch:
-    """Migrate many archives as one job.
+    """Migrate many archives, each by a job of its own.
 
     `places` are folders, prefixes of stores or globs, in which archives are searched for, and manifests
-    (CSV, JSON lines, TOML). A second call with the same arguments resumes the batch; it changes nothing if
-    everything is done.
+    (CSV, JSON lines, TOML). What they contain is written to a list. A second call with the same
+    arguments resumes the batch; it changes nothing if everything is done. So does one with the list alone.
 
     - `to`: the destination of each archive, such as "v3/{relative}.zarr": `{relative}` is its path below the
       place without its suffix, `{name}` the last part and `{parent}` the rest of that, `{number}` its number.
-    - `job`: the job file of the batch, a path; by default next to the results.
-    - `run=False`: only plan every archive, and create the job file.
+    - `list_file`: the list to write, a path that ends in ".zarrlift.jsonl"; by default next to the results.
+    - `only`: a glob for the archives that are run.
+    - `run=False`: only plan every archive, and write the list.
     - `update`: add archives that are new in `places`; otherwise they are only named in the outcome.
-    - `parts`: how many processes run the batch, each by `Batch.run_part`, counted from 0; implies
-      `run=False`.
     - The other arguments are those of `migrate`; a manifest may replace them per row.
 
-    An archive that is refused or fails does not stop the others. Without `places`, the batch in `job` is
-    opened.
+    An archive that is refused or fails does not stop the others.
 
     Raises
     ------
     UsageError
         With all rows that are wrong, before anything is changed.
     JobError
-        If the batch runs elsewhere, or there is none to open.
+        If the list is of other options.
     Interrupted
         After Ctrl-C; the batch can be resumed.
 
@@ -78,31 +77,21 @@ def batch(
     """
     request, running, opening, watching = given(options, Request, Running, Places, Watching)
     how: How = {**values(running, Running), **values(opening, Places), **values(watching, Watching)}  # type: ignore[typeddict-item]
-    if not places:
-        if job is None:
-            raise UsageError("there is nothing to migrate", expected="a folder, a glob, a manifest or a job")
-        opened = Batch(job)
-        if run:
-            opened.run(progress=progress, **how)
-        return opened
     texts = [os.fspath(place) for place in places]
     asked = RowRequest(recipe=recipe or Recipe(), **values(request, Request))
-    if request.inventory is not None:
-        raise UsageError("an inventory is of one archive", expected="a column of the manifest")
-    if request.in_place and (request.overwrite or to is not None):
-        raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
-    with_options = BatchOptions(run=RunOptions.of(running), places=opening)
-    rows = list_archives(texts, destination=to, request=asked, storage_options=opening.storage_options)
-    path = Path(os.path.abspath(job)) if job is not None else default_path(texts, to)
-    added: tuple[str, ...] = ()
-    if not os.path.lexists(path):
-        _create(path, rows, with_options, parts=parts, plans=not run or len(rows) > 1)
-    elif parts is not None:
-        raise JobError("the job file already exists", key=str(path), advice="Gather it, or undo it first.")
+    if len(texts) == 1 and is_list(texts[0]):
+        if to is not None or update or list_file is not None or asked != RowRequest():
+            raise UsageError(
+                "the list has the places and the changes", expected="the list and options to run it"
+            )
+        opened = Batch(texts[0], only=only)
+        added: tuple[str, ...] = ()
     else:
-        added = _continue(path, rows, with_options, update=update)
-    opened = Batch(path)
-    if run and parts is None:
+        path = _path(texts, to, list_file)
+        with_options = BatchOptions(run=RunOptions.of(running), places=opening)
+        added = _listed(path, texts, to, asked, with_options, update=update, plans=not run)
+        opened = Batch(path, only=only)
+    if run:
         opened.run(progress=progress, **how)
     else:
         opened.last = replace(opened.status(), state="planned")
@@ -110,47 +99,67 @@ def batch(
     return opened
 
 
-def _create(path: Path, rows: Rows, options: BatchOptions, *, parts: int | None, plans: bool) -> None:
-    requests = {row.number: RowRequest.from_json(asked) for row, asked in rows}
-    known = [row for row, _ in rows]
-    if plans:
-        known = assessed(known, requests, options)
-    facts = {}
-    if parts is not None:
-        known = split(known, parts)
-        facts = {"parts": str(parts)}
-    asked = {row.number: request for row, request in rows}
-    BatchFile.create(
-        path, [(row, asked[row.number]) for row in known], facts, fsync=options.run.fsync
-    ).close()
+def _path(places: Sequence[str], to: str | None, given: PathText | None) -> Path:
+    """The list of a batch; UsageError."""
+    if given is None:
+        return default_path(places, to)
+    if not os.fspath(given).endswith(LIST_SUFFIX):
+        raise UsageError(
+            "a list needs the usual suffix", found=os.fspath(given), expected=f"NAME{LIST_SUFFIX}"
+        )
+    return Path(os.path.abspath(given))
 
 
-def _continue(path: Path, rows: Rows, options: BatchOptions, *, update: bool) -> tuple[str, ...]:
-    """Check that an existing batch is that of the list, and add new archives if asked; else returns them."""
-    with BatchFile.open(path) as file:
-        known = {row.source: row for row in settle(file)}
-        requests = file.requests()
-        new: Rows = []
-        for row, asked in rows:
-            before = known.get(row.source)
-            if before is None:
-                new.append((row, asked))
-            elif requests[before.number] != asked or before.destination != row.destination:
-                raise JobError(
-                    "this batch was made with other options",
-                    key=str(path),
-                    found=f"{redact(row.source)} to {redact(before.destination)}",
-                    advice="Undo it, or give another job file: --job.",
-                )
-        if not update or not new:
-            return tuple(redact(row.source) for row, _ in new)
-        if file.fact("parts") is not None:
-            raise UsageError(
-                "archives cannot be added to a batch in parts", advice="Make a new batch of them."
-            )
-        after = max(row.number for row in known.values())
-        asked_for = {after + place: asked for place, (_, asked) in enumerate(new, 1)}
-        numbered = [replace(row, number=after + place) for place, (row, _) in enumerate(new, 1)]
-        requests_of = {number: RowRequest.from_json(asked) for number, asked in asked_for.items()}
-        file.add((row, asked_for[row.number]) for row in assessed(numbered, requests_of, options))
+def _listed(
+    path: Path,
+    places: Sequence[str],
+    to: str | None,
+    asked: RowRequest,
+    options: BatchOptions,
+    *,
+    update: bool,
+    plans: bool,
+) -> tuple[str, ...]:
+    """Write the list, or check that it is of these archives and add new ones if asked; else returns them."""
+    if asked.inventory is not None:
+        raise UsageError("an inventory is of one archive", expected="a column of the manifest")
+    if asked.in_place and (asked.overwrite or to is not None):
+        raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
+    opening = options.places.storage_options
+    found = [
+        replace(row, job=str(job_beside(row.destination, path.parent)))
+        for row in list_archives(places, destination=to, request=asked, storage_options=opening)
+    ]
+    file = ListFile(path)
+    if not os.path.lexists(path):
+        rows = assessed(found, options) if plans or len(found) > 1 else found
+        if file.create(rows):
+            Events(file).note(row for row in rows if not row.begun())
+            return ()
+    known = file.rows()
+    new = _new(file, known, found)
+    if not new or not update:
+        return tuple(redact(row.source) for row in new)
+    after = len(known)
+    rows = assessed([replace(row, number=after + place) for place, row in enumerate(new, 1)], options)
+    file.write([*known, *rows])
+    Events(file).note(row for row in rows if not row.begun())
     return ()
+
+
+def _new(file: ListFile, known: Sequence[BatchRow], found: Sequence[BatchRow]) -> list[BatchRow]:
+    """What was found and is not listed; JobError for an archive that is listed with other options."""
+    listed = {row.source: row for row in known}
+    new = []
+    for row in found:
+        before = listed.get(row.source)
+        if before is None:
+            new.append(row)
+        elif before.request.to_json() != row.request.to_json() or before.destination != row.destination:
+            raise JobError(
+                "this batch was made with other options",
+                key=str(file.path),
+                found=f"{redact(row.source)} to {redact(before.destination)}",
+                advice="Undo it, or write another list: --list.",
+            )
+    return new

@@ -25,6 +25,8 @@ from .move import move_of
 if TYPE_CHECKING:
     from .stored_file import JobPath, StoredFile
 
+LIST_SUFFIX: Final = ".zarrlift.jsonl"
+"""Of the list of a batch, each of whose archives has a job of its own."""
 _NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
 
 
@@ -45,6 +47,17 @@ def job_path(destination: Path | None, url: str, job: JobPlace) -> JobPath:
     if destination is not None:
         return sibling(destination, SUFFIX)
     return Path.cwd() / _name_of_file(url)
+
+
+def job_beside(place: str, folder: Path) -> Path:
+    """The job file of a destination (in place, the source) where `migrate` puts it, called in `folder`."""
+    local = _local(place)
+    return folder / _name_of_file(redact(place).rstrip("/")) if local is None else sibling(local, SUFFIX)
+
+
+def has_job(target: str) -> bool:
+    """Whether a job file is where `migrate` puts that of a destination."""
+    return job_beside(target, Path.cwd()).is_file()
 
 
 def _name_of_file(url: str) -> str:
@@ -121,6 +134,12 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
         return fetch_job(text, options)
     _refuse(options)
     path = Path(text)
+    if text.endswith(LIST_SUFFIX) and path.is_file():
+        raise JobError(
+            "this is a list of archives, each of which has a job",
+            key=text,
+            advice="In Python, use zarrlift.Batch.",
+        )
     if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and path.is_file():
         raise JobError("this is the ledger of a part, not a job file", key=text, advice=f"Name {of_part[1]}.")
     if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
@@ -170,16 +189,12 @@ def _near(wanted: Path) -> str | None:
 
 
 def _around(local: Path) -> str | None:
-    """Advice that names the job, or the batch, of a folder that contains this path; None without one."""
+    """Advice that names the job, or the list, of a folder that contains this path; None without one."""
     for folder in local.parents[:-1]:
-        file = sibling(folder, SUFFIX)
-        if file.is_file():
-            advice: str | None = f"Name that folder: {command('status', str(folder))}"
-            try:
-                Job.open(file, write=False).close()
-            except JobError as error:
-                advice = error.problem.advice
-            return f"There is a job for {folder}, which contains it. {advice or ''}".rstrip()
+        for suffix, what in ((SUFFIX, "job"), (LIST_SUFFIX, "list")):
+            if sibling(folder, suffix).is_file():
+                again = command("status", str(folder))
+                return f"There is a {what} for {folder}, which contains it. Name that folder: {again}"
     return None
 
 

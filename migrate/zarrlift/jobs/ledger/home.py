@@ -1,19 +1,15 @@
-"""Where the file of a job, or of a batch, was when it recorded its places."""
+"""Where the file of a job was when it recorded its places."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
-
-_IN_BATCH: Final = re.compile(r"(?P<batch>.+)\.d/[0-9]+/[0-9]+\.zarrlift\.db", re.DOTALL)
-"""Path of the ledger of an archive of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +17,7 @@ class Home:
     """The recorded path of a file."""
 
     path: str
-    """With links resolved; for an archive of a batch that of the batch, for a file in a store its URL."""
+    """With links resolved; for a file in a store its URL."""
     mount: str
     """The mount point that contains it; "" for a URL."""
 
@@ -30,7 +26,7 @@ class Home:
         """The present path of a file."""
         if not isinstance(path, Path):
             return cls(path=str(path), mount="")
-        real = _holder(os.path.realpath(path))
+        real = os.path.realpath(path)
         mount = os.path.dirname(real)
         while not os.path.ismount(mount) and mount != os.path.dirname(mount):
             mount = os.path.dirname(mount)
@@ -60,9 +56,3 @@ class Home:
             return (same_name and os.path.samefile(*folders)) or os.stat(path).st_nlink == 1
         except OSError:
             return False
-
-
-def _holder(path: str) -> str:
-    """The file of the batch, if a path is that of the ledger of one of its archives; else the path."""
-    match = _IN_BATCH.fullmatch(path)
-    return match["batch"] if match is not None and os.path.isfile(match["batch"]) else path

@@ -53,19 +53,14 @@ class Move:
     """Places of another job that is there now."""
 
     @classmethod
-    def of(cls, path: JobPath, home: str | None, id: str, *, batch: bool = False) -> Move | None:
-        """The move of a file with this recorded home; None if it was not moved, or has no such record.
-
-        `batch`: whether the file is that of a batch.
-        """
+    def of(cls, path: JobPath, home: str | None, id: str) -> Move | None:
+        """The move of a file with this recorded home; None if it was not moved, or has no such record."""
         if home is None:
             return None
         recorded, present = Home.from_text(home), Home.of(path)
         if recorded.is_at(present.path):
             return None
-        if isinstance(path, Path) and present.path != os.path.realpath(path):
-            id, batch = _Identity.read(present.path).id or id, True  # noqa: A001
-        left, others = _left(recorded, path, id, batch=batch)
+        left, others = _left(recorded, path, id)
         return cls(home=recorded, path=present.path, left=left, others=others)
 
     def relative(self, place: str) -> str | None:
@@ -105,7 +100,7 @@ def with_local_path(place: str, path: str) -> str:
     return path
 
 
-def _left(home: Home, path: JobPath, id: str, *, batch: bool) -> tuple[Left, frozenset[str]]:
+def _left(home: Home, path: JobPath, id: str) -> tuple[Left, frozenset[str]]:
     """What is at the recorded path, and the places of another job that is there."""
     if is_url(home.path):
         return _left_in_store(home, path, id), frozenset()
@@ -119,8 +114,7 @@ def _left(home: Home, path: JobPath, id: str, *, batch: bool) -> tuple[Left, fro
         found = _Identity.read(home.path)
     except (JobError, sqlite3.Error, OSError, ValueError):
         return "unknown", frozenset()
-    # A copy of the ledger of one archive, outside of its batch.
-    if found.id == id or (found.is_batch and not batch):
+    if found.id == id:
         return "there", frozenset()
     return "another", found.places
 
@@ -142,8 +136,7 @@ class _Identity:
     """What a file is, read without opening it as a job."""
 
     id: str | None = None
-    """None for what is neither a job nor a batch."""
-    is_batch: bool = False
+    """None for what is not a job."""
     places: frozenset[str] = frozenset()
     """Its sources and destinations."""
 
@@ -161,12 +154,7 @@ class _Identity:
             if "meta" not in tables:
                 return cls()
             facts = {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
-            found: list[str | None]
-            if "batch" in facts:
-                rows = db.execute("SELECT source, destination FROM archive").fetchall()
-                found = [as_text(place) for row in rows for place in row]
-            else:
-                header = json.loads(facts.get("plan", "{}"))
-                found = [header.get("source"), header.get("destination"), facts.get("source_place")]
+            header = json.loads(facts.get("plan", "{}"))
+            found = [header.get("source"), header.get("destination"), facts.get("source_place")]
         places = frozenset(place for place in found if place)
-        return cls(id=facts.get("id"), is_batch="batch" in facts, places=places)
+        return cls(id=facts.get("id"), places=places)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import sqlite3
-from contextlib import closing
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.job_archives import tree
+import zarr
+from tests.support.job_archives import results, tree
 
 import zarrlift
 from zarrlift.errors import JobError, UsageError
-from zarrlift.jobs.batch.batch_file import BatchFile
 from zarrlift.report.batch import progress_line
 
 from .conftest import BROKEN, NOTHING, SOUND
@@ -32,7 +33,7 @@ def alone(old: Path, folder: Path) -> dict[str, bytes]:
     for name in (*SOUND, BROKEN):
         stem = name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".n5").removesuffix(".zr3")
         zarrlift.migrate(old / name, folder / f"{stem}.zarr", job=folder.parent / f"{stem}.zarrlift.db")
-    return tree(folder)
+    return results(folder)
 
 
 def test_each_archive_is_migrated_as_if_alone(old: Path) -> None:
@@ -41,12 +42,13 @@ def test_each_archive_is_migrated_as_if_alone(old: Path) -> None:
     assert states(made) == expected
     assert not made.outcome.ok
     assert made.outcome.state == "incomplete"
-    assert tree(Path("v3")) == alone(old, Path("alone"))
+    assert results(Path("v3")) == alone(old, Path("alone"))
     problems = {row.relative: row.problems for row in made.rows if row.problems}
     assert problems[BROKEN][0].node == "bad"
     assert "no" in problems[NOTHING][0].message
     assert BROKEN in made.table()
-    assert sorted(name for name in os.listdir() if name.startswith("v3")) == ["v3", "v3.zarrlift.db"]
+    names = sorted(name for name in os.listdir() if name.startswith("v3"))
+    assert names == ["v3", "v3.zarrlift.events.jsonl", "v3.zarrlift.jsonl"]
 
 
 def test_a_second_call_does_only_what_is_left(old: Path) -> None:
@@ -62,9 +64,7 @@ def test_a_second_call_does_only_what_is_left(old: Path) -> None:
 
 def test_a_batch_of_another_version_is_refused_and_kept(old: Path) -> None:
     file = Path(zarrlift.batch("old", to=TO, run=False).path)
-    with closing(sqlite3.connect(file)) as database:
-        database.execute("UPDATE meta SET value = '99' WHERE name = 'batch'")
-        database.commit()
+    file.write_text(file.read_text().replace('"version": 1', '"version": 99', 1))
     before = file.read_bytes()
     with pytest.raises(JobError, match=r"another version; found 99; expected 1"):
         zarrlift.Batch(file)
@@ -106,30 +106,24 @@ def test_a_plan_moves_nothing_and_names_what_is_refused(old: Path) -> None:
     assert rows["a/v2.zarr"].state == "pending"
     assert rows["a/v2.zarr"].bytes_in > 0
     planned.run()
-    assert tree(Path("v3")) == alone(old, Path("alone"))
+    assert results(Path("v3")) == alone(old, Path("alone"))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_workers_changes_no_byte(old: Path, workers: int) -> None:
     zarrlift.batch("old", to=TO, workers=workers)
     zarrlift.batch("old", to="other/{relative}.zarr")
-    assert tree(Path("v3")) == tree(Path("other"))
+    assert results(Path("v3")) == results(Path("other"))
 
 
-def test_parts_are_gathered_into_the_same_trees(old: Path) -> None:
-    planned = zarrlift.batch("old", to=TO, parts=4)
-    assert planned.outcome.state == "planned"
-    before = Path("v3.zarrlift.db").read_bytes()
-    for part in (1, 3, 0, 2):
-        planned.run_part(part)
-        assert Path("v3.zarrlift.db").read_bytes() == before
+def test_processes_that_run_one_list_divide_its_archives(old: Path) -> None:
+    planned = zarrlift.batch("old", to=TO, run=False)
+    words = [sys.executable, "-m", "zarrlift", "batch", "run", str(planned.path), "--workers", "1", "--json"]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(3)]
+    ended = [json.loads(process.communicate()[0])["result"] for process in processes]
     assert planned.status().counts == {"done": 5, "failed": 1, "refused": 1}
-    assert planned.gather().counts == {"done": 5, "failed": 1, "refused": 1}
-    assert not Path("v3.zarrlift.db.d").exists()
-    assert tree(Path("v3")) == alone(old, Path("alone"))
-    assert {row.part for row in planned.rows} == {0, 1, 2, 3}
-    with pytest.raises(UsageError, match="no such part"):
-        planned.run_part(4)
+    assert 7 <= sum(one["ran"] for one in ended) <= 5 + 3 * 2  # refused and failed ones are tried again
+    assert results(Path("v3")) == alone(old, Path("alone"))
 
 
 def test_the_life_of_a_batch_in_place(old: Path) -> None:
@@ -137,7 +131,7 @@ def test_the_life_of_a_batch_in_place(old: Path) -> None:
         shutil.rmtree(old / name) if (old / name).is_dir() else (old / name).unlink()
     before = tree(old)
     made = zarrlift.batch("old", in_place=True)
-    assert made.path == old.parent / "old.zarrlift.db"
+    assert made.path == old.parent / "old.zarrlift.jsonl"
     assert made.outcome.state == "done"
     unverified = made.finish()
     assert unverified.state == "incomplete"
@@ -148,7 +142,7 @@ def test_the_life_of_a_batch_in_place(old: Path) -> None:
     assert finished.state == "finished"
     assert not (old / "a/v2.zarr/.zgroup").exists()
     assert made.undo().state == "undone"
-    assert tree(old) == before
+    assert results(old) == before
 
 
 def test_a_result_that_differs_is_named_and_not_finished(old: Path) -> None:
@@ -168,47 +162,109 @@ def test_a_result_that_differs_is_named_and_not_finished(old: Path) -> None:
 
 def test_undo_removes_what_a_run_left_that_was_killed_before_it_had_a_job(old: Path) -> None:
     made = zarrlift.batch("old", to=TO, run=False)
-    number = made.rows[0].number
-    with BatchFile.open(made.path) as file:
-        file.ledgers.prepare(number)
-        ledger = file.ledgers.path(number)
-    ledger.with_name(f"{ledger.name}.0-0-1-1.partial").touch()
-    outcome = made.undo()
-    assert outcome.state == "undone"
-    assert not Path(f"{made.path}.d").exists()
+    job = Path(made.rows[0].job)
+    script = "import sys; from zarrlift.storage.local.partial_files import partial_name as name"
+    script += "; open(name(sys.argv[1]), 'w').close()"
+    job.parent.mkdir(parents=True)
+    subprocess.run((sys.executable, "-c", script, job), check=True)
+    assert len(list(job.parent.glob("*.partial"))) == 1
+    assert made.undo().state == "undone"
+    assert list(job.parent.iterdir()) == []
     assert made.run().counts["done"] == 5
 
 
 def test_undo_takes_back_all_archives(old: Path) -> None:
     made = zarrlift.batch("old", to=TO)
     assert made.undo().state == "undone"
-    assert not any(path.is_file() for path in Path("v3").rglob("*"))
+    assert results(Path("v3")) == {}
     assert made.resume().ran == 0
     assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
 
 
-def test_the_ledger_of_an_archive_is_a_job_file(old: Path) -> None:
+def test_the_job_of_an_archive_is_where_migrate_puts_it(old: Path) -> None:
     made = zarrlift.batch("old", to=TO)
-    rows = {row.relative: row.number for row in made.rows}
-    with made.ledger(rows["a/v2.zarr"]) as path:
-        assert path is not None
-        assert zarrlift.status(path).state == "done"
-        assert zarrlift.status(path).destination == str(Path("v3/a/v2.zarr").absolute())
-    with made.ledger(rows[NOTHING]) as none:
-        assert none is None
-    with made.ledger(rows["a/v2.zarr"], write=True) as path:
-        assert path is not None
-        zarrlift.verify(path, full=True)
+    rows = {row.relative: row for row in made.rows}
+    job = Path(rows["a/v2.zarr"].job)
+    assert job == Path("v3/a/v2.zarr.zarrlift.db").absolute()
+    assert zarrlift.status("v3/a/v2.zarr").state == "done"
+    assert zarrlift.status(job).destination == str(Path("v3/a/v2.zarr").absolute())
+    assert not rows[NOTHING].begun()
+    zarrlift.verify("v3/a/v2.zarr", full=True)
     assert {row.relative: row.verified for row in made.rows}["a/v2.zarr"] == "full"
-    assert not Path("v3.zarrlift.db.d").exists()
+    assert zarrlift.migrate("old/a/v2.zarr", "v3/a/v2.zarr").state == "nothing to do"
+
+
+def test_an_archive_that_was_migrated_before_is_done(old: Path) -> None:
+    zarrlift.migrate("old/a/v2.zarr", "v3/a/v2.zarr")
+    made = zarrlift.batch("old/a", to="v3/a/{relative}.zarr")
+    assert made.outcome.ran == 1
+    assert made.outcome.state == "done"
+
+
+def test_a_destination_of_another_job_is_named_and_left_alone(old: Path) -> None:
+    zarrlift.migrate("old/a/v1.zarr", "v3/a/v2.zarr")
+    before = results(Path("v3"))
+    made = zarrlift.batch("old/a/v2.zarr", to="v3/a/{name}.zarr")
+    (row,) = made.rows
+    assert row.state == "failed"
+    assert "belongs to a different job" in row.problems[0].message
+    assert not made.update().ok
+    assert results(Path("v3")) == before
+
+
+def test_only_some_archives_are_worked_on(old: Path) -> None:
+    zarrlift.batch("old", to=TO, run=False)
+    some = zarrlift.Batch("v3", only="a/*")
+    assert some.run().counts == {"done": 2}
+    assert zarrlift.Batch("v3").status().counts == {"done": 2, "pending": 4, "refused": 1}
+    assert zarrlift.Batch("v3", only="v3/a/v1.zarr").undo().counts == {"undone": 1}
+    with pytest.raises(UsageError, match="no archive of the list matches"):
+        zarrlift.Batch("v3", only="c/*")
+
+
+def test_an_archive_that_was_restored_is_migrated_again(old: Path) -> None:
+    before = tree(old / "a")
+    shutil.copytree(old / "a/v2.zarr", "backup")
+    made = zarrlift.batch("old/a", in_place=True)
+    made.verify()
+    assert made.finish().state == "finished"
+    shutil.rmtree(old / "a/v2.zarr")
+    shutil.copytree("backup", old / "a/v2.zarr")
+    again = zarrlift.batch("old/a", in_place=True).outcome
+    assert again.ran == 1
+    assert again.counts == {"done": 1, "finished": 1}
+    assert zarrlift.Batch("old/a").undo().state == "undone"
+    assert results(old / "a") == before
+
+
+def test_an_archive_that_was_refused_as_a_whole_is_planned_anew(old: Path) -> None:
+    archive = old / "c/one.zarr"
+    archive.mkdir(parents=True)
+    (archive / ".zarray").write_text("{")
+    made = zarrlift.batch("old/c", to="v3/c/{relative}.zarr")
+    assert made.outcome.counts == {"refused": 1}
+    shutil.rmtree(archive)
+    shutil.copytree(old / "a/v2.zarr", archive)
+    zarr.consolidate_metadata(archive, zarr_format=2)
+    assert made.resume().state == "done"
+    assert zarr.open_group("v3/c/one.zarr", mode="r").metadata.consolidated_metadata is not None
+
+
+def test_an_archive_whose_document_is_gone_is_named_and_left_alone(old: Path) -> None:
+    made = zarrlift.batch("old/a", in_place=True)
+    (old / "a/v2.zarr/zarr.json").unlink()
+    again = made.run()
+    assert not again.ok
+    told = {row.relative: row.problems for row in again.rows}
+    assert "what this job wrote is gone" in told["v2.zarr"][0].message
 
 
 def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> None:
     zarrlift.batch("old", to=TO, run=False)
-    with pytest.raises(JobError, match="zarrlift status"):
-        zarrlift.status("v3.zarrlift.db")
+    with pytest.raises(JobError, match=r"zarrlift\.Batch"):
+        zarrlift.status("v3.zarrlift.jsonl")
     zarrlift.migrate("old/a/v2.zarr", "one.zarr")
-    with pytest.raises(JobError, match="not of a batch"):
+    with pytest.raises(JobError, match="no such list"):
         zarrlift.Batch("one.zarr")
 
 
@@ -230,7 +286,7 @@ def test_an_update_follows_what_has_changed(old: Path) -> None:
     for name in SOUND:
         stem = name.removesuffix(".zip").rpartition(".")[0]
         zarrlift.migrate(old / name, f"alone/{stem}.zarr", job=f"{Path(stem).name}.zarrlift.db")
-    assert tree(Path("v3")) == tree(Path("alone"))
+    assert results(Path("v3")) == results(Path("alone"))
 
 
 def test_what_is_left_of_a_batch_is_told_in_bytes(old: Path) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
-import zlib
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +37,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> d
 def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\n  zarrlift batch run /" in batch(capsys, "run", "--dry-run", "old", *TO, code=1)
     assert as_json(capsys, "status", "v3", "--watch", code=1)["counts"] == {"pending": 6, "refused": 1}
-    text = batch(capsys, "run", "v3.zarrlift.db", code=1)
+    text = batch(capsys, "run", "v3.zarrlift.jsonl", code=1)
     assert "7 archives: 5 done, 1 failed, 1 refused" in text
     assert "zarrlift resume /" in text
     assert as_json(capsys, "resume", "v3", code=1)["ran"] == 2
@@ -59,7 +56,7 @@ def test_a_finished_batch_has_nothing_to_do(old: Path, capsys: pytest.CaptureFix
     assert "Nothing to do: every archive is done." in batch(capsys, "run", "old", *TO)
     shutil.copytree(old / "a/v2.zarr", old / "new.zarr")
     text = batch(capsys, "run", "old", *TO, code=1)
-    assert f"not in the batch: {old / 'new.zarr'}" in text
+    assert f"not in the list: {old / 'new.zarr'}" in text
     assert "6 done" in batch(capsys, "run", "old", *TO, "--update")
 
 
@@ -71,17 +68,24 @@ def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert not (old / "a/v2.zarr/.zgroup").exists()
 
 
-def test_parts_take_their_index_from_a_job_array(
-    old: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_only_some_archives_are_worked_on(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch(capsys, "run", "old", *TO, "--only", "a/*")
+    assert as_json(capsys, "status", "v3", code=1)["counts"] == {"done": 2, "pending": 4, "refused": 1}
+    assert as_json(capsys, "verify", "v3", "--only", "a/v1*", "--full")["ran"] == 1
+    assert as_json(capsys, "undo", "v3", "--only", "v3/a/v1.zarr", "--yes")["counts"] == {"undone": 1}
+    assert as_json(capsys, "status", "v3", "--only", "a/*", code=1)["counts"] == {"done": 1, "undone": 1}
+    told = as_json(capsys, "status", "v3/a/v2.zarr", "--only", "a/*", code=2)
+    assert told["message"] == "--only is for a list of archives"
+
+
+@pytest.mark.parametrize("verb", ["status", "resume", "verify", "update", "undo"])
+def test_an_archive_of_a_batch_is_that_of_any_job(
+    verb: str, old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    batch(capsys, "run", "old", *TO, "--parts", "2", code=1)
-    ran = []
-    for index in ("0", "1"):
-        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", index)
-        assert main(["batch", "run", "--job", "v3.zarrlift.db", "--part", "auto", "--json"]) in (0, 1)
-        ran += [row["number"] for row in json.loads(capsys.readouterr().out)["result"]["archives"]]
-    assert sorted(ran) == list(range(1, 8))
-    assert as_json(capsys, "gather", "v3", code=1)["counts"] == {"done": 5, "failed": 1, "refused": 1}
+    batch(capsys, "run", "old/a", "--to", "v3/a/{relative}.zarr")
+    words = [verb, "v3/a/v2.zarr", *(["--yes"] if verb == "undo" else []), "--json"]
+    assert main(words) == 0
+    assert "archives" not in json.loads(capsys.readouterr().out)["result"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_parts_take_their_index_from_a_job_array(
         (("run", "gone", "--to", "x/{name}"), "gone"),
         (("run", "old", "--to", "x/{other}"), "the template has an unknown field"),
         (("run", "old", "--to", "x/{name}", "--in-place"), "no destination"),
-        (("run", "old", "--part", "1"), "--part is for a batch that was planned"),
+        (("run", "old", *TO, "--list", "v3.jsonl"), "a list needs the usual suffix"),
         (("run", "old", *TO, "--inventory", "file.csv"), "an inventory is of one archive"),
     ],
 )
@@ -112,18 +116,22 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
         watched = {"log": "log.jsonl", "metrics": "zarrlift.prom"}
         options = {"token": secret}
         made = zarrlift.batch("memory://secret", to="v3/{relative}.zarr", storage_options=options, **watched)
-        batch_report.write(made, "page.html", pictures=True, places={"storage_options": options})
+        batch_report.write(made.outcome, "page.html", pictures=True, places={"storage_options": options})
     finally:
         memory.rm("/secret", recursive=True)
     assert made.outcome.counts == {"done": 1, "failed": 1}
-    with closing(sqlite3.connect(made.path)) as db:
-        ledgers = [zlib.decompress(content) for (content,) in db.execute("SELECT content FROM ledger")]
-    assert len(ledgers) == 2
+    jobs = [Path(row.job) for row in made.rows if row.begun()]
+    assert len(jobs) == 2
     shown = (made.table(), str(made.outcome), json.dumps(made.outcome.to_json()), caplog.text)
-    files = (made.path, *map(Path, (*watched.values(), "page.html")))
+    files = (
+        made.path,
+        made.path.with_name("v3.zarrlift.events.jsonl"),
+        *jobs,
+        *map(Path, (*watched.values(), "page.html")),
+    )
     written = [path.read_bytes() for path in files]
     assert all(written)
-    for content in (*written, *ledgers, *(text.encode() for text in shown)):
+    for content in (*written, *(text.encode() for text in shown)):
         assert secret.encode() not in content
 
 
@@ -144,12 +152,6 @@ def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[st
     assert len(reports) == 7
     assert reports[NOTHING] is None
     assert reports["a/v2.zarr"]["state"] == "done"
-
-
-def test_gather_takes_no_options_that_it_would_ignore(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    batch(capsys, "run", "old", *TO, "--parts", "2", code=1)
-    assert main(["gather", "v3", "--log", "log.jsonl"]) == 2
-    assert "gather of a batch takes no options of a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

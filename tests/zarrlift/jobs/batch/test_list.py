@@ -55,11 +55,9 @@ def test_a_manifest_gives_each_archive_its_options(old: Path, name: str) -> None
     made = zarrlift.batch(name, to="new/{number}-{name}")
     assert [Path(row.destination).name for row in made.rows] == ["one.zarr", "n5.zarr", "3-zip"]
     assert made.outcome.state == "done"
-    assert made.path == Path("list.zarrlift.db").absolute()
-    with made.ledger(1) as path:
-        assert path is not None
-        with Job.open(path, write=False) as job:
-            recipe = job.plan().recipe
+    assert made.path == Path("list.zarrlift.jsonl").absolute()
+    with Job.open(Path(made.rows[0].job), write=False) as job:
+        recipe = job.plan().recipe
     assert recipe.base == zarrlift.ArrayRecipe(codecs="zstd:3", chunks="3,4")
     assert made.rows[2].state == "done"
 
@@ -162,3 +160,17 @@ def test_an_archive_with_a_row_of_its_own_is_not_converted_twice(old: Path) -> N
 def test_a_place_without_archives_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there are no archives"):
         zarrlift.batch(str(tmp_path), to="v3/{relative}.zarr")
+
+
+@pytest.mark.parametrize(
+    ("to", "path"),
+    [
+        ("v3/{relative}.zarr", "v3"),
+        ("batch/{relative}.zarr", "batch"),
+        ("{relative}-v3.zarr", "batch"),
+        ("new/v3-{name}.zarr", "new"),
+    ],
+)
+def test_the_list_is_next_to_the_results(to: str, path: str, old: Path) -> None:
+    made = zarrlift.batch("old/a", to=to, run=False)
+    assert made.path == Path(f"{path}.zarrlift.jsonl").absolute()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from tests.zarrlift.jobs.faults.life import incomplete, untruly_equal
 from tests.zarrlift.jobs.faults.life_steps import ASKING, RESULT, SOURCE, Step, Variant, pick, step
 from tests.zarrlift.jobs.faults.living_archive import Archive
 from tests.zarrlift.jobs.faults.play import Play, Told
-from tests.zarrlift.jobs.faults.site import Site, rows_of
+from tests.zarrlift.jobs.faults.site import Site
 from tests.zarrlift.jobs.faults.stage import KILLED, Stage
 from tests.zarrlift.jobs.faults.users import ACTS, act
 
@@ -23,7 +22,6 @@ BATCHES: Final = {
     "batch rechunked": Variant(options=("--chunks", "5,8")),
     "batch in place": Variant(options=("--in-place",), in_place=True),
     "batch of hard links": Variant(options=("--link", "hard", "--codecs", "keep"), truncates=True),
-    "batch in parts": Variant(parts=2),
 }
 _COMMANDS: Final = {
     "resume": 5,
@@ -37,49 +35,26 @@ _COMMANDS: Final = {
     "undo": 2,
     "finish --yes": 1,
 }
-_PARTS: Final = {**_COMMANDS, "part": 12, "gather": 8}
 _CHANGES: Final = {
-    "plan": 150,
     "run": 630,
     "resume": 300,
-    "part": 400,
-    "gather": 100,
     "update": 250,
     "undo": 220,
     "finish": 100,
 }
 """About the number of changes that a command makes: kills are drawn from as many."""
-_MIGRATING: Final = frozenset({"run", "resume", "update", "part", "gather"})
-_TAKEN_BACK: Final = frozenset({"undone", "pending", "refused"})
+_MIGRATING: Final = frozenset({"run", "resume", "update"})
+_TAKEN_BACK: Final = frozenset({"undone", None})
 _TRIES: Final = 6
-
-
-@dataclass(slots=True, kw_only=True)
-class RowSite(Site):
-    """An archive of a batch."""
-
-    relative: str
-
-    def notes(self) -> dict[str, str]:
-        """None: the batch has them, packed."""
-        return {}
-
-    def state(self) -> str | None:
-        """The state in the row of the batch."""
-        return dict(rows_of(self.job, "SELECT relative, state FROM archive")).get(self.relative)
-
-    def beside_job(self) -> Iterable[Path]:
-        """Nothing: the job is that of all archives."""
-        return ()
 
 
 @dataclass(slots=True)
 class Copy:
-    """A folder with archives, results and the batch."""
+    """A folder with archives, results and the list of the batch."""
 
     folder: Path
-    job: Path
-    sites: list[RowSite]
+    list: Path
+    sites: list[Site]
     is_copy: bool = False
 
 
@@ -91,8 +66,8 @@ class BatchGame:
         self.steps = steps
         self.play = Play(stage, "; ".join((variant, *map(str, steps))), tight=False)
         folder = stage.home / "w0"
-        job = folder / ("old.zarrlift.db" if self.variant.in_place else "v3.zarrlift.db")
-        self.copies = [Copy(folder, job, [])]
+        name = "old" if self.variant.in_place else "v3"
+        self.copies = [Copy(folder, folder / f"{name}.zarrlift.jsonl", [])]
         for name in ("x0.zarr", "sub/x1.zarr" if self.variant.in_place else "sub/x1.n5"):
             self._add_archive(self.copies[0], name)
 
@@ -102,10 +77,8 @@ class BatchGame:
         archive.truncates = self.variant.truncates
         relative = name.rpartition(".")[0]
         result = archive.root if self.variant.in_place else at.folder / "v3" / f"{relative}.zarr"
-        site = RowSite(
-            archive=archive, result=result, job=at.job, in_place=self.variant.in_place, relative=relative
-        )
-        at.sites.append(site)
+        job = result.with_name(f"{result.name}.zarrlift.db")
+        at.sites.append(Site(archive=archive, result=result, job=job, in_place=self.variant.in_place))
 
     def run(self) -> Told:
         """Play to the end, or to the first thing that is wrong."""
@@ -137,31 +110,25 @@ class BatchGame:
     def _copy(self, at: Copy) -> None:
         new = self.play.new_folder()
         self.play.shell("cp", "-a", f"{at.folder}/.", str(new))
-        job = new / at.job.name
         sites = []
         for site in at.sites:
-            root, result = (new / path.relative_to(at.folder) for path in (site.archive.root, site.result))
+            paths = (site.archive.root, site.result, site.job)
+            root, result, job = (new / path.relative_to(at.folder) for path in paths)
             sites.append(site.moved_to(result, job, site.archive.copied(root)))
-        self.copies.append(Copy(new, job, sites, is_copy=True))  # type: ignore[arg-type]
+        self.copies.append(Copy(new, new / at.list.name, sites, is_copy=True))
 
     # Commands
 
     def _line(self, at: Copy, words: tuple[str, ...], rng: random.Random) -> tuple[str, ...]:
         """The command line of a step."""
         name, *flags = words
-        job, old = str(at.job), str(at.folder / "old")
-        target = job if rng.random() < 0.5 else str(at.job).removesuffix(".zarrlift.db")
+        old = str(at.folder / "old")
+        target = str(at.list) if rng.random() < 0.5 else str(at.list).removesuffix(".zarrlift.jsonl")
         where = self.variant.options
         if not self.variant.in_place:
             where = ("--to", f"{at.folder}/v3/{{relative}}.zarr", *where)
-        if name == "plan":
-            return ("batch", "run", old, *where, "--parts", str(self.variant.parts))
-        if name == "part":
-            return ("batch", "run", "--job", job, "--part", str(rng.randrange(self.variant.parts or 1)))
         if name == "run":
             return ("batch", "run", old, *where, *flags, "--workers", "1")
-        if name == "gather":
-            return ("gather", job)
         more = {"resume": ("--workers", "1"), "update": ("--workers", "1"), **ASKING}.get(name, ())
         return (name, target, *flags, *more)
 
@@ -171,7 +138,7 @@ class BatchGame:
         """Run a command, killed or not, and judge what there is now."""
         name = words[0]
         results = at.folder / ("old" if self.variant.in_place else "v3")
-        own = (f"{results}/", f"{results}.", str(at.job))
+        own = (f"{results}/", f"{results}.")
         line = self._line(at, words, rng)
         ended, files, wrong = self.play.command(*line, order=order, owns=lambda path: path.startswith(own))
         for site in at.sites:
@@ -187,7 +154,7 @@ class BatchGame:
             self.play.told.wrong += [*wrong, f"said: {ended.out}{ended.err}"]
         return ended
 
-    def _wrong(self, site: RowSite, words: tuple[str, ...], ended: Ended) -> list[str]:
+    def _wrong(self, site: Site, words: tuple[str, ...], ended: Ended) -> list[str]:
         """What is wrong at an archive after a command."""
         state = site.state()
         is_present = ended.code == 0 and words[0] == "update" and state == "done"
@@ -211,14 +178,13 @@ class BatchGame:
     def _settle(self, at: Copy) -> None:
         """What is interrupted goes on, and the results equal their sources."""
         states = {site.state() for site in at.sites}
-        if not states & {"done", "incomplete", "failed"} or states & {"undone", "finished"}:
+        if not states & {"done", "incomplete"} or states & {"undone", "finished"}:
             return
         if any(site.finishing for site in at.sites):
             return
         for site in at.sites:
             self.play.by_people(lambda: act(site, "heal", random.Random(0)))  # noqa: B023 - called at once
-        parts = [("part",), ("part",), ("part",), ("gather",)] if self.variant.parts else []
-        words = [*parts, ("resume",), ("update", "--force", "--delete")]
+        words = [("resume",), ("update", "--force", "--delete")]
         ended = None
         for turn in range(_TRIES * len(words)):
             one = words[turn % len(words)]
@@ -231,9 +197,9 @@ class BatchGame:
         """Undo, until nothing is left to undo."""
         ended = None
         for turn in range(_TRIES):
-            states = {site.state() for site in at.sites} - {None}
+            states = {site.state() for site in at.sites}
             is_refused = at.is_copy and ended is not None and ended.code != 0
-            if not at.job.exists() or (turn and states <= _TAKEN_BACK and not is_refused):
+            if not at.list.exists() or (turn and states <= _TAKEN_BACK and not is_refused):
                 self.play.told.wrong += self._left(at)
                 return
             ended = self.command(at, ("undo",), random.Random(turn))
@@ -242,29 +208,27 @@ class BatchGame:
         self._dead_end(at, "cannot be undone", ended)
 
     def _left(self, at: Copy) -> list[str]:
-        """What is left beside the job file after everything was undone."""
-        left = [path for path in at.folder.glob("*.zarrlift*") if path != at.job]
-        files = [str(path) for path in left if path.is_file() or any(path.iterdir())]
-        return [f"left by undo: {files}"] if files and at.job.exists() else []
+        """What is left beside the list and the jobs after everything was undone."""
+        own = {at.list, at.list.with_suffix(".events.jsonl"), *(site.job for site in at.sites)}
+        files = [str(path) for path in at.folder.rglob("*.zarrlift*") if path not in own and path.is_file()]
+        return [f"left by undo: {files}"] if files and at.list.exists() and not at.is_copy else []
 
     def _dead_end(self, at: Copy, what: str, ended: Ended | None) -> None:
         if at.is_copy:
             self.play.told.counts["copies that refuse"] += 1
         else:
-            states = {site.relative: site.state() for site in at.sites}
+            states = {site.result.name: site.state() for site in at.sites}
             said = ended.out + ended.err if ended else ""
-            self.play.told.wrong += [f"{at.job} {what}: {states}", f"said: {said}"]
+            self.play.told.wrong += [f"{at.list} {what}: {states}", f"said: {said}"]
 
 
 def drawn_batch(rng: random.Random, only: str) -> tuple[str, list[Step]]:
     """A batch, whose name contains `only`, and the steps of a game."""
     variant = rng.choice([name for name in BATCHES if only in name])
     words: list[tuple[str, ...]] = [("run",)]
-    if BATCHES[variant].parts:
-        words = [("plan",), ("part",), ("part",)]
     for _ in range(rng.randint(3, 7)):
         for _ in range(rng.choice((0, 1, 2, 3))):
             kinds = rng.choices((SOURCE, RESULT, {"copy": 2, "new": 1}), (8, 2, 2))[0]
             words.append((pick(kinds, rng),))
-        words.append(tuple(pick(_PARTS if BATCHES[variant].parts else _COMMANDS, rng).split()))
+        words.append(tuple(pick(_COMMANDS, rng).split()))
     return variant, [step(one, rng, _CHANGES.get(one[0], 0)) for one in words]

@@ -5,8 +5,8 @@
     python tests/zarrlift/jobs/faults/games.py --life "batch; 0 run ~1; 0 grow ~2; 0 update ~3 @change 40"
 
 As `lives.py` does with one job: `batch run`, `resume`, `status`, `update`, `verify`, `finish`, `undo` over
-archives that people go on writing to, and `plan --parts`, `migrate --part`, `gather` of one archive. Folders
-are copied, in which a command acts on the copy or is refused.
+archives that people go on writing to, and `migrate --parts`, `migrate --part`, `gather` of one archive.
+Folders are copied, in which a command acts on the copy or is refused.
 """
 
 from __future__ import annotations

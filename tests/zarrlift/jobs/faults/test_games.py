@@ -53,8 +53,6 @@ def test_what_was_once_wrong_is_right(what: str, stage: Stage) -> None:
 @pytest.mark.parametrize("variant", BATCHES)
 def test_a_batch_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
     begin = "0 run ~1 @change 200; 0 resume ~1"
-    if BATCHES[variant].parts:
-        begin = "0 plan ~1; 0 part ~1 @change 60; 0 part ~1; 0 part ~2; 0 gather ~1"
     source = "0 rewrite ~2; 0 grow ~3; 0 add ~4"
     told = played(
         stage, *parsed(f"{variant}; {begin}; {source}; 0 update ~5; 0 update ~6; 0 undo ~7 @change 40")

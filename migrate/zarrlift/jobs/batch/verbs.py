@@ -1,0 +1,94 @@
+"""What the commands do with each archive of a batch: migrate, verify, update, finish, undo."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from zarrstack.core.errors import JobError, Problem
+
+from ...recipe.options import JobPlace, Places, Updating, values
+from ...storage.local.partial_files import sweep_partial
+from ...storage.open_storage import is_url
+from ..archive_run import migrate_archive
+from ..claim import HeldError, sweep_claim
+from ..finish import finish
+from ..opened_job import found_job, opened
+from ..stored_inventories import remove_inventory
+from ..undo import undo
+from ..update.update_job import update_job
+from ..verification import verify
+from .rows import COMPLETE, BatchRow, of_job
+from .run_batch import Act, ArchiveCall
+
+
+def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
+    """Migrate an archive, or resume its job, unless another process has its claim, or has done it."""
+    row, asked = call.row, call.row.request
+    if row.state not in COMPLETE and row.begun() and of_job(row).state in COMPLETE:
+        return None
+    request = call.request()
+    options = replace(call.options, verify=asked.verify, digest=asked.digest, hard_links=asked.link == "hard")
+    try:
+        return migrate_archive(request, request.open(), call.job, options, call.progress).problems
+    except HeldError:
+        return None
+
+
+def is_restored(row: BatchRow) -> bool:
+    """Whether an archive that was migrated in place may have been restored since: its document is gone."""
+    is_local = row.in_place and row.state in COMPLETE and not is_url(row.destination)
+    return is_local and not os.path.lexists(os.path.join(row.destination, "zarr.json"))
+
+
+def verify_all(*, full: bool) -> Act:
+    """Compare each result with its source; the job of one that is equal says so."""
+
+    def act(call: ArchiveCall) -> tuple[Problem, ...]:
+        options = call.options
+        report = verify(
+            call.job,
+            full=full,
+            **values(call.places, Places),
+            executor=None if options.engine is None else options.executor,
+            dask_address=options.dask_address if options.engine is not None else None,
+            workers=options.workers,
+        )
+        return tuple(report.problems)
+
+    return act
+
+
+def update_all(updating: Updating) -> Act:
+    """Bring each result up to date with its source."""
+
+    def act(call: ArchiveCall) -> tuple[Problem, ...]:
+        if not call.row.begun():
+            return call.row.problems  # nothing of it could be migrated
+        verify = call.row.request.verify
+        found = found_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
+        with opened(found, call.progress) as it:
+            return it.end(update_job(it, updating)).problems
+
+    return act
+
+
+def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:
+    """Remove the legacy metadata of an archive that was migrated in place and verified."""
+    if call.row.verified is None:
+        raise JobError(
+            "the result has not been verified since it was written", advice="Verify the batch first."
+        )
+    opening = call.places.storage_options
+    return finish(call.job, take_over=call.options.take_over, storage_options=opening).problems
+
+
+def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:
+    """Take back what was written, and what a run left that was killed before the archive had a job."""
+    if call.row.begun():
+        return undo(call.job, take_over=call.options.take_over, **values(call.places, Places)).problems
+    sweep_partial(str(call.job))
+    remove_inventory(call.job)
+    if not is_url(call.row.destination) and os.path.isdir(os.path.dirname(call.row.destination)):
+        sweep_claim(call.request().open().place, call.job)
+    return ()
