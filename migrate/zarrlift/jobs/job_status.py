@@ -38,16 +38,10 @@ def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
 
 
 def status_of(job: Job) -> Status:
-    """The status of an open job."""
-    if job.record.parts is not None and job.state == "incomplete":
-        return _status_of_parts(job)
-    return current_status(job)
-
-
-def _status_of_parts(job: Job) -> Status:
-    """The status of an open job with what its parts have recorded; changes nothing."""
-    count = job.record.parts or 0
-    parts = {index: PartStatus(part=index, activity=None) for index in range(count)}
+    """The status of an open job, with what its parts have recorded; changes nothing."""
+    if job.record.parts is None or job.state != "incomplete":
+        return current_status(job)
+    parts = {index: PartStatus(part=index, activity=None) for index in range(job.record.parts)}
     since = {row.id: row.since for row in job.nodes("array", done=False)}
     for index, runs in runs_by_part(job, []):
         last = runs[-1]
