@@ -142,11 +142,10 @@ class Describer:
         self.find()
         nodes = self._described()
         arrays = tuple(nodes)
-        self._refuse_lone_chunks(nodes)
-        for path, place in tree.found.items():
-            if path not in nodes and self._is_group(place, nodes):
-                problems = self._problems_at(place)
-                nodes[path] = tree.group(place, self.describe_group(place, problems), problems)
+        # Where every directory is a group, those of chunks are not, which lone ones show.
+        steps = (self._refuse_lone_chunks, self._describe_groups)
+        for step in steps if tree.row.every_directory else reversed(steps):
+            step(nodes)
         if not any(node.documents or node.refused for node in nodes.values()) and (error := self.nothing()):
             raise error
         self.refuse_inside(arrays, nodes)
@@ -204,6 +203,12 @@ class Describer:
             nodes[place.path] = tree.array(place, described, problems)
         return nodes
 
+    def _describe_groups(self, nodes: dict[str, Node]) -> None:
+        for path, place in self.tree.found.items():
+            if path not in nodes and self._is_group(place, nodes):
+                problems = self._problems_at(place)
+                nodes[path] = self.tree.group(place, self.describe_group(place, problems), problems)
+
     def _is_group(self, place: NodeDirectory, nodes: Mapping[str, Node]) -> bool:
         if self.tree.row.every_directory:
             return not any(isinstance(nodes.get(above), ArrayNode) for above in parents(place.path))
@@ -248,7 +253,7 @@ class Describer:
     def _refuse_lone_chunks(self, nodes: dict[str, Node]) -> None:
         """Refuse chunks without an array's document, whose values cannot be decoded."""
         tree, (name, *_) = self.tree, self.tree.row.nodes
-        arrays = frozenset(nodes)
+        arrays = {path for path, node in nodes.items() if isinstance(node, ArrayNode)}
         for path, place in tree.found.items():
             chunk = place.chunk or next(filter(self.is_chunk, place.files), None)
             if chunk is None or place.first(tree.row.nodes) is not None or arrays.intersection(parents(path)):
