@@ -147,7 +147,7 @@ class _Nodes(Describer):
         self._describer = V2ArrayDescriber()
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
-        if self.is_array(place):
+        if place.is_array or self.is_array(place):
             return "array"
         return "group" if not self.tree.only and any(self.tree.others(place)) else None
 

@@ -83,6 +83,8 @@ class NodeDirectory:
     """For an array: names of the directories in its own; None if not listed, or if there are many."""
     shown: tuple[DirectoryEntry, ...] | None = None
     """For an array: entries that show the form of its chunk keys; None as above."""
+    is_array: bool = False
+    """Whether it is an array, which the walk did not enter."""
     bare: bool = False
     """For an array: whether its directory contains only documents."""
 
@@ -107,7 +109,7 @@ class NodeDirectory:
 
     def key(self, name: str) -> str:
         """The key of a document."""
-        return self.keys.get(name) or join(self.path, name)
+        return self.keys[name] if self.keys else join(self.path, name)
 
 
 def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:

@@ -5,7 +5,7 @@ What differs between formats is their row in `formats.table` and its `Describer`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Final, Literal
@@ -63,16 +63,16 @@ class Describer:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
+        self._markers = [marker for marker in tree.row.markers if marker.of_arrays]
 
     # ----- what a format defines
 
     def is_array(self, place: NodeDirectory) -> bool:
         """Whether a directory is an array by its documents, so that nothing below it is a node."""
-        return any(
-            marker.is_array(self._content(marker, place))
-            for marker in self.tree.row.markers
-            if marker.of_arrays and marker.key in place.documents
-        )
+        for marker in self._markers:
+            if marker.key in place.documents and marker.is_array(self._content(marker, place)):
+                return True
+        return False
 
     def _content(self, marker: MarkerDocument, place: NodeDirectory) -> object:
         """A document as its marker receives it."""
@@ -83,7 +83,7 @@ class Describer:
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         """What a directory is, when all others are known: a damaged array is one; None if it is no node."""
-        if self.is_array(place):
+        if place.is_array or self.is_array(place):
             return "array"
         own = not self.tree.row.sources.isdisjoint(place.documents)
         return "group" if own or any(self.tree.others(place)) else None
@@ -194,14 +194,23 @@ class Describer:
                     tree.documents.unread[problem.key] = problem
             if self.kind(place) == "array":
                 places.append(place)
-        wanted = [place for place in places if self.needs_entries(place)] if tree.storage.can_list else []
-        entries = dict(zip([place.path for place in wanted], _entries(tree.storage, wanted), strict=True))
         nodes: dict[str, Node] = {}
-        for place in places:
+        for place, entries in zip(places, self._entries(places), strict=True):
             problems = self._problems_at(place)
-            described = self.describe_array(place, entries.get(place.path, ()), problems)
-            nodes[place.path] = tree.array(place, described, problems)
+            nodes[place.path] = tree.array(place, self.describe_array(place, entries, problems), problems)
         return nodes
+
+    def _entries(self, places: Sequence[NodeDirectory]) -> Iterator[Iterable[DirectoryEntry]]:
+        """The entries of directories that need them; local ones from the walk, or listed when read."""
+        storage = self.tree.storage
+        if isinstance(storage, LocalStorage):
+            for place in places:
+                yield storage.list_dir(place.path) if place.shown is None else place.shown
+            return
+        wanted = [place.path for place in places if storage.can_list and self.needs_entries(place)]
+        listed = dict(zip(wanted, storage.list_dirs(wanted), strict=True))
+        for place in places:
+            yield listed.get(place.path, ())
 
     def _describe_groups(self, nodes: dict[str, Node]) -> None:
         for path, place in self.tree.found.items():
@@ -216,12 +225,12 @@ class Describer:
 
     def _problems_at(self, place: NodeDirectory) -> list[Problem]:
         """The problems of a directory, and a refusal for each document of another format."""
-        return [*place.problems, *(() if self.tree.only else self._foreign(place))]
+        if self.tree.only or place.documents.keys().isdisjoint(self.tree.row.others):
+            return list(place.problems)
+        return [*place.problems, *self._foreign(place)]
 
     def _foreign(self, place: NodeDirectory) -> Iterator[Problem]:
         row = self.tree.row
-        if not row.others:
-            return
         own = place.first(row.nodes)
         for name in self.tree.others(place):
             key, other = join(place.path, name), row.others[name]
@@ -284,13 +293,3 @@ class Describer:
             is_chunk = partial(self.may_hold_chunks, node.layout if isinstance(node, ArrayNode) else None)
             for problem in nodes_inside(tree.storage, tree.found[path], tree.row.nodes, is_chunk):
                 refuse(nodes, problem)
-
-
-def _entries(storage: Storage, places: list[NodeDirectory]) -> Iterable[Iterable[DirectoryEntry]]:
-    """The entries of directories, local ones from the walk.
-
-    Others are listed lazily, because the first key is mostly decisive.
-    """
-    if isinstance(storage, LocalStorage):
-        return (storage.list_dir(place.path) if place.shown is None else place.shown for place in places)
-    return storage.list_dirs([place.path for place in places])

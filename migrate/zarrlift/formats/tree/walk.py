@@ -72,6 +72,7 @@ def walk(
         inner = []
         for place in level:
             if is_array(place):
+                place.is_array = True
                 _keep(place, documents)
             else:
                 inner.append(place)

@@ -42,6 +42,8 @@ class _Nodes(Describer):
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         """An array if its type is unknown: an array contains values, which must not be lost silently."""
+        if place.is_array:
+            return "array"
         data = self.tree.parsed(place, NAME)
         if data is None:
             return None
