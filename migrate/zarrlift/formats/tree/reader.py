@@ -203,7 +203,7 @@ class Describer:
     def _entries(self, places: Sequence[NodeDirectory]) -> Iterator[Iterable[DirectoryEntry]]:
         """The entries of directories that need them; local ones from the walk, or listed when read."""
         storage = self.tree.storage
-        if isinstance(storage, LocalStorage):
+        if isinstance(storage, LocalStorage) and storage.can_list:
             for place in places:
                 yield storage.list_dir(place.path) if place.shown is None else place.shown
             return
