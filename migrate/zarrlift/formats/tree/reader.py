@@ -203,14 +203,15 @@ class Describer:
     def _entries(self, places: Sequence[NodeDirectory]) -> Iterator[Iterable[DirectoryEntry]]:
         """The entries of directories that need them; local ones from the walk, or listed when read."""
         storage = self.tree.storage
-        if isinstance(storage, LocalStorage) and storage.can_list:
-            for place in places:
-                yield storage.list_dir(place.path) if place.shown is None else place.shown
-            return
-        wanted = [place.path for place in places if storage.can_list and self.needs_entries(place)]
-        listed = dict(zip(wanted, storage.list_dirs(wanted), strict=True))
+        wanted = [place for place in places if place.shown is None and self.needs_entries(place)]
+        paths = [place.path for place in wanted if storage.can_list]
+        if isinstance(storage, LocalStorage):
+            listings: Iterable[Iterable[DirectoryEntry]] = map(storage.list_dir, paths)
+        else:
+            listings = storage.list_dirs(paths)
+        listed = dict(zip(paths, listings, strict=True))
         for place in places:
-            yield listed.get(place.path, ())
+            yield listed.get(place.path, ()) if place.shown is None else place.shown
 
     def _describe_groups(self, nodes: dict[str, Node]) -> None:
         for path, place in self.tree.found.items():
