@@ -44,7 +44,7 @@ _SETTLED: Final = 0.2
 """Seconds after which an empty claim is considered left by a power failure, not being written."""
 
 _claiming = threading.Lock()
-"""HeldError while a claim is made: stores inside this process have no other means of exclusion."""
+"""Held while a claim is made: stores inside this process have no other means of exclusion."""
 
 
 class HeldError(JobError):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from zarrstack.core.errors import JobError, Problem, UsageError
 
+from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..recipe.format_names import require_installed
 from ..recipe.options import JobPlace, Moved, PathText, Places, TakingOver, VerifyLevel, Watching
@@ -41,7 +42,9 @@ from .parts.merge import merge_ended, refuse_running
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
 from .resume.relocate import ends_of, follow, settle_result
-from .resume.unsynced_files import find_torn_documents, may_be_lost
+from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
+from .run_arrays import Share
+from .run_job import run_job
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -161,6 +164,13 @@ class OpenJob:
     def progress(self) -> Progress | None:
         """Where progress is shown."""
         return self.run.progress
+
+    def go_on(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
+        """Compare what a crash may have lost, and run the job to its end, or a share of it."""
+        job, ends = self.job, self.ends
+        if self.crashed:
+            compare_unsynced(job, plan, ends.source, ends.destination, inventories)
+        return run_job(job, plan, ends, self.options, self.checks, inventories, self.progress, share)
 
     def end(self, outcome: Outcome) -> Outcome:
         """Release the places; the outcome with what that has shown."""

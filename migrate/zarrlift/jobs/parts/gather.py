@@ -20,9 +20,8 @@ from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..resume.unsynced_files import compare_unsynced, find_torn_documents
+from ..resume.unsynced_files import find_torn_documents
 from ..run_arrays import RunArray, Share
-from ..run_job import run_job
 from ..stored_inventories import planned_inventories
 from .division import Division
 from .merge import merge, sweep_parts
@@ -79,9 +78,8 @@ def gather(
             problems = merge(current, forget=True)
             if it.crashed:
                 find_torn_documents(current, ends.destination)
-                compare_unsynced(current, made, ends.source, ends.destination, inventories)
             share = GatherShare()
-            outcome = run_job(current, made, ends, it.options, it.checks, inventories, it.progress, share)
+            outcome = it.go_on(made, inventories, share)
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:

@@ -31,11 +31,10 @@ from ..overwrite import remove_previous_tree, set_aside
 from ..parts.merge import sweep_parts
 from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
-from ..run_job import refuse_unmet, run_job
+from ..run_job import refuse_unmet
 from ..source_check import source_changed
 from ..stored_inventories import earlier_inventories, keep_inventory
 from ..units import count_text
-from .unsynced_files import compare_unsynced
 
 _ADVICE: Final = (
     "The arrays of this result are of different times: what was copied before is older. To have all of one"
@@ -67,9 +66,7 @@ def resume_job(it: OpenJob) -> Outcome:
             refuse_unmet(fresh)
             merged = _merged(job, old, fresh, inventories, ends.destination)
             keep_inventory(job, inventories)
-            if it.crashed:
-                compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-            outcome = run_job(job, merged, ends, options, it.checks, inventories, it.progress)
+            outcome = it.go_on(merged, inventories)
         if outcome.state == "done":
             sweep_parts(job, ends.place)
         return outcome
