@@ -123,9 +123,13 @@ class Batch:
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
         updating, running, places, watching = given(options, Updating, Running, Places, Watching)
-        states = frozenset({"done", "refused"})
         return self._act(
-            update_all(updating), lambda row: row.state in states, progress, running, places, watching
+            update_all(updating),
+            lambda row: row.state == "refused" or (row.begun() and row.state not in ("finished", "undone")),
+            progress,
+            running,
+            places,
+            watching,
         )
 
     @explicit
