@@ -13,8 +13,8 @@ from tests.support.job_archives import results, tree, values
 
 import zarrlift
 from zarrlift import Batch
-from zarrlift.errors import JobError
 from zarrlift.cli import main
+from zarrlift.errors import JobError
 from zarrlift.jobs.run import Run
 
 NAMES = ("one", "two", "three")
