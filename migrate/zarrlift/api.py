@@ -163,8 +163,8 @@ def migrate(
     - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
       options.
     - `ro_crate`: write `ro-crate-metadata.json` at the root.
-    - `progress`: a display; True for a bar on a terminal and in a notebook, False for none. By default, only
-      notebooks have one.
+    - `progress`: a function that gets each event, such as `print`; True for a bar on a terminal and in a
+      notebook, False for none. By default, only notebooks have one.
     - `log`: append what happens to this file, as JSON lines.
     - `metrics`: write figures to this file at intervals, in Prometheus' text format.
 
@@ -241,6 +241,6 @@ def resume(
     from .jobs.resume.resume_job import resume_job
 
     job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
-    found = found_job(target, "resume", job, places, running, moved=moved, verify=verify)
+    found = found_job(target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify)
     with opened(found, progress, watching) as it:
         return it.end(resume_job(it))

@@ -41,7 +41,6 @@ MODULES = {
     "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
     "resume": (
         f"{_JOBS}/resume/lost_tasks.py",
-        f"{_JOBS}/resume/replan.py",
         f"{_JOBS}/resume/resume_job.py",
         f"{_JOBS}/resume/unsynced_files.py",
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
 
-    from ..jobs.progress import Progress
+    from ..jobs.progress_display import LogProgress
 
 _FORMAT: Final = "%(asctime)s zarrlift: %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
@@ -30,7 +30,7 @@ def watched(*, quiet: bool, verbose: bool, shown: list[JSONObject] | None = None
 
     progress = progress_for(quiet=quiet)
     handlers: list[logging.Handler] = []
-    if not quiet and (verbose or not isinstance(progress, ProgressBar)):
+    if progress is not None and (verbose or not isinstance(progress, ProgressBar)):
         handlers.append(_Shown(progress, [] if shown is None else shown, everything=verbose))
     levels = log.level, progress_log.level
     for handler in handlers:
@@ -48,7 +48,8 @@ def watched(*, quiet: bool, verbose: bool, shown: list[JSONObject] | None = None
         log.info("ended by an error: %s", error)
         raise
     finally:
-        progress.close()
+        if progress is not None:
+            progress.close()
         log.setLevel(levels[0])
         progress_log.setLevel(levels[1])
         for handler in handlers:
@@ -67,7 +68,7 @@ def counted(unit: str) -> Iterator[Callable[[int], object]]:
 class _Shown(logging.Handler):
     """Writes records to standard error, above the bar if there is one."""
 
-    def __init__(self, progress: Progress, shown: list[JSONObject], *, everything: bool) -> None:
+    def __init__(self, progress: LogProgress, shown: list[JSONObject], *, everything: bool) -> None:
         """`shown` gets the problems that were written."""
         super().__init__(logging.INFO)
         self._shown = shown

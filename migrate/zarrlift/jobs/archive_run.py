@@ -27,7 +27,6 @@ from .overwrite import resolve_previous_tree, set_aside
 from .places import refuse_claim_in_source, refuse_closed, refuse_existing
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
-from .provenance import Provenance
 from .run_job import refuse_unsuitable, run_job
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
@@ -151,12 +150,6 @@ def migrate_archive(
         refuse_closed(ends.place)
         ends = asked.described(ends)
         new_id = claim.new_id or os.urandom(4).hex()
-        facts = {"link": asked.link, "source_place": ends.lasting_place}
-        if asked.overwrite:
-            facts["overwrite"] = "yes"
-        if options.digest:
-            facts["digest"] = "yes"
-        facts.update(ends.layers | ends.options)
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
             closing(new_inventories(path, new_id, ends.source)) as inventories,
@@ -171,7 +164,8 @@ def migrate_archive(
                 )
             refuse_unsuitable(made)
             refuse_unapplied(made)
-            new = Job.create(path, made, id=new_id, facts=facts, fsync=options.fsync)
+            record, notes = ends.record(asked), ends.notes(digest=options.digest)
+            new = Job.create(path, made, id=new_id, record=record, notes=notes, fsync=options.fsync)
             with new as created, noted_run(created):
                 keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
@@ -199,7 +193,7 @@ def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) ->
             same_places = made.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
         except JobError as error:
             refused = error
-        said = Provenance.from_text(job.fact("provenance"))
+        said = job.record.provenance
         written = (False, False) if said is None else (said.in_attribute, said.in_crate)
         same = made.recipe == asked.recipe and read_alike(made.format, made.reading, ends.reading)
         same = same and written == (asked.provenance, asked.ro_crate)

@@ -44,7 +44,7 @@ _SETTLED: Final = 0.2
 """Seconds after which an empty claim is considered left by a power failure, not being written."""
 
 _claiming = threading.Lock()
-"""HeldError while a claim is made: stores inside this process have no other means of exclusion."""
+"""Held while a claim is made: stores inside this process have no other means of exclusion."""
 
 
 class HeldError(JobError):
@@ -180,7 +180,7 @@ def _known_job(file: JobPath) -> tuple[str | None, bool]:
         return None, False
     try:
         with Job.open(file, write=False) as job:
-            return job.id, job.fact("parts") is not None and job.state == "incomplete"
+            return job.id, job.record.parts is not None and job.state == "incomplete"
     except JobError:
         return None, False  # reported when the job is opened
 

@@ -13,7 +13,7 @@ from ..planning.plans import taken_over
 from ..planning.routes import RouteName
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
-from .ledger.progress_rows import NodeProgress
+from .ledger.rows import NodeProgress
 from .option_words import option_words
 from .route_rates import RouteRates
 from .status import Activity, NodeStatus, PartStatus, Status

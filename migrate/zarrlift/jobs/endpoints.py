@@ -19,7 +19,7 @@ from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
 from ..recipe.format_names import require_installed
-from ..recipe.options import Format, Moved, PathText, Places, Reading, StorageOptions, Watching
+from ..recipe.options import Format, Moved, PathText, Places, Reading, Request, StorageOptions, Watching
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
@@ -28,6 +28,7 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
+from .ledger.job_record import JobRecord
 from .ledger.ledger import Job
 from .observed import Observed, observed
 from .one_archive import refuse_several
@@ -133,10 +134,10 @@ class Endpoints:
             in_place=header["in_place"],
             reading=Reading.from_json(header),
             places=places,
-            source_through=job.fact("source_through"),
-            destination_through=job.fact("dest_through"),
+            source_through=job.record.source_through,
+            destination_through=job.record.dest_through,
         )
-        return replace(opened, provenance=Provenance.from_text(job.fact("provenance")))
+        return replace(opened, provenance=job.record.provenance)
 
     def described(self, recipe: Recipe, **asked: bool) -> Endpoints:
         """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
@@ -230,13 +231,21 @@ class Endpoints:
             return getattr(self.place, "beside", None)
         return self.local_destination
 
-    @property
-    def layers(self) -> dict[str, str]:
-        """The layers of both sides and the provenance, as stored in the job."""
-        said = None if self.provenance is None else self.provenance.to_text()
-        texts = {"source_through": self.source_through, "dest_through": self.destination_through}
-        texts["provenance"] = said
-        return {name: text for name, text in texts.items() if text is not None}
+    def record(self, asked: Request, parts: int | None = None) -> JobRecord:
+        """What a new job is created with."""
+        return JobRecord(
+            link=asked.link,
+            overwrite=asked.overwrite,
+            parts=parts,
+            source_through=self.source_through,
+            dest_through=self.destination_through,
+            provenance=self.provenance,
+        )
+
+    def notes(self, *, digest: bool) -> dict[str, str]:
+        """What later runs of a new job may change."""
+        notes = {"source_place": self.lasting_place, **self.options}
+        return {**notes, "digest": "yes"} if digest else notes
 
     @property
     def options(self) -> dict[str, str]:

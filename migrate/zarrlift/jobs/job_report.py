@@ -5,7 +5,6 @@ Neither the source nor the result is opened, so that a report can be made wherev
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -21,12 +20,10 @@ from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
 from .current_status import activity
-from .ledger.database import damage_told
 from .ledger.find_job import find_job
 from .ledger.last_run import last_run, seconds_spent
 from .ledger.ledger import Job
-from .ledger.progress_rows import NodeProgress
-from .ledger.rows import NodeState, State, TaskTotals
+from .ledger.rows import NodeProgress, NodeState, State, TaskTotals
 from .ledger.throughput import Reached, throughput
 from .option_words import option_words
 from .status import Activity
@@ -269,8 +266,6 @@ def report_of(job: Job) -> JobReport:
     ]
     failures = (problem for row in rows.values() if row.state != "refused" for problem in row.problems)
     problems = dict.fromkeys((*plan.all_problems(), *failures))
-    with damage_told(job.path):
-        versions: dict[str, str] = json.loads(job.fact("versions") or "{}")
     return JobReport(
         job=redact(str(job.path)),
         source=redact(plan.source),
@@ -293,7 +288,7 @@ def report_of(job: Job) -> JobReport:
         throughput=throughput(job),
         options=_options(job),
         recipe=_changes(plan.recipe.to_json()),
-        versions=versions,
+        versions={} if run is None else dict(run.versions),
         host=run.owner.host if run else None,
         excluded=len(plan.excluded),
     )

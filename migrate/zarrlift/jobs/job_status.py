@@ -7,11 +7,11 @@ from typing import Unpack
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import JobPlace, PathText
 from ..recipe.signatures import explicit, given
-from .current_status import current_status
+from .current_status import activity, current_status
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
-from .parts.part_status import status_of_parts
-from .status import Status
+from .parts.merge import merge, runs_by_part, tasks_of
+from .status import PartStatus, Status
 
 
 @explicit
@@ -38,7 +38,19 @@ def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
 
 
 def status_of(job: Job) -> Status:
-    """The status of an open job."""
-    if job.fact("parts") is not None and job.state == "incomplete":
-        return status_of_parts(job)
-    return current_status(job)
+    """The status of an open job, with what its parts have recorded; changes nothing."""
+    if job.record.parts is None or job.state != "incomplete":
+        return current_status(job)
+    parts = {index: PartStatus(part=index, activity=None) for index in range(job.record.parts)}
+    since = {row.id: row.since for row in job.nodes("array", done=False)}
+    for index, runs in runs_by_part(job, []):
+        last = runs[-1]
+        parts[index] = PartStatus(
+            part=index,
+            activity=activity(last.path, last.run),
+            tasks=len(tasks_of(runs, since)),
+            host=last.run.owner.host,
+        )
+    with job.copy() as copied:
+        merge(copied, forget=False)
+        return current_status(copied, tuple(parts.values()))

@@ -10,18 +10,26 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.version import __version__
 
-from ..planning.routes import RouteName
 from ..storage.redact import redact
-from ..transfer.counts import MoveResult
+from ..transfer.events import (
+    ArrayDone,
+    Ended,
+    Event,
+    Listed,
+    Planned,
+    Progress,
+    Retried,
+    TaskDone,
+    Waiting,
+)
 from .log_messages import print_warning
-from .progress import DetailedProgress, Progress, RunningProgress, TickingProgress
 
 _SECONDS: Final = 15.0
 """Seconds between two writes: Prometheus is usually configured to read every 15 to 60 s."""
@@ -32,8 +40,8 @@ Labels: TypeAlias = Mapping[str, str]
 Samples: TypeAlias = list[tuple[Labels, float]]
 
 
-class MetricsFile(DetailedProgress):
-    """Counts what a run reports, writes it to a file, and passes it on to another progress.
+class MetricsFile:
+    """Counts the events of a run, writes the figures to a file, and passes the events on.
 
     Several runs may share one, from several threads.
     """
@@ -41,7 +49,7 @@ class MetricsFile(DetailedProgress):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        progress: Progress,
+        progress: Progress | None,
         *,
         name: str,
         clock: Callable[[], float] = time.time,
@@ -54,20 +62,18 @@ class MetricsFile(DetailedProgress):
         self._lock = threading.RLock()
         self._start = clock()
         self._next = 0.0
-        self._chunks: Counter[RouteName] = Counter()
-        self._read: Counter[RouteName] = Counter()
-        self._written: Counter[RouteName] = Counter()
+        self._chunks: Counter[str] = Counter()
+        self._read: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
         self._arrays = {"planned": 0, "done": 0, "failed": 0}
-        self.archives: Counter[str] = Counter()
-        """Archives that have ended, of a run that migrates several."""
+        self._archives: Counter[str] = Counter()
         self._retries = 0
         self._planned_bytes = self._planned_chunks = 0
         self._under_way = 0
         self._rates: list[tuple[float, int]] = []
         self._silent = 0.0
-        self.seconds_left: float | None = None
-        """Set by `tick`, or by what runs several archives."""
+        self._left: float | None = None
         self._result: int | None = None
         try:
             self._write()
@@ -79,82 +85,41 @@ class MetricsFile(DetailedProgress):
                 advice="Name another file.",
             ) from error
 
-    # What `Progress` receives
-
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """Pass it on."""
-        self._progress.start(total_bytes, total_chunks)
-
-    def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Pass it on; work of earlier runs is not counted."""
-        self._progress.resume_at(chunks, nbytes)
-
-    def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Pass it on."""
-        self._progress.expect(total_bytes, total_chunks)
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        """Pass it on, and write the file if it is time."""
-        self._progress.advance(chunks, nbytes)
+    def __call__(self, event: Event) -> None:
+        """Count an event, and write the file if it is time."""
+        if self._progress is not None:
+            self._progress(event)
+        with self._lock:
+            match event:
+                case Planned():
+                    self._planned_bytes += (event.bytes or 0) - event.bytes_done
+                    self._planned_chunks += (event.chunks or 0) - event.chunks_done
+                    self._arrays["planned"] += event.arrays
+                case TaskDone(route=str(route)):
+                    self._planned_bytes += event.more_bytes
+                    self._chunks[route] += event.chunks
+                    self._read[route] += event.bytes_in
+                    self._written[route] += event.bytes_out
+                    self._retries += event.retries
+                case ArrayDone():
+                    self._planned_bytes += event.more_bytes
+                    self._arrays["failed" if event.problems else "done"] += 1
+                    self._failures.update(problem.kind for problem in event.problems)
+                case Retried():
+                    self._retries += event.requests
+                case Listed() | Waiting():
+                    self._silent = 0.0 if event.silence is None else event.silence.seconds
+                    if isinstance(event, Waiting):
+                        self._under_way, self._left = event.bytes, event.seconds_left
+                case Ended(archive=str(state)):
+                    self._archives[state] += 1
         self._sometimes()
-
-    def note(self, text: str) -> None:
-        """Pass it on."""
-        self._progress.note(text)
-
-    def close(self) -> None:
-        """Pass it on."""
-        self._progress.close()
-
-    def tick(self, present: RunningProgress) -> None:
-        """Pass it on, and write the file if it is time."""
-        if isinstance(self._progress, TickingProgress):
-            self._progress.tick(present)
-        with self._lock:
-            self._silent = 0.0 if present.silence is None else present.silence.seconds
-            if present.listed is None:
-                self._under_way = present.bytes
-                self.seconds_left = present.seconds_left
-        self._sometimes()
-
-    # What only `DetailedProgress` receives
-
-    def planned(self, nbytes: int, chunks: int, arrays: int) -> None:
-        """Add to the totals."""
-        with self._lock:
-            self._planned_bytes += nbytes
-            self._planned_chunks += chunks
-            self._arrays["planned"] += arrays
-
-    def moved(self, route: RouteName, moved: MoveResult) -> None:
-        """Count a task."""
-        with self._lock:
-            self._chunks[route] += moved.chunks
-            self._read[route] += moved.bytes_in
-            self._written[route] += moved.bytes_out
-            self._retries += moved.retries
-
-    def repeated(self, requests: int) -> None:
-        """Count requests."""
-        with self._lock:
-            self._retries += requests
-
-    def array_ended(self, problems: Sequence[Problem]) -> None:
-        """Count an array and its problems."""
-        with self._lock:
-            self._arrays["failed" if problems else "done"] += 1
-            self._failures.update(problem.kind for problem in problems)
-
-    def archive_ended(self, state: str) -> None:
-        """Count an archive."""
-        with self._lock:
-            self.archives[state] += 1
 
     def end(self, *, ok: bool) -> None:
         """Write the file for the last time."""
         with self._lock:
             self._result = int(ok)
-            self.seconds_left = 0.0 if ok else None
+            self._left = 0.0 if ok else None
             self._under_way = 0
             self._next = 0.0
         self._sometimes()
@@ -219,7 +184,7 @@ class MetricsFile(DetailedProgress):
             "planned_bytes": ("gauge", "Stored bytes that this run reads in all.", one(self._planned_bytes)),
             "planned_chunks": ("gauge", "Objects that this run moves in all.", one(self._planned_chunks)),
             "arrays": ("gauge", "Arrays of this run, and those that have ended.", by("state", self._arrays)),
-            "archives": ("gauge", "Archives that have ended.", by("state", self.archives)),
+            "archives": ("gauge", "Archives that have ended.", by("state", self._archives)),
             "failures_total": ("counter", "Problems of failed arrays.", by("kind", self._failures)),
             "retries_total": (
                 "counter",
@@ -231,7 +196,11 @@ class MetricsFile(DetailedProgress):
                 "Stored bytes of the source read per second in the last minute.",
                 one(self._rate(now)),
             ),
-            "time_left_seconds": ("gauge", "Estimated time left; absent if unknown.", one(self.seconds_left)),
+            "time_left_seconds": (
+                "gauge",
+                "Estimated time left; absent if unknown.",
+                one(self._left),
+            ),
             "server_silent_seconds": (
                 "gauge",
                 "Seconds for which a server has not answered, or with errors only; 0 if it answers.",

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 from ..recipe.options import Watching
 from .outcome import Outcome
-from .progress import NullProgress, Progress, ProgressChoice, Ticker
-from .progress_display import chosen_progress
+from .progress import Progress, ProgressChoice, Ticker
+from .progress_display import LogProgress, chosen_progress
 
 
 class Observed:
@@ -32,7 +32,7 @@ def shown(progress: ProgressChoice) -> Iterator[Progress | None]:
     try:
         yield display
     finally:
-        if display is not None and display is not progress:
+        if isinstance(display, LogProgress) and display is not progress:
             display.close()
 
 
@@ -61,7 +61,7 @@ def observed(
         if watching.metrics is not None:
             from .metrics_file import MetricsFile
 
-            file = MetricsFile(watching.metrics, display or NullProgress(), name=destination)
+            file = MetricsFile(watching.metrics, display, name=destination)
             run.progress = file
             stack.callback(lambda: file.end(ok=run.ok))
         yield run

@@ -1,6 +1,6 @@
 """Opens a job for a verb, by the same steps in one order.
 
-    found = found_job(target, "resume", job, places, running)
+    found = found_job(target, "resume", job, places, options)
     with opened(found, progress, watching) as it:
         return it.end(resume_job(it))
 
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from zarrstack.core.errors import JobError, Problem, UsageError
 
+from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..recipe.format_names import require_installed
-from ..recipe.options import JobPlace, Moved, PathText, Places, Running, TakingOver, VerifyLevel, Watching
+from ..recipe.options import JobPlace, Moved, PathText, Places, TakingOver, VerifyLevel, Watching
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
@@ -40,9 +41,10 @@ from .outcome_of_job import outcome_of_job
 from .parts.merge import merge_ended, refuse_running
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
-from .provenance import Provenance
 from .resume.relocate import ends_of, follow, settle_result
-from .resume.unsynced_files import find_torn_documents, may_be_lost
+from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
+from .run_arrays import Share
+from .run_job import run_job
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -115,29 +117,14 @@ def found_job(
     verb: Verb,
     job: JobPlace,
     places: Places,
-    running: Running,
-    *,
-    moved: Moved = Moved(),  # noqa: B008 - frozen
-    verify: VerifyLevel | None = None,
-) -> FoundJob:
-    """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
-    path = find_job(target, job)
-    return found_at(path, target, verb, places, RunOptions.of(running), moved=moved, verify=verify)
-
-
-def found_at(
-    path: JobPath,
-    target: PathText,
-    verb: Verb,
-    places: Places,
     options: RunOptions,
     *,
     moved: Moved = Moved(),  # noqa: B008 - frozen
     verify: VerifyLevel | None = None,
 ) -> FoundJob:
-    """The same for a job whose file is known."""
-    with Job.open(path, write=False) as looked:
-        return found_in(looked, target, verb, places, options, moved=moved, verify=verify)
+    """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
+    with Job.open(find_job(target, job), write=False) as known:
+        return found_in(known, target, verb, places, options, moved=moved, verify=verify)
 
 
 def found_in(
@@ -178,6 +165,13 @@ class OpenJob:
         """Where progress is shown."""
         return self.run.progress
 
+    def go_on(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
+        """Compare what a crash may have lost, and run the job to its end, or a share of it."""
+        job, ends = self.job, self.ends
+        if self.crashed:
+            compare_unsynced(job, plan, ends.source, ends.destination, inventories)
+        return run_job(job, plan, ends, self.options, self.checks, inventories, self.progress, share)
+
     def end(self, outcome: Outcome) -> Outcome:
         """Release the places; the outcome with what that has shown."""
         return self.run.end(self.claim.end(outcome))
@@ -212,8 +206,8 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         require_installed(job.header["format"], job.header.get("package"))
         ends.destination.attach(job.id)
         follow(job, ends)
-        ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))
-        if job.fact("parts") is not None and verb == "resume" and not updates:
+        ends = replace(ends, provenance=job.record.provenance)
+        if job.record.parts and verb == "resume" and not updates:
             merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete" and verb != "gather":
@@ -222,7 +216,7 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         digest = options.digest or job.fact("digest") is not None
         if digest and job.fact("digest") is None and job.state == "incomplete":
             job.note(digest="yes")
-        options = replace(options, digest=digest, hard_links=job.fact("link") == "hard")
+        options = replace(options, digest=digest, hard_links=job.record.link == "hard")
         yield OpenJob(
             job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed
         )
@@ -274,32 +268,31 @@ def opened_result(
         )
         place.document_bound = WRITTEN
         refuse_unsupported(verb, place, in_place=plan.in_place)
-        if it.fact("parts") is not None:
+        if it.record.parts:
             refuse_running(it, take_over=take_over)
         done = it.state == ("undone" if verb == "undo" else "finished")
         if done:
             sweep_claim(place, it.path)
         with nullcontext() if done else claimed(place, it.path, take_over=take_over) as claim:
-            storage = with_layers(place, it.fact("dest_through"))
+            storage = with_layers(place, it.record.dest_through)
             yield OpenResult(job=it, plan=plan, place=place, storage=storage, claim=claim, began=began)
 
 
 def require_parts(job: Job) -> int:
     """The number of parts of a job; UsageError if it has none."""
-    parts = job.fact("parts")
-    if parts is None:
+    if job.record.parts is None:
         raise UsageError(
             "this job has no parts",
             key=str(job.path),
             advice="Make it with: zarrlift migrate --job --parts.",
         )
-    return int(parts)
+    return job.record.parts
 
 
 def refuse_update(job: Job) -> None:
     """Raise JobError for a job that was undone, or whose source is gone."""
     refuse_undone(job)
-    if job.fact("parts") is not None and job.state == "incomplete" and job.fact("update") is None:
+    if job.record.parts and job.state == "incomplete" and job.fact("update") is None:
         raise JobError(
             "the parts of this job are not complete", key=str(job.path), advice="Gather them first."
         )

@@ -216,7 +216,7 @@ class OwnObjects:
     def __init__(self, job: Job, source: Storage | None, destination: Storage) -> None:
         """`source` is that of the job, if it can be opened; files that both share are changed through it."""
         self._storage = destination
-        linked = job.fact("link") == "hard" and isinstance(source, LocalStorage)
+        linked = job.record.link == "hard" and isinstance(source, LocalStorage)
         self._source = source if linked else None
         self._recorded = job.others.all()
 

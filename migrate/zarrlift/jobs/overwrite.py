@@ -21,7 +21,7 @@ def set_aside(job: Job, destination: Storage) -> None:
     Does nothing for a job that was not created to overwrite. The intent is stored in the job when it is
     created: after a kill, the rename is repeated if it did not happen, and the new tree is kept if it did.
     """
-    if job.fact("overwrite") is None or job.fact("set_aside") is not None:
+    if not job.record.overwrite or job.fact("set_aside") is not None:
         return
     if not isinstance(destination, LocalStorage):
         if next(iter(destination.list_dir("")), None) is not None:
@@ -68,7 +68,7 @@ def restore_previous_tree(job: Job, destination: Storage) -> Problem | None:
 
 def remove_previous_tree(job: Job, destination: Storage) -> None:
     """Remove the old tree after the new one is complete."""
-    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+    if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return
     old, gone = _name(job, destination), _name(job, destination, "gone")
     if os.path.lexists(old):
@@ -80,7 +80,7 @@ def remove_previous_tree(job: Job, destination: Storage) -> None:
 
 def remove_deleted_tree(job: Job, destination: Storage) -> None:
     """Delete the rest of an old tree whose removal was interrupted."""
-    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+    if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return
     gone = _name(job, destination, "gone")
     if os.path.isdir(gone) and not os.path.islink(gone):
@@ -92,7 +92,7 @@ def remove_deleted_tree(job: Job, destination: Storage) -> None:
 
 def left_aside(job: Job, destination: Storage) -> Problem | None:
     """A note with the location of the old tree while any part of it exists; else None."""
-    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+    if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return None
     old, gone = _name(job, destination), _name(job, destination, "gone")
     if os.path.lexists(gone):
@@ -132,7 +132,7 @@ def resolve_previous_tree(job: Job, destination: Storage) -> None:
 
 def not_yet_aside(job: Job, destination: Storage) -> bool:
     """Whether a job was stopped before it renamed the old tree, so the destination has nothing of the job."""
-    if job.fact("overwrite") is None or job.fact("set_aside") is not None:
+    if not job.record.overwrite or job.fact("set_aside") is not None:
         return False
     return not isinstance(destination, LocalStorage) or not os.path.lexists(_name(job, destination))
 

@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
 from . import log_messages
-from .progress import NullProgress, Progress, ProgressChoice, RunningProgress, TickingProgress
+from .progress import Progress, ProgressChoice
 from .units import bytes_text, count_text, duration_text, rate_text, silence_text
 
 if TYPE_CHECKING:
@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 _RECORD_SECONDS: Final = 60.0
 
 
-class RefreshingProgress(TickingProgress):
-    """A progress display that is refreshed between task ends.
-
-    Every display writes one record per minute to the log; see `log_messages.progress_log`.
-    """
+class LogProgress:
+    """Shows the events of a run as one record per minute in the log; see `log_messages.progress_log`."""
 
     unit = "chunks"
     """What is counted besides bytes."""
@@ -48,57 +45,64 @@ class RefreshingProgress(TickingProgress):
         self.silence = ""
         """Says that a server does not answer; "" if it does."""
 
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """Show an empty display; a second call starts again."""
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        with self.lock:
+            match event:
+                case Planned() if event.archives or self.unit == "chunks":
+                    self._start(event)
+                case TaskDone():
+                    self._add(
+                        0 if self.unit == "archives" else event.chunks, event.bytes_in, event.more_bytes
+                    )
+                case ArrayDone():
+                    self._add(0, 0, event.more_bytes)
+                case Listed() | Waiting():
+                    self._tick(event)
+                case Ended(archive=None):
+                    self.close()
+                    self.unit = "chunks"
+                case Ended():
+                    self._add(1, 0, 0)
+
+    def _start(self, plan: Planned) -> None:
+        """Begin where earlier runs have ended, again if it had begun; the rate is that of the rest."""
         self.close()
-        with self.lock:
-            self.chunks = self.bytes = 0
-            self.total_bytes, self.total_chunks = total_bytes, total_chunks
-            self._reached = (0, 0)
-            self.seconds_left = None
-            self._begin()
+        self.unit = "archives" if plan.archives else "chunks"
+        self.total_bytes, self.total_chunks = plan.bytes, plan.archives or plan.chunks
+        self.chunks, self.bytes = plan.chunks_done, plan.bytes_done
+        self._reached = (self.chunks, self.bytes)
+        self.seconds_left = None
+        self._last_record = self.clock()
+        self._began = (self._last_record, self.bytes)
+        self.begin()
 
-    def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Start at the given progress; the rate is that of the remaining work."""
-        with self.lock:
-            self.chunks, self.bytes = chunks, nbytes
-            self._begin()
+    def _add(self, chunks: int, nbytes: int, more_bytes: int) -> None:
+        """Add what was done, and correct the total, which for archives is that of the whole batch."""
+        self.chunks += chunks
+        self.bytes += nbytes
+        if self.total_bytes is not None and self.unit == "chunks":
+            self.total_bytes += more_bytes
+        self.draw(*self.reached(), now=False)
 
-    def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Replace the totals."""
-        with self.lock:
-            self.total_bytes, self.total_chunks = total_bytes, total_chunks
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        """Add the work of a task that has ended."""
-        with self.lock:
-            self.chunks += chunks
-            self.bytes += nbytes
-            self.draw(*self.reached(), now=False)
-
-    def tick(self, present: RunningProgress) -> None:
-        """Show the current progress, including what running tasks have read."""
-        with self.lock:
-            before, self.silence = self.silence, silence_text(present.silence)
-            if present.listed is not None:
-                self._last_record = min(self._last_record, self.clock())
-                self.draw_listed(present.listed)
-            else:
-                if present.total_bytes is not None:
-                    self.total_bytes = present.total_bytes
-                self.seconds_left = present.seconds_left
-                self.draw(*self.reached(present.chunks, present.bytes), now=True)
-            changed = bool(before) != bool(self.silence)
-            if changed or self.clock() - self._last_record >= _RECORD_SECONDS:
-                self._last_record = self.clock()
-                log_messages.progress_log.info(
-                    self._record()
-                    if present.listed is None
-                    else ", ".join(
-                        filter(None, (f"{count_text(present.listed)} objects listed", self.silence))
-                    ),
-                    extra={"event": "progress"},
-                )
+    def _tick(self, event: Listed | Waiting) -> None:
+        """Show what is under way."""
+        before, self.silence = self.silence, silence_text(event.silence)
+        if isinstance(event, Listed):
+            self._last_record = min(self._last_record, self.clock())
+            self.draw_listed(event.objects)
+        else:
+            if event.total_bytes is not None:
+                self.total_bytes = event.total_bytes
+            self.seconds_left = event.seconds_left
+            self.draw(*self.reached(event.chunks, event.bytes), now=True)
+        changed = bool(before) != bool(self.silence)
+        if changed or self.clock() - self._last_record >= _RECORD_SECONDS:
+            self._last_record = self.clock()
+            text = self._record()
+            if isinstance(event, Listed):
+                text = ", ".join(filter(None, (f"{count_text(event.objects)} objects listed", self.silence)))
+            log_messages.progress_log.info(text, extra={"event": "progress"})
 
     def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
         """(chunks, bytes) done; never decreases, though an ended task may be counted late."""
@@ -107,12 +111,6 @@ class RefreshingProgress(TickingProgress):
             max(self._reached[1], self.bytes + nbytes),
         )
         return self._reached
-
-    def _begin(self) -> None:
-        self._reached = (self.chunks, self.bytes)
-        self._last_record = self.clock()
-        self._began = (self._last_record, self.bytes)
-        self.begin()
 
     def _record(self) -> str:
         """Work done, rate and time left in one line."""
@@ -134,9 +132,10 @@ class RefreshingProgress(TickingProgress):
                 parts.append(f"about {duration_text(left)} left")
         return ", ".join(parts)
 
-    @abstractmethod
     def note(self, text: str) -> None:
-        """Show one line at once."""
+        """Print one line at once."""
+        with suppress(OSError, ValueError):
+            print(text, file=self.stream, flush=True)
 
     def begin(self) -> None:
         """Show the start of work, at the progress reached."""
@@ -151,7 +150,7 @@ class RefreshingProgress(TickingProgress):
         """Remove the display; may be called twice."""
 
 
-class ProgressBar(RefreshingProgress):
+class ProgressBar(LogProgress):
     """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
 
     _bar: tqdm[Any] | None = None
@@ -241,27 +240,15 @@ class ProgressBar(RefreshingProgress):
                     bar.disable = True
 
 
-class LogProgress(RefreshingProgress):
-    """Log records instead of a bar, for runs whose standard error is a file or a pipe.
-
-    A run that ends within a minute prints no progress.
-    """
-
-    def note(self, text: str) -> None:
-        """Print the line."""
-        with suppress(OSError, ValueError):
-            print(text, file=self.stream, flush=True)
-
-
-def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
-    """A bar on a terminal, lines elsewhere; silent if `quiet`."""
+def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> LogProgress | None:
+    """A bar on a terminal, lines elsewhere; None if `quiet`."""
     stream = sys.stderr if stream is None else stream
     try:
         seen = stream is not None and stream.isatty()
     except ValueError:  # closed
         seen = False
     if quiet or stream is None:
-        return NullProgress()
+        return None
     return ProgressBar(stream) if seen else LogProgress(stream)
 
 
@@ -273,7 +260,7 @@ def in_notebook() -> bool:
 
 
 def chosen_progress(choice: ProgressChoice) -> Progress | None:
-    """The display that is meant; None for none."""
+    """Who gets the events; None for nobody."""
     if choice is None:
         choice = in_notebook()
     if not isinstance(choice, bool):

@@ -34,10 +34,11 @@ from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
 from ..transfer.extra_files import copy_file
 from . import provenance
+from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .ours import OWN, note_root_document, whose
-from .provenance import CRATE, Provenance
+from .provenance import CRATE
 
 if TYPE_CHECKING:
     from zarrstack.core.digest.value_digest import ArrayDigest
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from ..verification.elsewhere import Elsewhere
 
 
-@dataclass(slots=True)
+@dataclass
 class Publisher:
     """Writes the documents of one job."""
 
@@ -59,9 +60,9 @@ class Publisher:
     elsewhere: Callable[[], Elsewhere | None]
     """What reads all values of an array on workers elsewhere, if there are any."""
 
-    @property
-    def _provenance(self) -> Provenance | None:
-        return Provenance.from_text(self.job.fact("provenance"))
+    def __post_init__(self) -> None:
+        run = last_run(self.job)
+        self._is_first = run is not None and run.number == 1
 
     def publish_array(self, row: NodeRow, plan: ArrayPlan, sums: bytes | None) -> int | None:
         """Publish an array whose chunks are all written, and store its digest if the job has digests.
@@ -103,8 +104,9 @@ class Publisher:
 
     def _crate(self) -> None:
         """Write the root's `ro-crate-metadata.json`, if the job has one."""
-        if self._provenance is not None and self._provenance.in_crate:
-            data = self._provenance.crate(self.plan.format)
+        said = self.job.record.provenance
+        if said is not None and said.in_crate:
+            data = said.crate(self.plan.format)
             if self.plan.in_place:
                 self._refuse_others(CRATE, data, lambda _: self.job.fact("update") is not None)
             self._write(CRATE, data)
@@ -115,7 +117,7 @@ class Publisher:
         JobError if others have written one since an earlier run.
         """
         key, data = join(node.path, "zarr.json"), document(content)
-        if self.plan.in_place or self.job.fact("runs") != "1":
+        if self.plan.in_place or not self._is_first:
             self._refuse_others(key, data, lambda there: whose(self.job, node, there) in OWN)
         self._write(key, data)
         if isinstance(self.destination, LocalStorage):
@@ -147,7 +149,7 @@ class Publisher:
         groups: list[GroupPlan] = sorted(
             self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
         )
-        said = self._provenance
+        said = self.job.record.provenance
         with_digest = said is not None and said.in_attribute and self.job.fact("digest") is not None
         depends = self.plan.consolidate or with_digest
         for group in groups:

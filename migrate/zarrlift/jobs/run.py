@@ -41,7 +41,7 @@ from .outcome import Outcome
 from .outcome_of_job import outcome_of_run
 from .processes import process_tuning
 from .processes.executors import RunOptions
-from .progress import NullProgress, Progress, Ticker
+from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
 from .route_rates import RouteRates
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
@@ -70,7 +70,7 @@ class Run:
         self.plan = plan
         self.source, self.destination = source, destination = ends.source, ends.destination
         self.options = options
-        self.progress: Progress = progress or NullProgress()
+        self.progress = progress
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
         self._share = share or Share()
         self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
@@ -109,14 +109,14 @@ class Run:
                 advice="It may have run out of memory. Resume with fewer workers.",
             )
         except KeyboardInterrupt:
-            self.progress.close()
+            send_end(self.progress)
             raise Interrupted(str(self.job.path), option_words(self.job)) from None
         finally:
             self._engine.close()
             self._source_check.close()
             stopped = self._commit_at_the_end() or stopped
             self.writer.close(alone=self._share.alone)
-        self.progress.close()
+        send_end(self.progress)
         log_messages.failed(() if stopped is None else (stopped,))
         ended = outcome_of_run(self.job, self.plan, self._moved, stopped, publishes=self._share.publishes)
         if ended.state == "done":

@@ -13,8 +13,6 @@ What exists at a place that cannot be examined is not known, so it counts as exi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -87,8 +85,8 @@ def settled(
     roles = ["source"] if header["in_place"] else ["source", "destination"]
     open_roles = [role for role in roles if given[role] is None]
     changes = {role: writes and (role == "destination" or header["in_place"]) for role in roles}
-    findings = {role: finding(move, recorded[role], changes=changes[role]) for role in open_roles}
-    findings = resolved(move, findings, changes)
+    findings = {role: _finding(move, recorded[role], changes=changes[role]) for role in open_roles}
+    findings = _resolved(move, findings, changes)
     if not reads_source and findings.get("source") == "both" and findings.get("destination") in _USED:
         findings["source"] = "relative"
     for role, found in findings.items():
@@ -105,26 +103,17 @@ def settled(
     return SettledPlaces(**places, source_url=source_url, have_moved="relative" in findings.values())
 
 
-def resolved(
-    move: Move, findings: dict[str, Finding], changes: dict[str, bool], moved: AbstractSet[str] = frozenset()
-) -> dict[str, Finding]:
-    """Findings with a decision for places at which nothing exists: a result follows its source.
-
-    `moved`: of which roles other places, of the same file, are relative to it.
-    """
-    moved = moved | {role for role, found in findings.items() if found == "relative"}
-    result: dict[str, Finding] = {}
-    for role, found in findings.items():
-        if found != "neither":
-            result[role] = found
-        elif role in moved or (moved and changes[role]):
-            result[role] = "relative"
-        else:
-            result[role] = _at_recorded(move, changes=changes[role])
-    return result
+def _resolved(move: Move, findings: dict[str, Finding], changes: dict[str, bool]) -> dict[str, Finding]:
+    """Findings with a decision for places at which nothing exists: a result follows its source."""
+    moved = {role for role, found in findings.items() if found == "relative"}
+    absent = [role for role, found in findings.items() if found == "neither"]
+    return findings | {
+        role: "relative" if moved and changes[role] else _at_recorded(move, changes=changes[role])
+        for role in absent
+    }
 
 
-def finding(move: Move, place: str, *, changes: bool) -> Finding:
+def _finding(move: Move, place: str, *, changes: bool) -> Finding:
     """What is known of a recorded place after a move; `changes`: whether it will be changed."""
     relative = move.relative(place)
     if relative is None or is_same_place(relative, place):
@@ -175,21 +164,9 @@ def is_same_place(one: str, other: str) -> bool:
         return False
 
 
-def message_of(findings: Iterable[Finding]) -> str:
-    """What is wrong, for an error."""
-    found = set(findings)
-    if "both" in found:
-        return "the job file was moved or copied, and two places may be meant"
-    if "copy" in found:
-        return "this is a copy of a job file, and the other one describes the result"
-    if "taken" in found:
-        return "the job file was moved, and another job has written to its destination since"
-    return "it cannot be known whether the job file was moved or copied"
-
-
 def _refusal(job: Job, move: Move, recorded: dict[str, str], findings: dict[str, Finding]) -> JobError:
     """The error for places that cannot be known."""
-    message = message_of(findings.values())
+    kinds = set(findings.values())
     words = ["resume", str(job.path)]
     shown: list[str] = []
     for role, verdict in findings.items():
@@ -198,15 +175,17 @@ def _refusal(job: Job, move: Move, recorded: dict[str, str], findings: dict[str,
         shown.append(redact(recorded[role]))
         words += [_OPTIONS[role], redact(place or recorded[role])]
     again = command(*words)
-    if "both" in findings.values():
+    if "both" in kinds:
+        message = "the job file was moved or copied, and two places may be meant"
         advice = f"Name those that are meant, such as: {again}"
-    elif "taken" in findings.values():
-        advice = "Name where its own result is: zarrlift resume --destination (in place --source)."
-    elif "copy" in findings.values():
+    elif "copy" in kinds:
+        message = "this is a copy of a job file, and the other one describes the result"
         advice = f"Use {move.home.path}, or delete it if this file is to take its place."
+    elif "taken" in kinds:
+        message = "the job file was moved, and another job has written to its destination since"
+        advice = "Name where its own result is: zarrlift resume --destination (in place --source)."
     else:
+        message = "it cannot be known whether the job file was moved or copied"
         advice = f"If this is the only job file, run: {again}"
-    found = ", ".join(shown)
-    if "both" not in findings.values():
-        found = f"{found}, recorded in {move.home.path}"
+    found = ", ".join(shown) + ("" if "both" in kinds else f", recorded in {move.home.path}")
     return JobError(message, key=str(job.path), found=found, advice=advice)

@@ -35,7 +35,7 @@ from .outcome import Outcome
 from .outcome_of_job import kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .parts.merge import scratch_directories, sweep_parts
-from .provenance import CRATE, Provenance
+from .provenance import CRATE
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
 
@@ -127,7 +127,7 @@ def _restored(job: Job, storage: Storage) -> int:
 
 def _source_of_links(job: Job, plan: Plan, options: StorageOptions) -> Storage | None:
     """The source of a job whose chunks are hard links, if it still exists; None otherwise."""
-    if job.fact("link") != "hard":
+    if job.record.link != "hard":
         return None
     with suppress(ZarrstackError):
         return open_storage(plan.source, storage_options=options)
@@ -159,7 +159,7 @@ def _removed(
                 removed += 1
         if isinstance(node, ArrayPlan):
             sweep(node, storage)
-    if job.fact("dest_through") is not None:
+    if job.record.dest_through is not None:
         _clear_hidden(plan, storage)
     return removed
 
@@ -181,7 +181,7 @@ def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], pro
     for path in paths:
         storage.delete(join(path, "zarr.json"))
     removed = len(paths)
-    said = Provenance.from_text(job.fact("provenance"))
+    said = job.record.provenance
     if said is not None and said.in_crate and (content := storage.get(CRATE)) is not None:
         if content == said.crate(plan.format):
             storage.delete(CRATE)

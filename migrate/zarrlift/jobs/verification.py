@@ -29,12 +29,13 @@ from ..verification.report import VerificationReport
 from .digests import Digests
 from .endpoints import reachable
 from .ledger.find_job import find_job
+from .ledger.job_record import JobRecord
 from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .observed import ticking
 from .processes.executors import RunOptions, engine_for
 from .progress import ProgressChoice
-from .provenance import Provenance, as_expected, digest_of
+from .provenance import as_expected, digest_of
 from .settled_places import settled
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def verify(
                 expected="a destination",
             )
     if known is not None:
-        first, second = with_layers(first, known.source_through), with_layers(second, known.dest_through)
+        first = with_layers(first, known.record.source_through)
+        second = with_layers(second, known.record.dest_through)
     archive = describe(first, format=format, options=reading)
     compare = partial(
         verify_archives,
@@ -169,7 +171,7 @@ def verify(
         root_attributes=partial(
             as_expected,
             made=known is not None,
-            known=None if known is None else known.provenance,
+            known=None if known is None else known.record.provenance,
             format=archive.format,
             digest=None if known is None else known.digest,
         ),
@@ -183,8 +185,8 @@ def verify(
             destination=reachable(destination, second),
             source_options=json.dumps(dict(storage_options or {})),
             destination_options=json.dumps(dict(dest_storage_options or {})),
-            source_through=None if known is None else known.source_through,
-            destination_through=None if known is None else known.dest_through,
+            source_through=None if known is None else known.record.source_through,
+            destination_through=None if known is None else known.record.dest_through,
         )
     with (
         _listings(
@@ -267,9 +269,7 @@ class _KnownJob:
     reading: Reading
     finished: bool
     recipe: Recipe
-    source_through: str | None
-    dest_through: str | None
-    provenance: Provenance | None
+    record: JobRecord
     digest: str | None
     """The digest of all arrays, if the job has digests."""
 
@@ -289,17 +289,16 @@ def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _Know
             places = settled(opened, writes=False)
             destination_url = places.source_url if plan["in_place"] else places.destination
             plan.update(source=places.source_url, destination=destination_url)
-            source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
+            record = opened.record
             finished = opened.state == "finished"
-            provenance = Provenance.from_text(opened.fact("provenance"))
-            digest = digest_of(opened.digests.documents()) if provenance and opened.fact("digest") else None
+            digest = (
+                digest_of(opened.digests.documents()) if record.provenance and opened.fact("digest") else None
+            )
         return _KnownJob(
             path=path,
             finished=finished,
             recipe=Recipe.from_json(plan["recipe"]),
-            source_through=source_through,
-            dest_through=dest_through,
-            provenance=provenance,
+            record=record,
             digest=digest,
             reading=Reading.from_json(plan),
             package=plan.get("package"),

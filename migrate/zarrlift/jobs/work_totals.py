@@ -18,11 +18,11 @@ from ..planning.plans import ArrayPlan
 from ..planning.routes import RouteName
 from ..storage import retries, silence
 from ..transfer.counts import MoveResult
+from ..transfer.events import ArrayDone, Planned, Progress, Retried, TaskDone, Waiting
 from . import log_messages
 from .ledger.ledger import Job
 from .ledger.plan_rows import planned_work
 from .ledger.rows import PlannedWork, TaskTotals
-from .progress import DetailedProgress, Progress, RunningProgress
 from .route_rates import RouteRates, work_of
 
 UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
@@ -53,18 +53,17 @@ def work_left(work: PlannedWork, done: TaskTotals) -> float:
 
 
 class WorkTotal:
-    """The total of a run, reported to its progress display and corrected as tasks end."""
+    """The total of a run, corrected as tasks end, of which it sends the events."""
 
     def __init__(
         self,
-        progress: Progress,
+        progress: Progress | None,
         arrays: Sequence[tuple[ArrayPlan, TaskTotals | None]],
         rates: RouteRates | None = None,
     ) -> None:
         """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
         moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
-        self._details = progress if isinstance(progress, DetailedProgress) else None
         self.rates = rates or RouteRates()
         self._retries = self._others = 0
         self._silence: tuple[int, bool] | None = None
@@ -73,7 +72,6 @@ class WorkTotal:
         self._done = {plan.path: done for plan, done in moving}
         self._bytes = {path: total_bytes(work, self._done[path]) for path, work in self._work.items()}
         self._all_bytes = sum(self._bytes.values())
-        self._all_chunks = sum(plan.reads for plan, _ in moving)
         self._reached: dict[RouteName, float] = {}
         self._reports = False
         """Whether running tasks report what they have read."""
@@ -81,15 +79,16 @@ class WorkTotal:
         for path, work in self._work.items():
             self._leave(path, work_left(work, self._done[path]))
         log_messages.begun(len(arrays), self._all_bytes)
-        progress.start(self._all_bytes, self._all_chunks)
-        recorded = [done for _, done in moving if done.tasks]
-        if recorded:
-            progress.resume_at(sum(done.chunks for done in recorded), sum(done.bytes_in for done in recorded))
-        if self._details is not None:
-            self._details.planned(
-                self._all_bytes - sum(done.bytes_in for done in recorded),
-                self._all_chunks - sum(done.chunks for done in recorded),
-                len(arrays),
+        if progress is not None:
+            recorded = [done for _, done in moving if done.tasks]
+            progress(
+                Planned(
+                    bytes=self._all_bytes,
+                    chunks=sum(plan.reads for plan, _ in moving),
+                    arrays=len(arrays),
+                    bytes_done=sum(done.bytes_in for done in recorded),
+                    chunks_done=sum(done.chunks for done in recorded),
+                )
             )
 
     def moved(self, plan: ArrayPlan, moved: MoveResult, *, running: int = 0) -> None:
@@ -103,11 +102,19 @@ class WorkTotal:
         # On average, half of the others is done.
         unseen = {} if self._reports else {route: running * added / 2}
         self.rates.reach(time.monotonic(), self._reached, unseen)
-        self._expect(plan, total_bytes(work, done))
-        self._progress.advance(moved.chunks, moved.bytes_in)
+        more = self._expect(plan, total_bytes(work, done))
         self._retries += moved.retries
-        if self._details is not None:
-            self._details.moved(route, moved)
+        if self._progress is not None:
+            self._progress(
+                TaskDone(
+                    chunks=moved.chunks,
+                    bytes_in=moved.bytes_in,
+                    bytes_out=moved.bytes_out,
+                    retries=moved.retries,
+                    route=route,
+                    more_bytes=more,
+                )
+            )
 
     def note(self, job: Job) -> int:
         """Store the rates and the number of repeated requests in the job. Durable at its next commit.
@@ -115,8 +122,8 @@ class WorkTotal:
         Returns the number of those requests of the run that belong to no task.
         """
         others = retries.take()
-        if others and self._details is not None:
-            self._details.repeated(others)
+        if others and self._progress is not None:
+            self._progress(Retried(requests=others))
         if rates := self.rates.to_text():
             job.note(route_rates=rates)
         if new := self._retries + others:
@@ -144,17 +151,13 @@ class WorkTotal:
     def finished(self, plan: ArrayPlan) -> None:
         """Set the total of a completed array to what was read."""
         log_messages.array_done(plan.path)
-        self._end(plan)
-        if self._details is not None:
-            self._details.array_ended(())
+        self._end(plan, ())
 
     def failed(self, plan: ArrayPlan, problems: Sequence[Problem]) -> None:
         """Nothing more is read for an array that has failed."""
-        self._end(plan)
-        if self._details is not None:
-            self._details.array_ended(problems)
+        self._end(plan, problems)
 
-    def present(self, under_way: UnderWay) -> RunningProgress:
+    def present(self, under_way: UnderWay) -> Waiting:
         """The current progress with what running tasks have read, by path of the array; thread-safe."""
         total = self._all_bytes
         reached, left = dict(self._reached), dict(self._left)
@@ -168,31 +171,32 @@ class WorkTotal:
             route = self._route[path]
             reached[route] = reached.get(route, 0.0) + work_of(nbytes, chunks)
         self.rates.reach(time.monotonic(), reached)
-        return RunningProgress(
+        return Waiting(
             chunks=sum(chunks for chunks, _ in under_way.values()),
             bytes=sum(nbytes for _, nbytes in under_way.values()),
             total_bytes=total,
             seconds_left=self.rates.seconds(left),
         )
 
-    def _end(self, plan: ArrayPlan) -> None:
+    def _end(self, plan: ArrayPlan, problems: Sequence[Problem]) -> None:
+        more = 0
         if plan.tasks:
             self._leave(plan.path, -work_left(self._work[plan.path], self._done[plan.path]))
             self._work[plan.path] = self._work[plan.path]._replace(moves=False)
-            self._expect(plan, self._done[plan.path].bytes_in)
+            more = self._expect(plan, self._done[plan.path].bytes_in)
+        if self._progress is not None:
+            self._progress(ArrayDone(path=plan.path, problems=tuple(problems), more_bytes=more))
 
     def _leave(self, path: str, change: float) -> None:
         route = self._route[path]
         self._left[route] = self._left.get(route, 0.0) + change
 
-    def _expect(self, plan: ArrayPlan, expected: int) -> None:
+    def _expect(self, plan: ArrayPlan, expected: int) -> int:
+        """Correct the total of an array; returns the difference."""
         change = expected - self._bytes[plan.path]
-        if change:
-            self._bytes[plan.path] = expected
-            self._all_bytes += change
-            self._progress.expect(self._all_bytes, self._all_chunks)
-            if self._details is not None:
-                self._details.planned(change, 0, 0)
+        self._bytes[plan.path] = expected
+        self._all_bytes += change
+        return change
 
 
 def _plus(done: TaskTotals, chunks: int, nbytes: int, *, tasks: int = 0) -> TaskTotals:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import Problem, UsageError, refusal
 from zarrstack.core.json_text import JSONObject
@@ -18,6 +18,7 @@ from ..conventions.apply import ConventionChanges, apply_conventions
 from ..planning.regrid.blocks import memory_budget
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
+from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.extra_files import difference
 from .arrays import ArrayComparison
 from .listed_objects import Listings
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
     from .elsewhere import Elsewhere
 
 
-class Watcher(Protocol):
-    """Receives the progress of a comparison; the migration's `Progress` conforms to it."""
-
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """Start the comparison."""
-
-    def advance(self, chunks: int, bytes: int) -> None:
-        """Report further compared chunks and bytes of values; missing chunks count as bytes only."""
-
-
 def verify_archives(
     archive: Archive,
     source: Storage,
@@ -49,7 +40,7 @@ def verify_archives(
     *,
     full: bool = False,
     recipe: Recipe | None = None,
-    progress: Watcher | None = None,
+    progress: Progress | None = None,
     threads: int | None = None,
     elsewhere: Elsewhere | None = None,
     listings: Listings | None = None,
@@ -87,14 +78,15 @@ def verify_archives(
     listings = replace(listings or Listings(), children=names_below(paths))
     comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere, listings)
     if progress is not None:
-        progress.start(sum(map(_size, archive.nodes)) if full else None, None)
+        progress(Planned(bytes=sum(map(_size, archive.nodes)) if full else None, chunks=None))
     threads = threads or min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
             before = comparison.bytes
             comparison.compare(node, found.get(node.path), pool)
             if progress is not None and full:  # unstored or incomparable parts count as done
-                progress.advance(0, max(_size(node) - (comparison.bytes - before), 0))
+                rest = max(_size(node) - (comparison.bytes - before), 0)
+                progress(TaskDone(chunks=0, bytes_in=rest))
     comparison.files(applied)
     comparison.unexpected(found, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
@@ -113,7 +105,7 @@ class _Comparison:
     above: set[str]
     """Paths above selected nodes, which must be groups."""
     full: bool
-    progress: Watcher | None
+    progress: Progress | None
     elsewhere: Elsewhere | None
     listings: Listings
     compared: int = 0
@@ -136,7 +128,7 @@ class _Comparison:
         self.chunks += chunks
         self.bytes += read
         if self.progress is not None:
-            self.progress.advance(chunks, read)
+            self.progress(TaskDone(chunks=chunks, bytes_in=read))
 
     def compare(self, node: Node, found: FoundNode | None, pool: ThreadPoolExecutor) -> None:
         """Compare one node of the source with the node at the same path in the destination."""

@@ -20,6 +20,7 @@ from ..archive.chunk_inventory import Inventory, take_inventory
 from ..archive.nodes import Archive, ArrayNode, Layout
 from ..planning.regrid.blocks import available_cores, memory_budget, workers_within
 from ..storage.base import Storage
+from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.worker import both_ends, received
 from .digest_report import ArchiveDigest
 from .sampled_chunks import SourceObjects
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..archive.chunk_inventory import Indexes
-    from .archives import Watcher
     from .elsewhere import Elsewhere
 
 _MAX_THREADS: Final = 8
@@ -42,7 +42,7 @@ Count = Callable[[int, int], None]
 
 
 def digest_archive(
-    archive: Archive, storage: Storage, *, follow_links: bool = False, progress: Watcher | None = None
+    archive: Archive, storage: Storage, *, follow_links: bool = False, progress: Progress | None = None
 ) -> ArchiveDigest:
     """The digests of all arrays of a described archive.
 
@@ -53,7 +53,8 @@ def digest_archive(
     problems: list[Problem] = [p for p in archive.all_problems() if p.severity == "refusal"]
     nodes = [node for node in archive.nodes if isinstance(node, ArrayNode)]
     if progress is not None:
-        progress.start(sum(_decoded(node.layout) for node in nodes if node.layout is not None), None)
+        total = sum(_decoded(node.layout) for node in nodes if node.layout is not None)
+        progress(Planned(bytes=total, chunks=None))
     for node in nodes:
         if node.refused or node.layout is None:
             continue
@@ -63,7 +64,7 @@ def digest_archive(
             nonlocal done
             done += nbytes
             if progress is not None:
-                progress.advance(chunks, nbytes)
+                progress(TaskDone(chunks=chunks, bytes_in=nbytes))
 
         try:
             inventory = take_inventory(
@@ -77,7 +78,7 @@ def digest_archive(
         except ZarrstackError as error:
             problems.append(error.at(node=node.path).problem)
         if progress is not None:  # missing chunks count as done
-            progress.advance(0, max(_decoded(node.layout) - done, 0))
+            progress(TaskDone(chunks=0, bytes_in=max(_decoded(node.layout) - done, 0)))
     return ArchiveDigest(url=archive.url, format=archive.format, arrays=arrays, problems=tuple(problems))
 
 

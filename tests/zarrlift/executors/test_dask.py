@@ -20,7 +20,7 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift.executors.choice import open_engine
-from zarrlift.jobs.progress import NullProgress
+from zarrlift.transfer.events import Event, TaskDone
 
 pytestmark = pytest.mark.needs_reader("once")
 
@@ -76,14 +76,14 @@ def test_processes_of_its_own_by_name(source, expected, tmp_path) -> None:
     assert files(tmp_path / "out.zarr") == expected
 
 
-class KillsOne(NullProgress):
+class KillsOne:
     """Kills a process when the first task has ended."""
 
     def __init__(self, process: int) -> None:
         self.process = process
 
-    def advance(self, chunks: int, size: int) -> None:
-        if self.process:
+    def __call__(self, event: Event) -> None:
+        if self.process and isinstance(event, TaskDone):
             os.kill(self.process, signal.SIGKILL)
             self.process = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import zarrlift
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, ClaimHolder, claimed
 from zarrlift.jobs.claim_holder import Attempt
+from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
@@ -265,7 +265,9 @@ def test_a_job_on_a_cloned_host_is_not_taken_over_in_silence(
             zarrlift.migrate(source, destination)
     with Job.open(job) as opened:
         clone = replace(ended, boot="another")
-        opened.note(run_owner=json.dumps(clone.to_json()), run_ended=None)
+        run = last_run(opened)
+        assert run is not None
+        opened.note(run=replace(run, owner=clone, ended=None).to_text())
         claim = hold(destination, clone, job)
         claim.write_bytes(claim.read_bytes().replace(b'"00000000"', f'"{opened.id}"'.encode()))
         opened.commit()

@@ -20,9 +20,8 @@ import zarrlift
 from zarrlift.jobs import log_messages
 from zarrlift.jobs.metrics_file import MetricsFile
 from zarrlift.jobs.observed import observed
-from zarrlift.jobs.progress import NullProgress, RunningProgress
 from zarrlift.recipe.options import Watching
-from zarrlift.transfer.counts import MoveResult
+from zarrlift.transfer.events import ArrayDone, Ended, Planned, TaskDone, Waiting
 from zarrstack.core.errors import Problem, UsageError
 
 
@@ -116,8 +115,8 @@ HOSTILE = 'a "quoted"\\ name\nwith # lines\x1b[31m and \udcff'
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     path = tmp_path / "run.prom"
-    metrics = MetricsFile(path, NullProgress(), name=HOSTILE)
-    metrics.array_ended((Problem(kind=HOSTILE, message="x"),))
+    metrics = MetricsFile(path, None, name=HOSTILE)
+    metrics(ArrayDone(path="a", problems=(Problem(kind=HOSTILE, message="x"),)))
     metrics.end(ok=False)
     text = path.read_text()
     assert figures(path)["failures_total", HOSTILE.replace("\udcff", "\\udcff")] == 1
@@ -136,15 +135,13 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
 
 def test_figures_are_written_at_intervals_and_for_several_runs(tmp_path: Path) -> None:
     now, path = [1000.0], tmp_path / "run.prom"
-    metrics = MetricsFile(path, NullProgress(), name="all", clock=lambda: now[0])
+    metrics = MetricsFile(path, None, name="all", clock=lambda: now[0])
     for _ in range(2):  # runs that share it
-        metrics.start(1000, 10)
-        metrics.planned(1000, 10, 1)
-    metrics.moved("relink", MoveResult(chunks=5, bytes_in=500, bytes_out=400, retries=2))
-    metrics.advance(5, 500)
+        metrics(Planned(bytes=1000, chunks=10, arrays=1))
+    metrics(TaskDone(route="relink", chunks=5, bytes_in=500, bytes_out=400, retries=2))
     assert "zarrlift_chunks_total" not in path.read_text(), "not yet"
     now[0] += 20
-    metrics.tick(RunningProgress(bytes=100, seconds_left=70.5))
+    metrics(Waiting(bytes=100, seconds_left=70.5))
     found = figures(path)
     assert found["read_bytes_total", "relink"] == 500
     assert found["planned_bytes",] == 2000
@@ -152,7 +149,8 @@ def test_figures_are_written_at_intervals_and_for_several_runs(tmp_path: Path) -
     assert found["time_left_seconds",] == 70.5
     assert found["retries_total",] == 2
     assert found["running",] == 1
-    metrics.archives.update(done=3, refused=1)
+    for state in ("done", "refused", "done", "done"):
+        metrics(Ended(archive=state))
     metrics.end(ok=True)
     assert figures(path)["archives", "refused"] == 1
 

@@ -10,14 +10,16 @@ import re
 import sys
 import threading
 import types
+from collections import Counter
 
 import pytest
 import zarr
 from tests.support.job_archives import write_archive
 
 import zarrlift
-from zarrlift.jobs.progress import NullProgress, RunningProgress, Ticker
+from zarrlift.jobs.progress import Ticker, Unticked
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar, chosen_progress, progress_for
+from zarrlift.transfer.events import Listed, Planned, TaskDone, Waiting
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +42,14 @@ class Gone(Terminal):
 
 
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
-    assert isinstance(progress_for(Terminal()), ProgressBar)
-    assert isinstance(progress_for(Terminal(), quiet=True), NullProgress)
-    assert isinstance(progress_for(io.StringIO()), LogProgress)
-    assert isinstance(progress_for(io.StringIO(), quiet=True), NullProgress)
+    assert type(progress_for(Terminal())) is ProgressBar
+    assert progress_for(Terminal(), quiet=True) is None
+    assert type(progress_for(io.StringIO())) is LogProgress
+    assert progress_for(io.StringIO(), quiet=True) is None
     closed = io.StringIO()
     closed.close()
     lines = progress_for(closed)
-    lines.start(1, 1)
+    lines(Planned(bytes=1, chunks=1))
     lines.note("x")
 
 
@@ -55,8 +57,8 @@ def test_a_terminal_that_does_not_know_its_size_gets_a_bar_of_80_columns():
     master, slave = pty.openpty()  # of 0 columns
     with open(slave, "w") as terminal:
         bar = ProgressBar(terminal)
-        bar.start(1_000_000, 10)
-        bar.tick(RunningProgress(chunks=4, bytes=400_000))
+        bar(Planned(bytes=1_000_000, chunks=10))
+        bar(Waiting(chunks=4, bytes=400_000))
         shown = b""
         while b"chunks" not in shown:
             shown += os.read(master, 10_000)
@@ -72,9 +74,9 @@ def test_a_listing_shows_the_number_of_objects(caplog):
     now, screen = [1000.0], Terminal()
     bar, lines = (display(screen, clock=lambda: now[0]) for display in (ProgressBar, LogProgress))
     for shown in (bar, lines):
-        shown.tick(RunningProgress(listed=12_345))
+        shown(Listed(objects=12_345))
         now[0] += 60
-        shown.tick(RunningProgress(listed=12_345_678))
+        shown(Listed(objects=12_345_678))
         shown.close()
     assert "12.3k objects listed" in screen.getvalue()
     assert "12.3M objects listed" in screen.getvalue()
@@ -86,16 +88,15 @@ def test_the_log_gets_a_line_a_minute(display, caplog):
     caplog.set_level("INFO", "zarrlift")
     now = [1000.0]
     shown = display(Terminal(), clock=lambda: now[0])
-    shown.start(10_000_000, 5)
-    shown.resume_at(1, 2_000_000)
-    shown.advance(1, 1_000_000)
+    shown(Planned(bytes=10_000_000, chunks=5, chunks_done=1, bytes_done=2_000_000))
+    shown(TaskDone(chunks=1, bytes_in=1_000_000))
     now[0] += 59
-    shown.tick(RunningProgress())
+    shown(Waiting())
     assert caplog.messages == []
     now[0] += 1
-    shown.tick(RunningProgress(chunks=1, bytes=1_000_000))
+    shown(Waiting(chunks=1, bytes=1_000_000))
     now[0] += 1
-    shown.tick(RunningProgress(chunks=1, bytes=1_000_000))
+    shown(Waiting(chunks=1, bytes=1_000_000))
     line = "4.00 MB of 10.0 MB (40 %), 3 of 5 chunks, 33.3 kB/s, about 3 min 0 s left"
     assert caplog.messages == [line]
     shown.close()
@@ -105,11 +106,11 @@ def test_a_line_where_totals_are_not_known(caplog):
     caplog.set_level("INFO", "zarrlift")
     now = [0.0]
     lines = LogProgress(Terminal(), clock=lambda: now[0])
-    lines.tick(RunningProgress())  # before anything is known
-    lines.start(None, None)
-    lines.advance(3, 5)
+    lines(Waiting())  # before anything is known
+    lines(Planned(bytes=None, chunks=None))
+    lines(TaskDone(chunks=3, bytes_in=5))
     now[0] = 60.0
-    lines.tick(RunningProgress())
+    lines(Waiting())
     assert caplog.messages == ["3 chunks"]
 
 
@@ -120,8 +121,8 @@ def drawn(stream: Terminal) -> list[str]:
 def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.start(2_000_000, 1200)
-    bar.advance(1200, 2_000_000)
+    bar(Planned(bytes=2_000_000, chunks=1200))
+    bar(TaskDone(chunks=1200, bytes_in=2_000_000))
     bar._bar.refresh()
     bar.close()
     last = drawn(stream)[-1]
@@ -133,8 +134,8 @@ def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
 def test_the_bar_counts_chunks_where_bytes_are_not_known():
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.start(None, 10)
-    bar.advance(10, 0)
+    bar(Planned(bytes=None, chunks=10))
+    bar(TaskDone(chunks=10, bytes_in=0))
     bar._bar.refresh()
     bar.close()
     assert "10/10" in drawn(stream)[-1]
@@ -143,8 +144,8 @@ def test_the_bar_counts_chunks_where_bytes_are_not_known():
 def test_unknown_totals_are_fine():
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.start(None, None)
-    bar.advance(1, 5)
+    bar(Planned(bytes=None, chunks=None))
+    bar(TaskDone(chunks=1, bytes_in=5))
     bar.close()
 
 
@@ -152,7 +153,7 @@ def test_a_note_stands_on_its_own_line():
     stream = Terminal()
     bar = ProgressBar(stream)
     bar.note("before the start")
-    bar.start(10, 1)
+    bar(Planned(bytes=10, chunks=1))
     bar.note("trying again: a/0.0")
     bar.close()
     assert "trying again: a/0.0" in drawn(stream)
@@ -162,16 +163,16 @@ def test_a_note_stands_on_its_own_line():
 def test_closing_twice_or_before_the_start_is_fine():
     bar = ProgressBar(Terminal())
     bar.close()
-    bar.start(1, 1)
+    bar(Planned(bytes=1, chunks=1))
     bar.close()
     bar.close()
-    bar.advance(1, 1)
+    bar(TaskDone(chunks=1, bytes_in=1))
 
 
 def test_a_terminal_that_goes_away_silences_the_bar():
     bar = ProgressBar(Gone())
-    bar.start(10, 1)
-    bar.advance(1, 10)
+    bar(Planned(bytes=10, chunks=1))
+    bar(TaskDone(chunks=1, bytes_in=10))
     bar.note("x")
     bar.close()
 
@@ -179,12 +180,12 @@ def test_a_terminal_that_goes_away_silences_the_bar():
 def test_a_total_that_was_guessed_too_low_gives_way():
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.start(1_000_000, 2)
-    bar.advance(1, 4_000_000)
-    bar.tick(RunningProgress())
+    bar(Planned(bytes=1_000_000, chunks=2))
+    bar(TaskDone(chunks=1, bytes_in=4_000_000))
+    bar(Waiting())
     assert "4.00M/4.00M" in drawn(stream)[-1]
-    bar.expect(8_000_000, 2)
-    bar.tick(RunningProgress())
+    bar(TaskDone(chunks=0, bytes_in=0, more_bytes=7_000_000))
+    bar(Waiting())
     assert "50%" in drawn(stream)[-1]
     bar.close()
 
@@ -192,9 +193,8 @@ def test_a_total_that_was_guessed_too_low_gives_way():
 def test_a_resumed_job_begins_where_it_was_left():
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.start(4_000_000, 4)
-    bar.resume_at(1, 1_000_000)
-    bar.tick(RunningProgress())
+    bar(Planned(bytes=4_000_000, chunks=4, chunks_done=1, bytes_done=1_000_000))
+    bar(Waiting())
     last = drawn(stream)[-1]
     assert "25%" in last
     assert "1/4 chunks" in last
@@ -205,13 +205,13 @@ def test_a_resumed_job_begins_where_it_was_left():
 def test_a_tick_shows_what_running_tasks_have_read_and_never_steps_back():
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.start(4_000_000, 4)
-    bar.tick(RunningProgress(chunks=1, bytes=1_000_000))
+    bar(Planned(bytes=4_000_000, chunks=4))
+    bar(Waiting(chunks=1, bytes=1_000_000))
     assert "25%" in drawn(stream)[-1]
-    bar.tick(RunningProgress())  # the task has ended, and is not counted yet
+    bar(Waiting())  # the task has ended, and is not counted yet
     assert "25%" in drawn(stream)[-1]
-    bar.advance(2, 2_000_000)
-    bar.tick(RunningProgress())
+    bar(TaskDone(chunks=2, bytes_in=2_000_000))
+    bar(Waiting())
     assert "50%" in drawn(stream)[-1]
     bar.close()
 
@@ -220,12 +220,11 @@ def test_a_display_is_refreshed_while_no_task_ends(monkeypatch):
     monkeypatch.setattr("zarrlift.jobs.progress._REFRESH_SECONDS", 0.001)
     seen = threading.Event()
 
-    class Seen(ProgressBar):
-        def tick(self, present):
-            assert present == RunningProgress(chunks=3)
-            seen.set()
+    def show(event):
+        assert event == Waiting(chunks=3)
+        seen.set()
 
-    ticker = Ticker(Seen(Terminal()), lambda: RunningProgress(chunks=3))
+    ticker = Ticker(show, lambda: Waiting(chunks=3))
     assert seen.wait(60)
     ticker.stop()
     ticker.stop()
@@ -233,20 +232,23 @@ def test_a_display_is_refreshed_while_no_task_ends(monkeypatch):
 
 def test_what_is_not_shown_needs_no_thread():
     before = threading.active_count()
-    ticker = Ticker(NullProgress())
-    assert threading.active_count() == before
-    ticker.stop()
+    for progress in (None, Unticked(print)):
+        ticker = Ticker(progress)
+        assert threading.active_count() == before
+        ticker.stop()
 
 
-CALLS = [
-    ("start", 1, 1), ("resume_at", 1, 1), ("expect", 1, 1), ("advance", 1, 1), ("note", "x"), ("close",)
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
-def test_silence_takes_every_call(call):
-    name, *arguments = call
-    assert getattr(NullProgress(), name)(*arguments) is None
+def test_any_function_gets_readable_events(tmp_path, capsys):
+    archive = write_archive(tmp_path / "old.zarr")
+    outcome = zarrlift.migrate(archive, tmp_path / "new.zarr", progress=print)
+    told = capsys.readouterr().out.splitlines()
+    counts = Counter(line.partition("(")[0] for line in told if not line.startswith("Waiting("))
+    assert counts["TaskDone"]
+    assert (counts["Planned"], counts["ArrayDone"], counts["Ended"]) == (1, outcome.arrays_total, 2)
+    assert f"Planned(bytes={outcome.bytes_in}, chunks={outcome.chunks}, arrays=4, " in "".join(told)
+    assert "ArrayDone(path='g/relink', problems=(), more_bytes=0)" in told
+    assert zarrlift.verify(archive, tmp_path / "new.zarr", progress=print).ok
+    assert "TaskDone(chunks=" in capsys.readouterr().out
 
 
 def test_the_bar_leaves_tqdm_as_it_was():
@@ -254,7 +256,7 @@ def test_the_bar_leaves_tqdm_as_it_was():
 
     lock, interval, monitor = getattr(tqdm, "_lock", None), tqdm.monitor_interval, tqdm.monitor
     bar = ProgressBar(Terminal())
-    bar.start(1, 1)
+    bar(Planned(bytes=1, chunks=1))
     bar.close()
     assert getattr(tqdm, "_lock", None) is lock
     assert tqdm.monitor_interval == interval
@@ -278,8 +280,7 @@ def test_a_notebook_has_a_bar_by_default_and_nothing_else_has(notebook):
     assert chosen_progress(False) is None
     sys.modules["IPython"].get_ipython = lambda: None  # IPython as a library
     assert chosen_progress(None) is None
-    mine = NullProgress()
-    assert chosen_progress(mine) is mine
+    assert chosen_progress(print) is print
 
 
 def test_a_notebook_without_widgets_has_a_bar_of_text(notebook, tmp_path, capsys, recwarn):

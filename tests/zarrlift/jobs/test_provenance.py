@@ -16,7 +16,7 @@ from tests.support.job_archives import tree, write_archive
 
 import zarrlift
 from zarrlift.errors import Interrupted, JobError
-from zarrlift.jobs.progress import NullProgress
+from zarrlift.transfer.events import Event, Planned, TaskDone
 from zarrstack.core.errors import UsageError
 
 CRATE = "ro-crate-metadata.json"
@@ -74,8 +74,8 @@ def test_nothing_is_said_unless_it_is_requested(source: Path, tmp_path: Path) ->
     assert not (tmp_path / "out.zarr" / CRATE).exists()
 
 
-class Interrupts(NullProgress):
-    def advance(self, chunks: int, nbytes: int) -> None:
+def interrupts(event: Event) -> None:
+    if isinstance(event, TaskDone):
         raise KeyboardInterrupt
 
 
@@ -91,7 +91,7 @@ def test_a_resumed_job_writes_the_same(in_place: bool, tmp_path: Path) -> None:
     document.write_bytes(b"{")
     stopped = nullcontext() if in_place else pytest.raises(Interrupted)  # in place nothing is moved
     with stopped:
-        zarrlift.migrate(source, **given, provenance=True, ro_crate=True, progress=Interrupts())
+        zarrlift.migrate(source, **given, provenance=True, ro_crate=True, progress=interrupts)
     document.write_bytes(kept)
     assert zarrlift.resume(place).ok
     assert attribute(place)["time"] == "2026-01-01"
@@ -235,11 +235,11 @@ def test_a_file_of_others_in_place_is_not_overwritten(tmp_path: Path) -> None:
         "a", shape=(4,), chunks=(1,), dtype="i4", compressors=None
     )[:] = 1
 
-    class Writes(NullProgress):
-        def start(self, *_: object) -> None:
+    def writes(event: Event) -> None:
+        if isinstance(event, Planned):
             (source / CRATE).write_text("mine")
 
-    outcome = zarrlift.migrate(source, in_place=True, ro_crate=True, progress=Writes())
+    outcome = zarrlift.migrate(source, in_place=True, ro_crate=True, progress=writes)
     assert not outcome.ok
     assert CRATE in str(outcome.problems)
     assert (source / CRATE).read_text() == "mine"

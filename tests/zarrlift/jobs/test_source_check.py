@@ -16,7 +16,7 @@ from tests.support.job_archives import tree, values
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 import zarrlift
-from zarrlift.jobs import local_times
+from zarrlift.jobs import source_check
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.planning import source_inventory
@@ -234,7 +234,7 @@ alive = pytest.mark.parametrize("kind", ALIVE, indirect=True, ids=lambda made: m
 def test_an_array_that_changes_while_its_job_runs_does_not_appear(
     kind: Kind, change: Callable[[Kind], None], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_times, "_STEP", 3600 * 10**9)  # no file is old, however slow this is
+    monkeypatch.setattr(source_check, "_STEP", 3600 * 10**9)  # no file is old, however slow this is
     destination = tmp_path / "out.zarr"
     outcome = during(kind, destination, lambda: change(kind), monkeypatch)
     assert changed(outcome) == {"h/rewrite"}
@@ -275,7 +275,7 @@ def test_files_that_are_older_than_the_plan_are_not_looked_at_again_without_a_re
     verify: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was copied before it was written again is as it was listed, like all else of its array."""
-    monkeypatch.setattr(local_times, "_STEP", 0)
+    monkeypatch.setattr(source_check, "_STEP", 0)
     before = values(source, 2)
     listed = []
     take = source_inventory.take_inventory

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import zarrlift
+from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.progress import NullProgress
 from zarrlift.jobs.status import Status
+from zarrlift.transfer.events import Event, TaskDone
 from zarrstack.system import file_locks
 
 KILLED = """
 import os, signal, sys
 import zarrlift
-from zarrlift.jobs.progress import NullProgress
-class Kills(NullProgress):
-    def advance(self, chunks, nbytes):
+from zarrlift.transfer.events import TaskDone
+def kills(event):
+    if isinstance(event, TaskDone):
         os.kill(os.getpid(), signal.SIGKILL)
-zarrlift.migrate(*sys.argv[1:], progress=Kills())
+zarrlift.migrate(*sys.argv[1:], progress=kills)
 """
 
 
-class Asks(NullProgress):
+class Asks:
     """Asks for the status from within the run, when a task has ended and is recorded."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.told: list[Status] = []
 
-    def advance(self, chunks: int, nbytes: int) -> None:
-        self.told.append(zarrlift.status(self.target))
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TaskDone):
+            self.told.append(zarrlift.status(self.target))
 
 
 @pytest.fixture
@@ -97,8 +99,9 @@ def test_a_run_that_was_killed_is_stale(result: Path) -> None:
 
 def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     with Job.open(result.with_name("out.zarr.zarrlift.db"), write=False) as job:
-        owner = json.loads(job.fact("run_owner") or "")
-    file = rewritten(result, run_owner=json.dumps({**owner, "host": "elsewhere"}))
+        run = last_run(job)
+    assert run is not None
+    file = rewritten(result, run=replace(run, owner=replace(run.owner, host="elsewhere")).to_text())
     status = zarrlift.status(result)
     assert (status.activity, status.host) == ("unknown", "elsewhere")
     if file_locks.HERE:
@@ -107,12 +110,10 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
             assert zarrlift.status(result).activity == "running"
 
 
-@pytest.mark.parametrize("owner", [None, "{}", "no JSON"])
+@pytest.mark.parametrize("run", [None, "{}", '{"owner": {}}', "no JSON"])
 @pytest.mark.slow(one_in=3)
-def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(
-    owner: str | None, result: Path
-) -> None:
-    file = rewritten(result, run_owner=owner)
+def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(run: str | None, result: Path) -> None:
+    file = rewritten(result, run=run)
     assert zarrlift.status(result).activity == "stopped"
     if file_locks.HERE:
         with Job.open(file):

@@ -23,8 +23,8 @@ from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.opened_job import OpenJob
 from zarrlift.jobs.publisher import Publisher
-from zarrlift.jobs.update import update_job
 from zarrlift.planning import planner
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.regrid.blocks import BASE, available_cores
@@ -305,7 +305,7 @@ def test_an_update_that_shrank_an_array_is_removed_as_a_whole(
     zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).resize((9, 20))
     (source / ".zmetadata").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr(update_job, "run_job", raising(Killed))
+        patched.setattr(OpenJob, "go_on", raising(Killed))
         with pytest.raises(Killed):
             zarrlift.update(result)
     shutil.rmtree(source / "h/rewrite")

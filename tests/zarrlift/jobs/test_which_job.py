@@ -11,6 +11,7 @@ import pytest
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.ledger import database
+from zarrlift.transfer.events import Event, Planned, TaskDone
 from zarrstack.core.errors import JobError
 
 OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
@@ -67,11 +68,11 @@ class Told:
         self.total: int | None = None
         self.done = 0
 
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        self.total = total_bytes
-
-    def advance(self, chunks: int, bytes: int) -> None:
-        self.done += bytes
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Planned):
+            self.total = event.bytes
+        elif isinstance(event, TaskDone):
+            self.done += event.bytes_in
 
 
 def test_how_far_a_full_comparison_is_can_be_told(source: Path, tmp_path: Path) -> None:

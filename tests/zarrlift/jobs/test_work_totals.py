@@ -10,10 +10,10 @@ from tests.support import report_examples as examples
 from zarrlift.archive import chunk_inventory
 from zarrlift.jobs.ledger.plan_rows import planned_work
 from zarrlift.jobs.ledger.rows import TaskTotals
-from zarrlift.jobs.progress import NullProgress, RunningProgress
 from zarrlift.jobs.work_totals import WorkTotal, total_bytes
 from zarrlift.planning.routes import Route
 from zarrlift.transfer.counts import MoveResult
+from zarrlift.transfer.events import ArrayDone, Event, Planned, TaskDone, Waiting
 
 ARRAY = replace(examples.PLAN.arrays[0], bounds=tuple(range(5)), reads=100, chunks=100, bytes_in=1000)
 GUESSED = replace(ARRAY, bytes_in_known=False)
@@ -46,26 +46,26 @@ def test_an_estimate_is_corrected_by_what_was_read(plan, done, finished, expecte
     assert total_bytes(planned_work(plan), done, finished=finished) == expected
 
 
-class Watched(NullProgress):
+class Watched:
     """Totals and work done, as a display is told."""
 
     def __init__(self) -> None:
         self.total = self.chunks = self.bytes = 0
         self.seen: list[tuple[int, int]] = []
 
-    def start(self, total_bytes, total_chunks) -> None:
-        self.total = total_bytes
-
-    def resume_at(self, chunks, nbytes) -> None:
-        self.advance(chunks, nbytes)
-
-    def expect(self, total_bytes, total_chunks) -> None:
-        self.total = total_bytes
-
-    def advance(self, chunks, nbytes) -> None:
-        self.chunks += chunks
-        self.bytes += nbytes
-        self.seen.append((self.bytes, self.total))
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Planned():
+                self.total = event.bytes
+                self.chunks, self.bytes = event.chunks_done, event.bytes_done
+                self.seen.append((self.bytes, self.total))
+            case TaskDone():
+                self.total += event.more_bytes
+                self.chunks += event.chunks
+                self.bytes += event.bytes_in
+                self.seen.append((self.bytes, self.total))
+            case ArrayDone():
+                self.total += event.more_bytes
 
 
 def test_a_display_is_told_totals_that_hold() -> None:
@@ -81,10 +81,8 @@ def test_a_display_is_told_totals_that_hold() -> None:
 
 
 def test_tasks_that_still_run_correct_an_estimate_too() -> None:
-    work = WorkTotal(
-        NullProgress(), [(GUESSED, None), (replace(ARRAY, move=replace(ARRAY.move, path="known")), None)]
-    )
-    assert work.present({}) == RunningProgress(total_bytes=2000)
+    work = WorkTotal(None, [(GUESSED, None), (replace(ARRAY, move=replace(ARRAY.move, path="known")), None)])
+    assert work.present({}) == Waiting(total_bytes=2000)
     half = {GUESSED.path: (50, 10_000), "known": (50, 500)}
     shown = replace(work.present(half), seconds_left=None)
-    assert shown == RunningProgress(chunks=100, bytes=10_500, total_bytes=21_000)
+    assert shown == Waiting(chunks=100, bytes=10_500, total_bytes=21_000)

@@ -21,8 +21,8 @@ from tests.zarrlift.storage.conftest import files, fill, zipped
 from zarr.storage import MemoryStore
 
 import zarrlift
-from zarrlift.jobs.progress import NullProgress
 from zarrlift.transfer import worker
+from zarrlift.transfer.events import Event, TaskDone
 from zarrstack.core.errors import JobError, ZarrstackError
 
 KILLER = Path(__file__).parents[1] / "jobs" / "faults" / "killed_run.py"
@@ -71,15 +71,16 @@ def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: P
         assert zarrlift.migrate(*ends, executor=threads).ok
 
 
-class KillsWorkers(NullProgress):
+class KillsWorkers:
     """Kills every worker as soon as one has done something."""
 
     killed = False
 
-    def advance(self, chunks: int, size: int) -> None:
-        for child in () if self.killed else multiprocessing.active_children():
-            os.kill(child.pid, signal.SIGKILL)
-        self.killed = True
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TaskDone):
+            for child in () if self.killed else multiprocessing.active_children():
+                os.kill(child.pid, signal.SIGKILL)
+            self.killed = True
 
 
 def test_the_tasks_of_workers_that_die_are_done_again(many, expected, tmp_path: Path) -> None:
@@ -210,10 +211,12 @@ def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp
 
 INTERRUPTED = """
 import os, signal, sys
-from zarrlift.jobs import progress, progress_display
-class Progress(progress.NullProgress):
-    def advance(self, chunks, size):
-        os.killpg(0, signal.SIGINT)  # as a terminal does: everybody gets it
+from zarrlift.jobs import progress_display
+from zarrlift.transfer.events import TaskDone
+class Progress(progress_display.LogProgress):
+    def __call__(self, event):
+        if isinstance(event, TaskDone):
+            os.killpg(0, signal.SIGINT)  # as a terminal does: everybody gets it
 progress_display.progress_for = lambda **options: Progress()
 from zarrlift.cli import main
 sys.exit(main())

@@ -24,7 +24,7 @@ from zarrlift import Recipe
 from zarrlift.jobs import progress
 from zarrlift.jobs.metrics_file import MetricsFile
 from zarrlift.jobs.processes.executors import RunOptions
-from zarrlift.jobs.progress import NullProgress, RunningProgress, TickingProgress, with_silence
+from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.jobs.run_engine import RunEngine
 from zarrlift.jobs.units import silence_text
@@ -35,6 +35,7 @@ from zarrlift.storage.remote import adaptive_concurrency
 from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter, unmeasured
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.storage.silence import Silence
+from zarrlift.transfer.events import Event, Listed, Planned, Waiting
 from zarrlift.transfer.worker import WorkerSpec
 
 if TYPE_CHECKING:
@@ -128,20 +129,20 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_bar_says_so_without_a_rate_and_a_time_left(monkeypatch) -> None:
     screen = Terminal()
     bar = ProgressBar(screen)
-    bar.start(1_000_000, 10)
-    present = RunningProgress(chunks=4, bytes=400_000, seconds_left=21.0)
-    bar.tick(present)
+    bar(Planned(bytes=1_000_000, chunks=10))
+    present = Waiting(chunks=4, bytes=400_000, seconds_left=21.0)
+    bar(present)
     assert "<00:21" in screen.getvalue()
     monkeypatch.setattr(silence, "longest", lambda: SILENT)
     screen.truncate(0)
-    bar.tick(with_silence(present))
+    bar(with_silence(present))
     shown = screen.getvalue()
     assert "400k/1.00M" in shown
     assert f"<-] {TEXT}" in shown
     assert "B/s" not in shown
     monkeypatch.setattr(silence, "longest", lambda: None)
     screen.truncate(0)
-    bar.tick(with_silence(present))
+    bar(with_silence(present))
     assert "<00:21" in screen.getvalue()
     assert "server" not in screen.getvalue()
     bar.close()
@@ -151,7 +152,7 @@ def test_the_bar_says_so_without_a_rate_and_a_time_left(monkeypatch) -> None:
 def test_a_listing_says_so_too() -> None:
     screen = Terminal()
     bar = ProgressBar(screen)
-    bar.tick(RunningProgress(listed=12_345, silence=SILENT))
+    bar(Listed(objects=12_345, silence=SILENT))
     bar.close()
     assert f"12.3k objects listed [00:00] {TEXT}" in screen.getvalue()
 
@@ -161,10 +162,10 @@ def test_the_log_gets_a_record_at_once_when_it_begins_and_when_it_ends(display, 
     caplog.set_level("INFO", "zarrlift")
     now = [1000.0]
     shown = display(Terminal(), clock=lambda: now[0])
-    shown.start(1_000_000, 10)
+    shown(Planned(bytes=1_000_000, chunks=10))
     for later, found in ((10, None), (20, SILENT), (21, Silence(13.3, 3)), (30, None), (40, None)):
         now[0] = 1000.0 + later
-        shown.tick(RunningProgress(chunks=4, bytes=400_000, silence=found))
+        shown(Waiting(chunks=4, bytes=400_000, silence=found))
     shown.close()
     silent, again = [record.getMessage() for record in caplog.records]
     assert silent == f"400 kB of 1.00 MB (40 %), 4 of 10 chunks, {TEXT}"
@@ -173,17 +174,17 @@ def test_the_log_gets_a_record_at_once_when_it_begins_and_when_it_ends(display, 
 
 def test_metrics_have_the_seconds_and_no_time_left(tmp_path: Path) -> None:
     now = [1000.0]
-    metrics = MetricsFile(tmp_path / "run.prom", NullProgress(), name="out.zarr", clock=lambda: now[0])
+    metrics = MetricsFile(tmp_path / "run.prom", None, name="out.zarr", clock=lambda: now[0])
 
-    def written(present: RunningProgress) -> str:
+    def written(present: Waiting) -> str:
         now[0] += 60
-        metrics.tick(present)
+        metrics(present)
         return (tmp_path / "run.prom").read_text()
 
-    text = written(RunningProgress(seconds_left=21.0))
+    text = written(Waiting(seconds_left=21.0))
     assert 'zarrlift_time_left_seconds{destination="out.zarr"} 21.0' in text
     assert 'zarrlift_server_silent_seconds{destination="out.zarr"} 0.0' in text
-    text = written(RunningProgress(silence=SILENT))
+    text = written(Waiting(silence=SILENT))
     assert "zarrlift_time_left_seconds{" not in text
     assert 'zarrlift_server_silent_seconds{destination="out.zarr"} 12.3' in text
 
@@ -202,7 +203,7 @@ class Dying(WrapperStore[MemoryStore]):
         return await super().get(key, *args, **named)
 
 
-class Watcher(TickingProgress, NullProgress):
+class Watcher:
     """Revives the store as soon as the status reports its silence."""
 
     def __init__(self, store: Dying, job: Path) -> None:
@@ -210,9 +211,9 @@ class Watcher(TickingProgress, NullProgress):
         self.shown: list[Silence] = []
         self.statuses: list[zarrlift.Status] = []
 
-    def tick(self, present: RunningProgress) -> None:
-        if present.silence is not None and not self.store.alive.is_set():
-            self.shown.append(present.silence)
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Waiting) and event.silence is not None and not self.store.alive.is_set():
+            self.shown.append(event.silence)
             status = zarrlift.status(self.job)
             if status.silent_since is not None:
                 self.statuses.append(status)
@@ -313,11 +314,10 @@ def test_worker_processes_report_a_server_that_fails(
     source = our_bucket.put("in", files(archive))
     shown: list[Silence] = []
 
-    class Reviving(TickingProgress, NullProgress):
-        def tick(self, present: RunningProgress) -> None:
-            if present.silence is not None:
-                shown.append(present.silence)
-                alive.set()
+    def reviving(event: Event) -> None:
+        if isinstance(event, Waiting) and event.silence is not None:
+            shown.append(event.silence)
+            alive.set()
 
     outcome = zarrlift.migrate(
         source,
@@ -325,7 +325,7 @@ def test_worker_processes_report_a_server_that_fails(
         storage_options=our_bucket.options,
         executor="processes",
         workers=1,
-        progress=Reviving(),
+        progress=reviving,
     )
     assert outcome.ok, outcome.problems
     assert (shown[0].attempt > 1, shown[0].errors) == (True, True)

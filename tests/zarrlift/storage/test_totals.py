@@ -5,25 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import zarrlift
-from zarrlift.jobs.progress import NullProgress
+from zarrlift.transfer.events import ArrayDone, Event, Planned, TaskDone
 
 
-class Watched(NullProgress):
+class Watched:
     """(done, total) in bytes, each time that either changes."""
 
     def __init__(self) -> None:
         self.done = self.total = 0
         self.seen: list[tuple[int, int]] = []
 
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        self.expect(total_bytes or 0, total_chunks or 0)
-
-    def expect(self, total_bytes: int, total_chunks: int) -> None:
-        self.total = total_bytes
-        self.seen.append((self.done, self.total))
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        self.done += nbytes
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Planned():
+                self.total = event.bytes or 0
+            case TaskDone():
+                self.done += event.bytes_in
+                self.total += event.more_bytes
+            case ArrayDone():
+                self.total += event.more_bytes
+            case _:
+                return
         self.seen.append((self.done, self.total))
 
 

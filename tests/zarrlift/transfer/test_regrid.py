@@ -29,9 +29,9 @@ from tests.zarrlift.transfer.test_reframe import bits
 import zarrlift
 from zarrlift.jobs.processes import forked_process
 from zarrlift.jobs.processes.executors import RunOptions, forks_for
-from zarrlift.jobs.progress import NullProgress
 from zarrlift.planning.regrid import blocks
 from zarrlift.planning.regrid.boxes import Candidates
+from zarrlift.transfer.events import Event, Planned, TaskDone
 from zarrlift.transfer.recode import InnerChunkConversion
 from zarrstack.core.errors import CastError, UsageError
 
@@ -269,19 +269,19 @@ def test_a_bad_chunk_is_named_and_nothing_of_its_array_appears(numbers, tmp_path
 # What is said beforehand
 
 
-class Watched(NullProgress):
+class Watched:
     """What a progress bar would show."""
 
     def __init__(self) -> None:
         self.total: tuple[int | None, int | None] = (None, None)
         self.bytes = self.chunks = 0
 
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        self.total = (total_bytes, total_chunks)
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        self.chunks += chunks
-        self.bytes += nbytes
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Planned):
+            self.total = (event.bytes, event.chunks)
+        elif isinstance(event, TaskDone):
+            self.chunks += event.chunks
+            self.bytes += event.bytes_in
 
 
 @pytest.mark.parametrize("count", ROOM)

@@ -16,7 +16,8 @@ import zarr
 
 import zarrlift
 from zarrlift.jobs import observed
-from zarrlift.jobs.progress import NullProgress
+from zarrlift.jobs.progress_display import LogProgress
+from zarrlift.transfer.events import Planned, TaskDone
 
 
 @pytest.fixture(scope="module")
@@ -236,12 +237,12 @@ def test_progress_is_told_of_every_chunk(result) -> None:
         total = None
         chunks = bytes = 0
 
-        def start(self, total_bytes, total_chunks):
-            self.total = total_bytes
-
-        def advance(self, chunks, bytes):
-            self.chunks += chunks
-            self.bytes += bytes
+        def __call__(self, event):
+            if isinstance(event, Planned):
+                self.total = event.bytes
+            elif isinstance(event, TaskDone):
+                self.chunks += event.chunks
+                self.bytes += event.bytes_in
 
     watcher = Watcher()
     report = zarrlift.verify(*result, full=True, progress=watcher)
@@ -250,8 +251,11 @@ def test_progress_is_told_of_every_chunk(result) -> None:
 
 
 def test_the_usual_display_is_made_and_closed(result, monkeypatch) -> None:
-    class Display(NullProgress):
+    class Display(LogProgress):
         closed = 0
+
+        def __call__(self, event):
+            """Draw nothing."""
 
         def close(self):
             self.closed += 1

@@ -19,7 +19,7 @@ from ...recipe.signatures import explicit, given
 from ..observed import observed
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..progress_display import RefreshingProgress, chosen_progress
+from ..progress_display import chosen_progress
 from .events import Events, Known
 from .list_file import ListFile, list_path
 from .outcome import BatchOutcome, state_of, table
@@ -162,8 +162,6 @@ class Batch:
         running, places, watching = given(how, Running, Places, Watching)
         started, number = time.monotonic(), 0
         display, place = chosen_progress(progress), str(self.path)
-        if isinstance(display, RefreshingProgress):
-            display.unit = "archives"
         before = self.status()
         rows = {row.number: row for row in before.rows}
         todo = [row for row in before.rows if wanted(row)]

@@ -20,7 +20,7 @@ from ..ledger.database import VERSION, connect, damage_told
 from ..ledger.find_job import names_of, places_of
 from ..ledger.last_run import last_run, seconds_spent
 from ..ledger.ledger import Job
-from ..ledger.plan_rows import as_text
+from ..ledger.rows import as_text
 from .requests import RowRequest
 
 ArchiveState: TypeAlias = Literal["pending", "incomplete", "refused", "failed", "done", "finished", "undone"]
@@ -136,13 +136,13 @@ def _of_complete_job(path: Path, row: BatchRow) -> dict[str, Any] | None:
     except sqlite3.Error:
         return None
     meta = {name: value for kind, name, value, _ in found if kind == "meta"}
-    if meta.get("version") != VERSION or meta["state"] not in COMPLETE or "run_ended" not in meta:
+    if meta.get("version") != VERSION or meta["state"] not in COMPLETE:
         return None
-    header, nodes = json.loads(meta["plan"]), found[len(meta) : -1]
+    header, run, nodes = json.loads(meta["plan"]), json.loads(meta["run"]), found[len(meta) : -1]
     is_own = row.source in (header["source"], as_text(meta.get("source_place", "")))
     is_whole = all(state == "done" for _, state, *_ in nodes)
     is_whole = is_whole and all(problem["severity"] != "refusal" for problem in header["problems"])
-    if not is_own or not is_whole or header["recipe"] != row.request.recipe_json:
+    if not is_own or not is_whole or header["recipe"] != row.request.recipe_json or run["ended"] is None:
         return None
     _, objects, bytes_in, bytes_out = found[-1]
     return {
@@ -153,7 +153,7 @@ def _of_complete_job(path: Path, row: BatchRow) -> dict[str, Any] | None:
         "objects": objects,
         "bytes_in": bytes_in,
         "bytes_out": bytes_out,
-        "seconds": float(meta["seconds"]),
+        "seconds": run["seconds"],
         "verified": meta.get("verified"),
     }
 

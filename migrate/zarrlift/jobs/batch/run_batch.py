@@ -19,9 +19,9 @@ from .. import log_messages
 from ..archive_run import ArchiveRequest
 from ..ledger.ledger import Job
 from ..ledger.move import move_of
-from ..opened_job import found_at, opened
+from ..opened_job import found_in, opened
 from ..processes.executors import RunOptions
-from ..progress import NullProgress, Progress
+from ..progress import Progress
 from ..settled_places import settled
 from .batch_progress import BatchProgress
 from .rows import COMPLETE, ArchiveState, BatchRow, of_job
@@ -47,7 +47,7 @@ class ArchiveCall:
     row: BatchRow
     options: RunOptions
     places: Places
-    progress: Progress
+    progress: Progress | None
 
     @property
     def job(self) -> Path:
@@ -90,7 +90,7 @@ class BatchRun:
     def __init__(self, options: BatchOptions, act: Act) -> None:
         self._options = options
         self._act = act
-        self._progress = BatchProgress(options.progress or NullProgress())
+        self._progress = BatchProgress(options.progress)
 
     def __call__(self, rows: Iterable[BatchRow]) -> Generator[tuple[BatchRow, bool], None, None]:
         """Work on archives, the largest first: what became of each, and whether this process did it."""
@@ -136,14 +136,15 @@ def _follow_list(call: ArchiveCall) -> None:
     A job alone could mean the originals as well, and is refused.
     """
     row = call.row
+    moved = Moved(source=row.source, destination=None if row.in_place else row.destination)
     with Job.open(call.job, write=False) as job:
         if job.state == "undone" or move_of(job) is None or job.header["destination"] == row.destination:
             return
         with suppress(JobError):
             settled(job)
             return
-    moved = Moved(source=row.source, destination=None if row.in_place else row.destination)
-    with opened(found_at(call.job, call.job, "resume", call.places, call.options, moved=moved), False):
+        found = found_in(job, call.job, "resume", call.places, call.options, moved=moved)
+    with opened(found, progress=False):
         pass  # its places are recorded
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from zarrstack.core.errors import JobError, Problem
 
-from ...recipe.options import Places, Updating, values
+from ...recipe.options import JobPlace, Places, Updating, values
 from ...storage.local.partial_files import sweep_partial
 from ...storage.open_storage import is_url
 from ..archive_run import migrate_archive
 from ..claim import HeldError, sweep_claim
 from ..finish import finish
-from ..opened_job import found_at, opened
+from ..opened_job import found_job, opened
 from ..stored_inventories import remove_inventory
 from ..undo import undo
 from ..update.update_job import update_job
@@ -66,7 +66,7 @@ def update_all(updating: Updating) -> Act:
         if not call.row.begun():
             return call.row.problems  # nothing of it could be migrated
         verify = call.row.request.verify
-        found = found_at(call.job, call.job, "update", call.places, call.options, verify=verify)
+        found = found_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
         with opened(found, call.progress) as it:
             return it.end(update_job(it, updating)).problems
 

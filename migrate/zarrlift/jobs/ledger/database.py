@@ -20,15 +20,13 @@ from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.system_errors import file_limit_text, may_create_in
 from .home import Home
-from .listing_rows import LISTING
-from .plan_rows import Common, Values, as_stored, node_rows
-from .result_rows import DOCUMENTS, OTHERS
-from .rows import PlannedWork
+from .plan_rows import Common, Values, node_rows
+from .rows import PlannedWork, as_stored
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
@@ -49,9 +47,11 @@ CREATE TABLE task_digest (
     node INTEGER NOT NULL, number INTEGER NOT NULL, sums BLOB NOT NULL,
     PRIMARY KEY (node, number)) WITHOUT ROWID;
 CREATE TABLE digest (node INTEGER PRIMARY KEY, document TEXT NOT NULL);
-{LISTING};
-{DOCUMENTS};
-{OTHERS};
+CREATE TABLE listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE document (
+    path TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, digest)) WITHOUT ROWID;
+CREATE TABLE other (
+    path TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (path, key)) WITHOUT ROWID;
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
 _SMALL_PAGES: Final = "PRAGMA page_size = 512;"
@@ -62,6 +62,53 @@ _FEW_NODES, _FEW_CHUNKS = 100, 10_000
 _empty: Final[dict[str, bytes]] = {}
 """Files without rows, by schema: making the tables again for each archive of a batch takes a millisecond."""
 BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
+
+
+class Database:
+    """An open job file, whose writes begin a transaction. Errors are JobErrors that say what to do."""
+
+    def __init__(self, connection: sqlite3.Connection, path: JobPath) -> None:
+        self.connection = connection
+        self._path = path
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether something is written that is not committed."""
+        return self.connection.in_transaction
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Execute a statement as it is."""
+        try:
+            return self.connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise unwritable(self._path, error) from error
+
+    def begin(self) -> None:
+        """Begin a transaction, unless one has begun."""
+        if not self.connection.in_transaction:
+            self.execute("BEGIN")
+
+    def write(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Execute a statement in a transaction."""
+        self.begin()
+        self.execute(statement, values)
+
+    def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each row in a transaction."""
+        self.begin()
+        try:
+            self.connection.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise unwritable(self._path, error) from error
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query."""
+        try:
+            return self.connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise JobError(
+                "the job file is damaged", key=str(self._path), found=str(error), advice=BROKEN
+            ) from error
 
 
 def create_database(

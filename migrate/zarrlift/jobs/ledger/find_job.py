@@ -202,7 +202,7 @@ def refuse_undone(job: Job) -> None:
     """Raise JobError if a job was undone, or in part: objects recorded as written may be deleted."""
     if job.state == "undone":
         again = "Start a new one with migrate."
-        if job.fact("parts") is not None:
+        if job.record.parts:
             again = "Make a new one with plan."
         raise JobError("this job was undone", key=str(job.path), advice=again)
     if job.fact("undoing") is not None:

@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from zarrstack.core.errors import JobError
 
@@ -28,55 +28,76 @@ _LEVELS: Final = ("none", "sample", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """A run of a job."""
+    """A run of a job, which is one note of the job."""
 
     owner: OwnerProcess
+    number: int = 1
+    """How many runs there were, with this one."""
     began: float
     """Unix time in seconds, as in the following fields."""
-    ended: float | None
+    ended: float | None = None
     """Time of a normal end, an error or Ctrl-C; None while it runs, or if it was killed."""
-    moving: float | None
+    moving: float | None = None
     """Time at which chunks started to move; None while the source is read for planning."""
     bytes_before: int = 0
     """Bytes of the source recorded by earlier runs."""
+    seconds: float = 0.0
+    """Duration of all runs that have ended, and of this one once it has."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of packages."""
 
     def on_this_boot(self) -> bool:
         """Whether it was on this machine since the machine was started; False if that is unknown."""
         here = OwnerProcess.of_this_process()
         return bool(here.boot) and (self.owner.place, self.owner.boot) == (here.place, here.boot)
 
+    def to_text(self) -> str:
+        """JSON, as stored in the job."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps({**own, "owner": self.owner.to_json()})
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`; ValueError, TypeError."""
+        data = json.loads(text)
+        return cls(**{**data, "owner": OwnerProcess.from_json(data["owner"])})
+
 
 @contextmanager
 def noted_run(job: Job) -> Iterator[None]:
     """Record the beginning and the end of a run in the ledger of a job open for writing."""
-    spent, began = seconds_spent(job), time.time()
-    job.note(
-        runs=str(int(job.fact("runs") or 0) + 1),
-        seconds=repr(spent),
-        versions=json.dumps(_versions()),
-        run_owner=json.dumps(OwnerProcess.of_this_process().to_json()),
-        run_began=repr(began),
-        run_ended=None,
-        run_moving=None,
-        silent=None,
+    before = last_run(job)
+    run = LastRun(
+        owner=OwnerProcess.of_this_process(),
+        number=1 if job.fact("run") is None else (1 if before is None else before.number) + 1,
+        began=time.time(),
+        seconds=seconds_spent(job),
+        versions=_versions(),
     )
+    job.note(run=run.to_text(), silent=None)
     job.commit()
     try:
         yield
     finally:
         with contextlib.suppress(JobError):  # the disk is full: the run appears killed, the safe reading
             now = time.time()
-            spent += max(now - began, 0.0)
-            job.note(run_ended=repr(now), seconds=repr(spent), versions=json.dumps(_versions()))
+            _note(job, ended=now, seconds=run.seconds + max(now - run.began, 0.0), versions=_versions())
             job.commit()
+
+
+def _note(job: Job, **changes: Any) -> None:
+    """Change what is recorded of the present run; one of a part has a file of its own."""
+    run = last_run(job)
+    if run is not None:
+        job.note(run=replace(run, **changes).to_text())
 
 
 def seconds_spent(job: Job) -> float:
     """Duration of all runs of a job; a run that was killed, or is not over, counts up to its last record."""
-    spent, run = float(job.fact("seconds") or 0), last_run(job)
-    if run is not None and run.ended is None:
-        spent += max(float(job.fact("updated") or 0) - run.began, 0.0)
-    return spent
+    run = last_run(job)
+    if run is None or run.ended is not None:
+        return 0.0 if run is None else run.seconds
+    return run.seconds + max(float(job.fact("updated") or 0) - run.began, 0.0)
 
 
 def _versions() -> dict[str, str]:
@@ -106,11 +127,8 @@ def note_moving(job: Job, totals: Mapping[int, TaskTotals], level: VerifyLevel) 
 
     Of the levels at which runs verify arrays before they publish them, the job keeps the lowest.
     """
-    job.note(
-        run_moving=repr(time.time()),
-        run_bytes=str(sum(done.bytes_in for done in totals.values())),
-        checked=min(level, job.fact("checked") or level, key=_LEVELS.index),
-    )
+    _note(job, moving=time.time(), bytes_before=sum(done.bytes_in for done in totals.values()))
+    job.note(checked=min(level, job.fact("checked") or level, key=_LEVELS.index))
 
 
 def level_before(job: Job) -> VerifyLevel:
@@ -120,19 +138,7 @@ def level_before(job: Job) -> VerifyLevel:
 
 def last_run(job: Job) -> LastRun | None:
     """The last run of a job; None if there was none."""
-    owner, began = job.fact("run_owner"), job.fact("run_began")
-    if owner is None or began is None:
-        return None
     try:
-        ended, moving = (
-            None if text is None else float(text) for text in (job.fact("run_ended"), job.fact("run_moving"))
-        )
-        return LastRun(
-            owner=OwnerProcess.from_json(json.loads(owner)),
-            began=float(began),
-            ended=ended,
-            moving=moving,
-            bytes_before=int(job.fact("run_bytes") or 0),
-        )
-    except ValueError:
+        return LastRun.from_text(job.fact("run") or "null")
+    except (ValueError, TypeError, KeyError):
         return None

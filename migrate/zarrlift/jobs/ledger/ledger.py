@@ -15,7 +15,8 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -26,7 +27,7 @@ from ...planning.plans import Plan, Planned
 from ...transfer.counts import MoveResult
 from .. import log_messages
 from .database import (
-    BROKEN,
+    Database,
     connect,
     create_database,
     damage_told,
@@ -38,12 +39,24 @@ from .database import (
     require_job,
     unwritable,
 )
-from .digest_rows import DigestRows
-from .listing_rows import ListingRows
-from .plan_rows import PlanReader, as_stored, as_text
-from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
-from .result_rows import DocumentRows, LegacyRows, OtherRows
-from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
+from .job_record import JobRecord
+from .plan_rows import PlanReader
+from .rows import (
+    NODES,
+    PROGRESS,
+    Kind,
+    NodeProgress,
+    NodeRow,
+    NodeState,
+    RecordedTask,
+    State,
+    TaskTotals,
+    as_stored,
+    as_text,
+    node_row,
+    progress_of,
+)
+from .tables import DigestRows, DocumentRows, LegacyRows, ListingRows, OtherRows
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
@@ -62,15 +75,15 @@ class Job:
 
     def __init__(self, path: JobPath, connection: sqlite3.Connection, lock: Any) -> None:
         self.path = path
-        self._db = connection
+        self._db = Database(connection, path)
         self._lock = lock
         self._stored = None if isinstance(path, Path) else path
         self._taken_back = False
-        self.digests = DigestRows(self._write, self._rows)
-        self.listing = ListingRows(self._write, self._rows)
-        self.legacy = LegacyRows(self._write, self._rows)
-        self.documents = DocumentRows(self._write, self._rows)
-        self.others = OtherRows(self._write, self._rows)
+        self.digests = DigestRows(self._db)
+        self.listing = ListingRows(self._db)
+        self.legacy = LegacyRows(self._db)
+        self.documents = DocumentRows(self._db)
+        self.others = OtherRows(self._db)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
@@ -82,7 +95,8 @@ class Job:
         plan: Plan,
         *,
         id: str | None = None,
-        facts: Mapping[str, str] | None = None,
+        record: JobRecord = JobRecord(),  # noqa: B008 - frozen
+        notes: Mapping[str, str] | None = None,
         fsync: bool = False,
     ) -> Self:
         """Create a job from a plan; the file appears complete or not at all. JobError if it exists."""
@@ -90,7 +104,8 @@ class Job:
             "id": id or os.urandom(4).hex(),
             "state": "incomplete",
             "plan": json.dumps(plan.header_to_json()),
-            **(facts or {}),
+            **record.to_notes(),
+            **(notes or {}),
         }
         create_database(path, meta, plan.nodes, fsync=fsync)
         return cls.open(path, fsync=fsync)
@@ -121,7 +136,7 @@ class Job:
     def copy(self) -> Self:
         """A copy in memory."""
         copied = sqlite3.connect(":memory:", isolation_level=None)
-        self._db.backup(copied)
+        self._db.connection.backup(copied)
         return type(self)(self.path, copied, None)
 
     def close(self) -> None:
@@ -131,8 +146,8 @@ class Job:
         """
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:
-                self._db.execute("COMMIT")
-        self._db.close()
+                self._db.connection.execute("COMMIT")
+        self._db.connection.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -163,8 +178,14 @@ class Job:
         state: State = self._meta["state"]
         return state
 
+    @cached_property
+    def record(self) -> JobRecord:
+        """What is set once, when a job is created."""
+        with damage_told(self.path):
+            return JobRecord.of(self._meta)
+
     def fact(self, name: str) -> str | None:
-        """A note stored in the job, such as "verified"."""
+        """A note stored in the job that may change, such as "verified"."""
         return self._meta.get(name)
 
     def note(self, **facts: str | None) -> None:
@@ -172,10 +193,10 @@ class Job:
         for name, value in facts.items():
             if value is None:
                 self._meta.pop(name, None)
-                self._write("DELETE FROM meta WHERE name = ?", (name,))
+                self._db.write("DELETE FROM meta WHERE name = ?", (name,))
             else:
                 self._meta[name] = value
-                self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
+                self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
 
     @property
     def header(self) -> JSONObject:
@@ -183,19 +204,23 @@ class Job:
         header: JSONObject = json.loads(self._meta["plan"])
         return header
 
+    def note_header(self, **members: Any) -> None:
+        """Change members of the header. Durable at the next commit."""
+        self.note(plan=json.dumps({**self.header, **members}))
+
     def plan(self) -> Plan:
         """The plan of the job."""
         with damage_told(self.path):
-            reader = PlanReader(self._rows("SELECT digest, plan FROM common"))
-            rows = self._rows("SELECT kind, plan FROM node ORDER BY path")
+            reader = PlanReader(self._db.rows("SELECT digest, plan FROM common"))
+            rows = self._db.rows("SELECT kind, plan FROM node ORDER BY path")
             return Plan.from_header(self.header, itertools.starmap(reader.node, rows))
 
     def drop_node(self, path: str) -> None:
         """Forget a node and its recorded work. Durable at the next commit."""
-        self._begin()
-        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
+        self._db.begin()
+        for (number,) in self._db.rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
-            self._do("DELETE FROM node WHERE id = ?", (number,))
+            self._db.execute("DELETE FROM node WHERE id = ?", (number,))
 
     def swap_node(self, path: str, node: Planned, *, published_ns: int | None = None) -> None:
         """Replace the plan of a node and forget its recorded work. Durable at the next commit.
@@ -204,12 +229,12 @@ class Job:
         """
         self.drop_node(path)
         try:
-            insert_nodes(self._db, [node])
+            insert_nodes(self._db.connection, [node])
         except sqlite3.Error as error:
             raise unwritable(self.path, error) from error
-        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
+        for (number,) in self._db.rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self._begin_generation(number)  # it may have the id of another node before
-            self._do("UPDATE node SET published_ns = ? WHERE id = ?", (published_ns, number))
+            self._db.execute("UPDATE node SET published_ns = ? WHERE id = ?", (published_ns, number))
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
@@ -217,52 +242,53 @@ class Job:
             self._begin_generation(node)
         for number in (None,) if numbers is None else numbers:
             self._taken_back = True
-            self._write("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
-            self._write("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
+            which = (node, number)
+            self._db.write("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", which)
+            self._db.write("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", which)
             self.digests.forget(node, number)
 
     def _begin_generation(self, node: int) -> None:
         """Let what parts have recorded of a node until now not count any more."""
-        if self.fact("parts") is not None:
+        if self.record.parts is not None:
             generation = int(self.fact("generation") or 0) + 1
             self.note(generation=str(generation))
-            self._do("UPDATE node SET since = ? WHERE id = ?", (generation, node))
+            self._db.execute("UPDATE node SET since = ? WHERE id = ?", (generation, node))
 
     # Completed work
 
     def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
         """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
-        return list(map(node_row, self._rows(NODES, (kind, done))))
+        return list(map(node_row, self._db.rows(NODES, (kind, done))))
 
     def progress(self) -> list[NodeProgress]:
         """The work of each node, planned and recorded, in any order."""
         with damage_told(self.path):
-            return list(progress_of(self._rows(PROGRESS), self.totals()))
+            return list(progress_of(self._db.rows(PROGRESS), self.totals()))
 
     def done(self, kind: Kind) -> int:
         """Number of completed nodes of a kind."""
-        ((count,),) = self._rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
+        ((count,),) = self._db.rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
         return int(count)
 
     def recorded(self, node: int) -> dict[int, RecordedTask]:
         """Recorded tasks of a node, by number."""
-        rows = self._rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
+        rows = self._db.rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
         return {number: RecordedTask(chunks, dropped) for number, chunks, dropped in rows}
 
     def record_synced(self) -> None:
         """Record that the recorded work has reached the disk. Durable at the next commit."""
-        self._write("INSERT OR IGNORE INTO synced SELECT node, number FROM task", ())
+        self._db.write("INSERT OR IGNORE INTO synced SELECT node, number FROM task", ())
 
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
         found: dict[int, set[int]] = {}
-        for node, number in self._rows("SELECT node, number FROM task EXCEPT SELECT * FROM synced"):
+        for node, number in self._db.rows("SELECT node, number FROM task EXCEPT SELECT * FROM synced"):
             found.setdefault(node, set()).add(number)
         return found
 
     def totals(self, *, passes: Literal["both", "last"] = "both") -> dict[int, TaskTotals]:
         """Sums over the recorded tasks, by node; of two passes, over both or the last one."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
             " FROM task WHERE ? OR number >= 0 GROUP BY node",
             (passes == "both",),
@@ -273,11 +299,11 @@ class Job:
         """Record a task, with its sums if known, as on the disk if `synced`. Durable at the next commit."""
         chunks = 0 if number < 0 else moved.chunks  # those of a first pass count with the second
         values = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped)
-        self._write("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._db.write("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
         if moved.sums is not None:
             self.digests.record_task(node, number, moved.sums)
         if synced:
-            self._do("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
+            self._db.execute("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
 
     def record_node(
         self,
@@ -289,14 +315,14 @@ class Job:
     ) -> None:
         """Record a node as published or failed. Durable at the next commit."""
         told = [problem.to_json() for problem in problems]
-        self._write(
+        self._db.write(
             "UPDATE node SET state = ?, published_ns = ?, problems = ? WHERE id = ?",
             (state, published_ns, json.dumps(told) if told else None, node),
         )
 
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
         """Record published nodes: (node, modification time of its document in nanoseconds)."""
-        self._write_many(
+        self._db.write_many(
             "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
             ((published, node) for node, published in nodes),
         )
@@ -309,8 +335,8 @@ class Job:
         if self._db.in_transaction:
             if self.before_commit is not None:
                 self.before_commit()
-            self._do("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
-            self._do("COMMIT")
+            self._db.execute("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
+            self._db.execute("COMMIT")
             if self._stored is not None:
                 self._stored.changed(now=now or self._taken_back)
                 self._taken_back = False
@@ -318,33 +344,4 @@ class Job:
     def sync_commits(self) -> None:
         """Commit, and let later commits be on disk when they return, regardless of `fsync`."""
         self.commit()
-        self._do("PRAGMA synchronous=FULL")
-
-    def _do(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        try:
-            return self._db.execute(statement, values)
-        except sqlite3.Error as error:
-            raise unwritable(self.path, error) from error
-
-    def _write(self, statement: str, values: Sequence[Any]) -> None:
-        self._begin()
-        self._do(statement, values)
-
-    def _write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._begin()
-        try:
-            self._db.executemany(statement, rows)
-        except sqlite3.Error as error:
-            raise unwritable(self.path, error) from error
-
-    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        try:
-            return self._db.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise JobError(
-                "the job file is damaged", key=str(self.path), found=str(error), advice=BROKEN
-            ) from error
-
-    def _begin(self) -> None:
-        if not self._db.in_transaction:
-            self._do("BEGIN")
+        self._db.execute("PRAGMA synchronous=FULL")

@@ -20,8 +20,8 @@ from zarrstack.core.errors import JobError
 from ...storage.open_storage import is_url
 from .database import SQLITE, require_file
 from .home import Home
-from .plan_rows import as_text
 from .read_only import read_only
+from .rows import as_text
 
 if TYPE_CHECKING:
     from .ledger import Job

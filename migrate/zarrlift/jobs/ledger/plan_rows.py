@@ -17,7 +17,7 @@ from zarrstack.core.json_text import JSONObject
 from ...archive.chunk_inventory import UNLISTED
 from ...archive.layout import layout_from_json, layout_to_json
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
-from .rows import Kind, PlannedWork
+from .rows import Kind, PlannedWork, as_stored
 
 _KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}
 _ENCODE: Final = json.JSONEncoder(check_circular=False).encode  # plans are trees
@@ -38,20 +38,6 @@ Common: TypeAlias = tuple[bytes, str]
 
 Values: TypeAlias = tuple[str | bytes | int | None, ...]
 """Of a new row of `node`: path, kind, plan, state, route, and those of `PlannedWork`."""
-
-
-def as_stored(text: str) -> str | bytes:
-    """A text as SQLite stores it: names that are not valid UTF-8 (PEP 383) as bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def as_text(stored: str | bytes) -> str:
-    """Inverse of `as_stored`."""
-    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
 def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[Values, Common | None]]:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from typing import Unpack
 
+from ...planning.plans import ArrayPlan
 from ...recipe.keywords import JobPlaceKeywords, PlacesKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import JobPlace, PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...storage.listed_versions import Timestamp
+from ...transfer.tasks import pass_numbers
 from ..ledger.last_run import noted_run
 from ..opened_job import found_job, opened
 from ..ours import require_visible
 from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
+from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..resume.unsynced_files import compare_unsynced, find_torn_documents
-from ..run_job import run_job
+from ..resume.unsynced_files import find_torn_documents
+from ..run_arrays import RunArray, Share
 from ..stored_inventories import planned_inventories
+from .division import Division
 from .merge import merge, sweep_parts
 from .migrate_part import divided
-from .shares import GatherShare
 
 
 class _Gathering(JobPlaceKeywords, PlacesKeywords, RunningKeywords, WatchingKeywords):
@@ -60,7 +64,7 @@ def gather(
     'done'
     """
     job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
-    found = found_job(target, "gather", job, places, running, verify=verify)
+    found = found_job(target, "gather", job, places, RunOptions.of(running), verify=verify)
     with opened(found, progress, watching) as it:
         current, ends = it.job, it.ends
         if current.state != "incomplete":
@@ -74,9 +78,8 @@ def gather(
             problems = merge(current, forget=True)
             if it.crashed:
                 find_torn_documents(current, ends.destination)
-                compare_unsynced(current, made, ends.source, ends.destination, inventories)
             share = GatherShare()
-            outcome = run_job(current, made, ends, it.options, it.checks, inventories, it.progress, share)
+            outcome = it.go_on(made, inventories, share)
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:
@@ -88,3 +91,32 @@ def gather(
                 second_pass=share.second_pass(),
             )
         return it.end(outcome)
+
+
+class GatherShare(Share):
+    """No task: verifies and publishes arrays whose tasks are all recorded."""
+
+    moves = False
+    alone = False
+
+    def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
+        """None."""
+        return []
+
+    def is_wrong(self, array: RunArray) -> bool:
+        """Not if the comparison itself failed: all parts would have to repeat what may be right."""
+        plan, wrong = array.plan, any(problem.kind != "storage" for problem in array.problems)
+        if wrong and (numbers := [*pass_numbers(plan, first_pass=plan.between is not None)]):
+            self.left.append((plan, numbers))
+        return wrong
+
+    def missing(self, division: Division) -> dict[int, int]:
+        """How many tasks of each part can be done and are not, by part, counted from 0."""
+        count: Counter[int] = Counter()
+        for plan, numbers in self.left:
+            count.update(division.part_of(plan, number) for number in numbers)
+        return dict(sorted(count.items()))
+
+    def second_pass(self) -> bool:
+        """Whether a second pass can be run whose first pass is complete."""
+        return any(plan.between is not None and numbers[-1] >= 0 for plan, numbers in self.left)

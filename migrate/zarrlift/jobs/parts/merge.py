@@ -104,7 +104,7 @@ def sweep_parts(job: Job, destination: Storage) -> None:
 
     `destination` is the storage without layers.
     """
-    if job.fact("parts") is None:
+    if job.record.parts is None:
         return
     for file in run_files(job.path):
         with contextlib.suppress(OSError):

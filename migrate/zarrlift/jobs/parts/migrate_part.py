@@ -1,37 +1,52 @@
-"""Runs one part of a job."""
+"""Runs one part of a job: the process has a copy in memory, and what it does goes to the file of its run."""
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Self, Unpack
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import JobError, Problem, UsageError
 
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
+from ...transfer.counts import MoveResult
 from .. import log_messages
 from ..checks.checks import LocalChecks
 from ..current_status import is_locked
+from ..ledger.database import not_opened, require_file
 from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.ledger import Job
+from ..ledger.read_only import read_only
+from ..ledger.rows import NodeState, RecordedTask
 from ..opened_job import found_in, require_parts
 from ..option_words import option_words
 from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..run import Run
+from ..run_arrays import Share
 from ..stored_inventories import planned_inventories
 from .division import Division
+from .merge import tasks_of
 from .part_index import part_index
-from .part_job import PartJob
 from .run_file import PartRun, RunFile, read_run, run_files
-from .shares import PartShare
+
+_OF_ALL: Final = (
+    "DELETE FROM node WHERE kind != 'array' OR state = 'done'",
+    "UPDATE node SET plan = '', state = 'pending', problems = NULL",
+    "DELETE FROM common",
+    "DELETE FROM task",
+    "VACUUM",
+)
+"""Forgets what concerns the whole job, which needs much memory if it is large."""
 
 
 class _Moving(PlacesKeywords, RunningKeywords, WatchingKeywords):
@@ -86,7 +101,7 @@ def migrate_part(
             found.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
-            hard_links=known.fact("link") == "hard",
+            hard_links=known.record.link == "hard",
             digest=known.fact("digest") is not None,
         )
         own = _plan_of(known, plan, division, index)
@@ -132,7 +147,8 @@ def _plan_of(job: Job, plan: Plan, division: Division, part: int) -> Plan:
 
 def _share_of(array: ArrayPlan, division: Division, part: int) -> ArrayPlan | None:
     """The plan of an array with the amounts of the tasks of a part, for the progress; None without tasks."""
-    own = sum(len(division.numbers(array, part, first_pass=first)) for first in (True, False))
+    passes = (False,) if array.between is None else (True, False)
+    own = sum(len(division.numbers(array, part, first_pass=first)) for first in passes)
     if not own:
         return None
     first = 0 if array.between is None else max(len(array.between.bounds) - 1, 0)
@@ -156,3 +172,98 @@ def _earlier(path: Path, job_id: str, part: int) -> list[PartRun]:
                 advice="Wait for it, or stop it first.",
             )
     return sorted(found, key=PartRun.order)
+
+
+class PartJob(Job):
+    """What a part knows of its job, and does of it."""
+
+    _file: RunFile | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A copy of a job in one consistent state; its file is only read. JobError."""
+        require_file(path)
+        try:
+            with read_only(path) as db:
+                db.execute("SELECT 1 FROM meta").fetchone()  # a backup does not name its errors
+                copied = sqlite3.connect(":memory:", isolation_level=None)
+                db.backup(copied)
+        except sqlite3.Error as error:
+            raise not_opened(path, error) from error
+        return cls(path, copied, None)
+
+    def begin(self, earlier: Iterable[PartRun], file: RunFile) -> None:
+        """Take what earlier runs of the part have done as recorded, and nothing else; go on in `file`."""
+        since = {row.id: row.since for row in self.nodes("array", done=False)}
+        for statement in _OF_ALL:
+            self._db.execute(statement)
+        for (node, number), records in tasks_of(earlier, since).items():
+            self.record_task(node, number, records[-1].moved(digest=False))
+        self.note(id=file.id)
+        self.commit()
+        self._file = file
+
+    def record_task(self, node: int, number: int, moved: MoveResult, *, synced: bool = False) -> None:
+        """Record a task here, and in the file once it has reached the disk."""
+        super().record_task(node, number, moved, synced=synced)
+        if self._file is not None:
+            self._file.task(node, number, moved)
+
+    def record_node(
+        self,
+        node: int,
+        state: NodeState,
+        *,
+        published_ns: int | None = None,
+        problems: Iterable[Problem] = (),
+    ) -> None:
+        """Record that an array has failed: a part publishes none."""
+        problems = tuple(problems)
+        super().record_node(node, state, published_ns=published_ns, problems=problems)
+        if self._file is not None:
+            self._file.failed(node, problems)
+
+
+class PartShare(Share):
+    """The tasks of one part, whose work is published by `gather`."""
+
+    publishes = False
+    alone = False
+
+    def __init__(
+        self,
+        division: Division,
+        part: int,
+        recorded: Mapping[str, Mapping[int, RecordedTask]],
+        sync: Callable[[], None],
+    ) -> None:
+        """`part` counts from 0. `recorded`: tasks that the job has recorded, by path of the array."""
+        super().__init__()
+        self._sync = sync
+        self._division = division
+        self._part = part
+        self._recorded = recorded
+        self.moved = False
+        """Whether any task was to be done."""
+
+    def each_turn(self) -> None:
+        """Record tasks whose objects have reached the disk."""
+        self._sync()
+
+    def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
+        """The part's own."""
+        own = self._division.numbers(plan, self._part, first_pass=first_pass)
+        chosen = [number for number in numbers if number in own]
+        self.moved = self.moved or bool(chosen)
+        return chosen
+
+    def recorded(self, path: str) -> Mapping[int, RecordedTask]:
+        """Tasks that the job has recorded."""
+        return self._recorded.get(path, {})
+
+    def waits(self) -> bool:
+        """Whether own tasks wait for the first passes of other parts."""
+        return any(
+            numbers[0] < 0 and len(self._division.numbers(plan, self._part, first_pass=False))
+            for plan, numbers in self.left
+        )

@@ -97,17 +97,15 @@ def plan_parts(
             refuse_existing(ends.destination)
         refuse_closed(ends.place)
         ends = asked.described(ends)
-        facts = {"link": asked.link, "source_place": ends.lasting_place, "parts": str(parts)}
-        if asked.digest:
-            facts["digest"] = "yes"
-        facts |= ends.layers | ends.options
         with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
             made, _ = ends.plan(
                 asked.recipe, asked.format, inventories=inventories, inventory=asked.inventory
             )
             refuse_unsuitable(made)
             refuse_unapplied(made)
-            with Job.create(path, made, id=claim.new_id, facts=facts, fsync=True) as created:
+            record, notes = ends.record(asked, parts), ends.notes(digest=asked.digest)
+            new = Job.create(path, made, id=claim.new_id, record=record, notes=notes, fsync=True)
+            with new as created:
                 keep_inventory(created, inventories)
         claim.lasting = True
     return made

@@ -8,7 +8,6 @@ the job.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -70,13 +69,12 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         options = places.of_result(in_place=job.header["in_place"])
         place = open_storage(now.destination, storage_options=options, mode="w")
         if not place.on_branch:  # whose snapshots name their job
-            require_result(job, job.plan(), with_layers(place, job.fact("dest_through")))
+            require_result(job, job.plan(), with_layers(place, job.record.dest_through))
             if isinstance(place, LocalStorage):
                 _take_times(job, place)
-        header = job.header
-        destination = now.source_url if header["in_place"] else now.destination
-        header.update(source=now.source_url, destination=destination)
-        job.note(plan=json.dumps(header), source_place=str(now.source))
+        destination = now.source_url if job.header["in_place"] else now.destination
+        job.note_header(source=now.source_url, destination=destination)
+        job.note(source_place=str(now.source))
     settle_home(job)
 
 
@@ -137,8 +135,8 @@ def follow(job: Job, ends: Endpoints) -> None:
         _require_own(job, job.plan(), ends)
         if isinstance(ends.destination, LocalStorage):
             _take_times(job, ends.destination)
-    header.update(source=ends.source.url, destination=ends.destination.url)
-    job.note(plan=json.dumps(header), source_place=ends.lasting_place)
+    job.note_header(source=ends.source.url, destination=ends.destination.url)
+    job.note(source_place=ends.lasting_place)
     job.commit()
     settle_home(job)
 

@@ -21,7 +21,7 @@ from ...storage.base import Storage
 from ...storage.local.owner_process import boot_id
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
-from ..provenance import CRATE, Provenance
+from ..provenance import CRATE
 from .lost_tasks import written
 
 
@@ -37,7 +37,7 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
 
     The same for the root, if the file that describes its origin is not as it was written.
     """
-    said = Provenance.from_text(job.fact("provenance"))
+    said = job.record.provenance
     for row in job.nodes():
         if row.kind == "refusal" or row.state != "done":
             continue

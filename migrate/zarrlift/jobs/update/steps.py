@@ -127,7 +127,7 @@ class _Updating(Policy):
         self._before, self._now = before, now
         self._source, self._destination = ends
         self._updating = updating
-        sums_up = job.fact("provenance") is not None and job.fact("digest") is not None
+        sums_up = job.record.provenance is not None and job.fact("digest") is not None
         self._root_depends = fresh.consolidate or sums_up
         self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)

@@ -27,6 +27,7 @@ from ...recipe.signatures import explicit, given
 from ..ledger.ledger import Job
 from ..opened_job import found_job, opened, refuse_update
 from ..outcome import Outcome
+from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..stored_inventories import last_inventories
 from .steps import NodeUpdate
@@ -104,7 +105,7 @@ def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     1
     """
     job, places, moved, updating = given(options, JobPlace, Places, Moved, Updating)
-    found = found_job(target, "update", job, places, Running(), moved=moved)
+    found = found_job(target, "update", job, places, RunOptions(), moved=moved)
     with Job.open(found.path, write=False) as known:
         refuse_update(known)
         with closing(last_inventories(known)) as before:
@@ -155,6 +156,6 @@ def update(
     job, places, moved, updating, running, watching = given(
         options, JobPlace, Places, Moved, Updating, Running, Watching
     )
-    found = found_job(target, "update", job, places, running, moved=moved, verify=verify)
+    found = found_job(target, "update", job, places, RunOptions.of(running), moved=moved, verify=verify)
     with opened(found, progress, watching) as it:
         return it.end(update_job(it, updating))

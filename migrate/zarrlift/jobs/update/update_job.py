@@ -23,8 +23,7 @@ from ..outcome import Outcome
 from ..outcome_of_job import nothing_to_do
 from ..overwrite import set_aside
 from ..progress import Progress, listing_shown
-from ..resume.unsynced_files import compare_unsynced
-from ..run_job import refuse_unsuitable, run_job
+from ..run_job import refuse_unsuitable
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .retire import below_first, clear
 from .steps import Steps, steps_of
@@ -82,9 +81,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
-            if it.crashed:
-                compare_unsynced(job, plan, ends.source, ends.destination, now)
-            outcome = run_job(job, plan, ends, options, it.checks, now, progress)
+            outcome = it.go_on(plan, now)
         if outcome.state == "done":
             job.note(update=None)
             job.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,8 +23,10 @@ from ...planning.regrid.blocks import memory_budget
 from ...planning.zarr_json import consolidate
 from ...recipe.options import Format, Places, Reading, VerifyLevel
 from ...recipe.recipe import Recipe
-from ...storage.open_storage import Place, open_storage
+from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
+from ...storage.open_storage import Place, is_url, open_storage, refuse_mistyped
 from ...transfer.counts import MoveCounts, MoveResult
+from ...transfer.events import Planned, TaskDone
 from ...transfer.references import ArrayReferences, References
 from ...transfer.referred_objects import ReferredPlace, ReferredVersions
 from ...transfer.unexpected_errors import unexpected_error
@@ -31,10 +34,10 @@ from .. import log_messages
 from ..checks.checks import LocalChecks
 from ..one_archive import refuse_several
 from ..outcome import Outcome
-from ..progress import NullProgress, Progress, listing_shown
+from ..progress import Progress, listing_shown, send_end
 from ..run_job import refuse_unsuitable
 from ..source_check import SourceCheck
-from .destinations import output_for
+from .kerchunk import JSON, PARQUET, Kerchunk, KerchunkParquet
 
 if TYPE_CHECKING:
     from ...archive.chunk_inventory import Inventory
@@ -90,7 +93,7 @@ def migrate_virtual(
     run = asked.opened()
     with closing(run.output):
         run.output.refuse_existing()
-        return run.whole(verify, progress or NullProgress())
+        return run.whole(verify, progress)
 
 
 class VirtualRun:
@@ -123,14 +126,15 @@ class VirtualRun:
             notes.append(_NO_VERSIONS)
         return replace(made, arrays=tuple(arrays), problems=(*made.problems, *notes))
 
-    def whole(self, verify: VerifyLevel, progress: Progress) -> Outcome:
+    def whole(self, verify: VerifyLevel, progress: Progress | None) -> Outcome:
         """Plan, refer, check and publish."""
         started = time.monotonic()
         inventories = Inventories()
         with listing_shown(progress, lambda: inventories.listed):
             plan = self.plan(inventories)
         refuse_unsuitable(plan)
-        progress.start(None, sum(array.chunks for array in plan.arrays))
+        if progress is not None:
+            progress(Planned(bytes=None, chunks=sum(array.chunks for array in plan.arrays)))
         failed: dict[str, tuple[Problem, ...]] = {}
         total = MoveResult()
         unchanged = SourceCheck(self.storage, plan, inventories)
@@ -145,7 +149,8 @@ class VirtualRun:
                     log_messages.failed(found.problems)
                 else:
                     log_messages.array_done(array.path)
-                progress.advance(array.chunks, found.bytes_in)
+                if progress is not None:
+                    progress(TaskDone(chunks=array.chunks, bytes_in=found.bytes_in))
             self._groups(plan, failed.keys(), unchanged)
             written, how_to_open = 0, ""
             warnings: Sequence[Problem] = ()
@@ -155,7 +160,7 @@ class VirtualRun:
                 how_to_open = self.output.how_to_open()
         finally:
             unchanged.close()
-            progress.close()
+            send_end(progress)
         refused = [problem for problem in plan.all_problems() if problem.severity == "refusal"]
         wrong = (*refused, *(problem for found in failed.values() for problem in found))
         outcome = Outcome(
@@ -256,3 +261,30 @@ def _notes(plan: ArrayPlan, inventory: Inventory | None) -> Iterator[Problem]:
             message="blocks that are cut at the end of the array are stored as chunks, not referred to",
             found=f"at most {cut} of {len(inventory.indexes)} blocks",
         )
+
+
+def output_for(
+    destination: Any,
+    options: Mapping[str, Any] | None,
+    source: ReferredPlace,
+    source_options: Mapping[str, Any] | None,
+) -> ReferenceOutput:
+    """What writes references to a destination; UsageError if it names no form of them."""
+    if isinstance(destination, os.PathLike):
+        destination = os.fspath(destination)
+    if isinstance(destination, str):
+        if is_icechunk_url(destination):
+            from .icechunk_output import IcechunkOutput
+
+            return IcechunkOutput(IcechunkPlace.parse(destination, options), source, source_options)
+        if not is_url(destination):
+            refuse_mistyped(destination)
+        text = destination if is_url(destination) else os.path.abspath(os.path.expanduser(destination))
+        for ends, form in ((JSON, Kerchunk), (PARQUET, KerchunkParquet)):
+            if text.rstrip("/").endswith(ends):
+                return form(text.rstrip("/"), options, source, source_options)
+    raise UsageError(
+        "this destination cannot hold references",
+        found=str(destination),
+        expected="an Icechunk repository, such as icechunk:///path, or a name that ends in .json or .parquet",
+    )

@@ -36,11 +36,11 @@ def pictures_of_job(
 
         place = job.fact("source_place") or plan.source
         source = open_storage(place, storage_options=storage_options, follow_links=reading.follow_links)
-        return view_of(with_layers(source, job.fact("source_through")), format=plan.format, reading=reading)
+        return view_of(with_layers(source, job.record.source_through), format=plan.format, reading=reading)
 
     def after() -> Store:
         result = open_storage(plan.destination, storage_options=dest_storage_options)
-        return with_layers(result, job.fact("dest_through")).zarr_store()
+        return with_layers(result, job.record.dest_through).zarr_store()
 
     there = frozenset(row.path for row in job.nodes("array") if row.state == "done")
     sides = {"before": _opener(before), "after": _opener(after, there)}

@@ -12,7 +12,7 @@ from tests.support.job_archives import results
 
 import zarrlift
 from zarrlift.errors import Interrupted
-from zarrlift.jobs.progress import NullProgress
+from zarrlift.transfer.events import Ended, Event
 
 KILLED_RUN = Path(__file__).parents[1] / "faults" / "killed_run.py"
 WORDS = ("batch", "run", "old", "--to", "v3/{relative}.zarr", "--workers", "1", "-q")
@@ -43,19 +43,16 @@ def test_a_killed_batch_goes_on_to_the_same_trees(old: Path) -> None:
     assert [name for name in left if not name.endswith(".inventory")] == []
 
 
-class StopAfter(NullProgress):
+def stop_after(event: Event) -> None:
     """Ctrl-C when the first archive has ended."""
-
-    def advance(self, chunks: int, nbytes: int) -> None:  # type: ignore[override]
-        """Counts archives, not chunks."""
-        if chunks:
-            raise KeyboardInterrupt
+    if isinstance(event, Ended) and event.archive is not None:
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupted_batch_can_be_resumed(old: Path, workers: int) -> None:
     with pytest.raises(Interrupted) as raised:
-        zarrlift.batch("old", to="v3/{relative}.zarr", workers=workers, progress=StopAfter())
+        zarrlift.batch("old", to="v3/{relative}.zarr", workers=workers, progress=stop_after)
     made = zarrlift.Batch(raised.value.job)
     assert 0 < made.status().counts["pending"] < 7
     made.resume()

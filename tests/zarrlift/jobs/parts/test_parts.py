@@ -18,17 +18,19 @@ from tests.support.job_archives import tree
 from tests.support.processes import running
 from tests.support.s3_servers import server
 from tests.zarrlift.jobs.faults.test_kill import run_and_kill
+from tests.zarrlift.jobs.parts.conftest import RECIPE
 
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.parts import run_file
+from zarrlift.jobs.parts.migrate_part import PartShare
 from zarrlift.jobs.parts.part_index import VARIABLES
-from zarrlift.jobs.parts.shares import PartShare
 from zarrlift.storage.local import owner_process
+from zarrlift.transfer.events import Event, Planned
 from zarrstack.core.errors import JobError, UsageError
 from zarrstack.system import file_locks
 
-Planned = Callable[..., Path]
+MakesJob = Callable[..., Path]
 
 AT_ONCE = """
 import os, sys
@@ -71,7 +73,7 @@ def left(folder: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_parts_at_once_make_what_one_process_makes(
-    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(8)
     assert at_once(job, 8, meanwhile=lambda: zarrlift.gather(job)) == {"0"}
@@ -89,7 +91,7 @@ def test_parts_at_once_make_what_one_process_makes(
     assert not left(tmp_path)
 
 
-def test_gathered_at_any_time(planned: Planned, calm: dict[str, bytes], tmp_path: Path) -> None:
+def test_gathered_at_any_time(planned: MakesJob, calm: dict[str, bytes], tmp_path: Path) -> None:
     job = planned(3)
     seen = set()
     for _ in range(2):
@@ -114,7 +116,18 @@ def test_gathered_at_any_time(planned: Planned, calm: dict[str, bytes], tmp_path
     assert tree(tmp_path / "out.zarr") == calm
 
 
-def test_digests_of_parts_reach_the_job(planned: Planned, source: Path, tmp_path: Path) -> None:
+def test_the_progress_of_a_part_is_of_its_share(planned: MakesJob, source: Path) -> None:
+    shutil.rmtree(source / "rows")  # whose two passes read more than all others together
+    job = planned(3)
+    events: list[Event] = []
+    for part in (0, 1, 2):
+        zarrlift.migrate_part(job, part, progress=events.append)
+    arrays = zarrlift.plan(source, recipe=RECIPE).arrays
+    shares = sum(event.bytes or 0 for event in events if isinstance(event, Planned))
+    assert shares == pytest.approx(sum(array.bytes_read for array in arrays), rel=0.05)
+
+
+def test_digests_of_parts_reach_the_job(planned: MakesJob, source: Path, tmp_path: Path) -> None:
     job = planned(2, digest=True)
     assert ended(job, 0, 1)
     stored = job.rename(tmp_path / "job.zarrlift.db")
@@ -123,7 +136,7 @@ def test_digests_of_parts_reach_the_job(planned: Planned, source: Path, tmp_path
 
 @pytest.mark.parametrize("after", ["resume", "undo"])
 def test_one_process_ends_what_parts_began(
-    after: str, planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    after: str, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(3)
     zarrlift.migrate_part(job, 1)
@@ -145,7 +158,7 @@ def test_one_process_ends_what_parts_began(
 @pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("moment", [2, 60])
 def test_a_killed_part_is_run_again(
-    moment: int, planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    moment: int, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(2)
     words = ("migrate", "--job", str(job), "--part", "1", "--workers", "2")
@@ -160,7 +173,7 @@ def test_a_killed_part_is_run_again(
     assert tree(tmp_path / "out.zarr") == calm
 
 
-def test_a_changed_source_is_named(planned: Planned, source: Path, tmp_path: Path) -> None:
+def test_a_changed_source_is_named(planned: MakesJob, source: Path, tmp_path: Path) -> None:
     job = planned(2)
     (source / "regrid" / "0.0").write_bytes(bytes(256))
     outcomes = [zarrlift.migrate_part(job, part) for part in (0, 1)]
@@ -175,7 +188,7 @@ def test_a_changed_source_is_named(planned: Planned, source: Path, tmp_path: Pat
 
 
 def test_a_source_that_changes_after_its_parts_is_not_published(
-    planned: Planned, source: Path, tmp_path: Path
+    planned: MakesJob, source: Path, tmp_path: Path
 ) -> None:
     job = planned(1)
     zarrlift.migrate_part(job, 0)
@@ -186,7 +199,7 @@ def test_a_source_that_changes_after_its_parts_is_not_published(
     assert not (tmp_path / "out.zarr/sharded/zarr.json").exists()
 
 
-def test_a_wrong_result_is_done_again(planned: Planned, calm: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_wrong_result_is_done_again(planned: MakesJob, calm: dict[str, bytes], tmp_path: Path) -> None:
     job = planned(1)
     zarrlift.migrate_part(job, 0)
     wrong = tmp_path / "out.zarr/g/relink/c/0/0"
@@ -206,7 +219,7 @@ def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_on_another_machine_has_a_file_of_its_own(
-    planned: Planned, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planned: MakesJob, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = planned(1)
     with monkeypatch.context() as patch:
@@ -232,7 +245,7 @@ def test_a_run_on_another_machine_has_a_file_of_its_own(
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_of_another_machine_only_what_reached_the_disk_counts(
-    flushed: bool, planned: Planned, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flushed: bool, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = planned(1)
     assert not zarrlift.gather(job).ok  # from here on the job is one of this boot, of which all counts
@@ -276,7 +289,7 @@ def interrupt(*_: object) -> None:
 
 @pytest.mark.parametrize("wrong", ["first", "last"])
 def test_of_runs_that_disagree_the_one_counts_that_fits_what_is_stored(
-    wrong: str, planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    wrong: str, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(1)
     zarrlift.migrate_part(job, 0)
@@ -303,7 +316,7 @@ def test_of_runs_that_disagree_the_one_counts_that_fits_what_is_stored(
 
 
 def test_runs_whose_codecs_give_other_values_have_the_digest_of_what_is_stored(
-    planned: Planned, source: Path, tmp_path: Path
+    planned: MakesJob, source: Path, tmp_path: Path
 ) -> None:
     """No run is wrong, so that nothing is done again, however often it is gathered."""
     job = planned(1, digest=True)
@@ -323,7 +336,7 @@ def test_runs_whose_codecs_give_other_values_have_the_digest_of_what_is_stored(
 
 
 def test_a_record_counts_when_a_line_says_that_it_reached_the_disk(
-    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(1)
     zarrlift.migrate_part(job, 0)
@@ -340,7 +353,7 @@ def test_a_record_counts_when_a_line_says_that_it_reached_the_disk(
 
 @pytest.mark.parametrize("fsync", [False, True])
 def test_records_reach_the_file_while_a_part_runs(
-    fsync: bool, planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fsync: bool, planned: MakesJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a kill at any later moment they count."""
     monkeypatch.setattr(run_file, "_SECONDS", 0.0)
@@ -358,7 +371,7 @@ def test_records_reach_the_file_while_a_part_runs(
 
 @pytest.mark.parametrize("size", [0, 20, 400, -5])
 def test_a_line_that_a_killed_run_did_not_complete_is_ignored(
-    size: int, planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    size: int, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(2)
     zarrlift.migrate_part(job, 0)
@@ -375,7 +388,7 @@ def test_a_line_that_a_killed_run_did_not_complete_is_ignored(
 
 
 def test_a_damaged_file_of_a_run_is_named_and_its_part_repeated(
-    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+    planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = planned(2)
     zarrlift.migrate_part(job, 0)
@@ -392,7 +405,7 @@ def test_a_damaged_file_of_a_run_is_named_and_its_part_repeated(
     assert tree(tmp_path / "out.zarr") == calm
 
 
-def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None:
+def test_what_is_refused(planned: MakesJob, source: Path, tmp_path: Path) -> None:
     job = planned(2)
     for index in (-1, 2):
         with pytest.raises(UsageError, match="no such part"):
@@ -416,13 +429,13 @@ def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None
     with pytest.raises(JobError, match="ledger of a part"):
         zarrlift.status(file)
     with Job.open(job) as opened:
-        opened._do("UPDATE meta SET value = '99' WHERE name = 'version'", ())
+        opened._db.execute("UPDATE meta SET value = '99' WHERE name = 'version'")
     for call in (lambda: zarrlift.migrate_part(job, 1), lambda: zarrlift.gather(job)):
         with pytest.raises(JobError, match="another version"):
             call()
 
 
-def test_undo_refuses_while_a_part_is_running(planned: Planned, tmp_path: Path) -> None:
+def test_undo_refuses_while_a_part_is_running(planned: MakesJob, tmp_path: Path) -> None:
     job = planned(1)
     zarrlift.migrate_part(job, 0)
     (file,) = tmp_path.glob("job.db.part-000-*")
@@ -433,7 +446,7 @@ def test_undo_refuses_while_a_part_is_running(planned: Planned, tmp_path: Path) 
 
 
 def test_auto_takes_the_index_of_a_job_array(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    planned: MakesJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     job = planned(2)
     for name in VARIABLES:
