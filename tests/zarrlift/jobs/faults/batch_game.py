@@ -179,7 +179,7 @@ class BatchGame:
     def _settle(self, at: Copy) -> None:
         """What is interrupted goes on, and the results equal their sources."""
         states = {site.state() for site in at.sites}
-        if not states & {"done", "incomplete"} or states & {"undone", "finished"}:
+        if not states & {"done", "incomplete"} or states & {"undone", "undoing", "finished"}:
             return
         if any(site.finishing for site in at.sites):
             return
