@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -20,7 +20,7 @@ from ..transfer.tasks import Task, Tasks, pass_numbers, sources_moved, tasks_of
 from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow, RecordedTask
+from .ledger.rows import NodeRow
 from .source_check import source_changed
 
 _MAX_PROBLEMS: Final = 1000
@@ -126,10 +126,6 @@ class Share:
         """Whether an array that could not be published must be written again."""
         return True
 
-    def recorded(self, path: str) -> Mapping[int, RecordedTask]:
-        """Tasks of an array that are recorded elsewhere than in the run's own ledger."""
-        return {}
-
 
 class RunTasks:
     """The tasks of a job that are not recorded as done."""
@@ -185,7 +181,7 @@ class RunTasks:
         The latter need a listing of the destination, which takes long in a store with many objects.
         """
         plan, row = array.plan, array.row
-        done = {**self._share.recorded(plan.path), **self._job.recorded(row.id)}
+        done = self._job.recorded(row.id)
         tasks: Tasks | None = None
 
         def chosen(numbers: list[int]) -> Iterator[Task]:

@@ -53,6 +53,8 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
     if told := [(row.state, safe(row.relative), text) for row in shown if (text := _problem(row))]:
         yield from failures(told, page)
         yield ""
+    if outcome.left:
+        yield f"left to other processes, which have claimed them: {count_text(outcome.left, 'archive')}"
     for source in page.shown(outcome.added, _SHOWN):
         yield f"not in the list: {safe(source)}"
     yield from _advice(outcome, page)

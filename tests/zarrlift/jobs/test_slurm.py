@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from tests.support.job_archives import results
 from tests.support.slurm import slurm, wait_until
 from tests.zarrlift.storage.conftest import files
 
@@ -49,7 +50,7 @@ if index in ("1", "4", "6") and not mark.exists():
 def test_parts_that_are_killed_and_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "ocean.zarr")
     calm = zarrlift.migrate(source, tmp_path / "calm.zarr", verify="none")
-    scripts(tmp_path)
+    scripts(tmp_path, "migrate.sh", "submit.sh")
     (tmp_path / "customized").mkdir()
     (tmp_path / "customized/sitecustomize.py").write_text(KILLED)
     paths = (str(tmp_path / "customized"), os.environ.get("PYTHONPATH", ""))
@@ -75,6 +76,64 @@ def test_parts_that_are_killed_and_requeued(tmp_path: Path, monkeypatch: pytest.
     assert [path.name for path in tmp_path.iterdir() if ".part-" in path.name] == []
 
 
+ELEMENTS = """\
+import os, signal, time
+from pathlib import Path
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.storage.local import owner_process
+
+own, record = owner_process._own, Job.record_task
+machine = "".join(os.environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"))
+owner_process._own = lambda pid: {**own(pid), "machine": machine}
+index = os.environ.get("SLURM_ARRAY_TASK_ID")
+marks = {name: Path(__file__).with_name(f"killed-{name}") for name in "01"}
+
+def killed(self, *arguments):
+    record(self, *arguments)
+    self.commit()
+    marks[index].touch()
+    if index == "0":
+        time.sleep(1000)  # until Slurm kills it
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if index in marks and not marks[index].exists():
+    Job.record_task = killed
+while index in ("2", "3") and not all(mark.exists() for mark in marks.values()):
+    time.sleep(0.05)
+"""
+"""`sitecustomize.py`: each attempt of an element is on a machine of its own; the first of two are killed."""
+
+
+@pytest.mark.needs_reader("slurm")
+def test_elements_that_run_one_list_are_killed_and_requeued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        make(tmp_path / f"old/{number:02}.zarr")
+    calm = zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/calm/{{relative}}.zarr", workers=1)
+    assert calm.outcome.ok
+    scripts(tmp_path, "batch.sh", "submit-batch.sh")
+    (tmp_path / "customized").mkdir()
+    (tmp_path / "customized/sitecustomize.py").write_text(ELEMENTS)
+    paths = (str(tmp_path / "customized"), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    with slurm(Path(os.environ["ZARRLIFT_SLURM"]), 16) as system:
+        checking = system("bash", "-c", f"cd {tmp_path} && bash submit-batch.sh").split()[-1]
+        array = system("squeue", "--noheader", "--name=batch.sh", "--format=%F").split()[0]
+        wait_until((tmp_path / "customized/killed-0").exists)
+        wait_until((tmp_path / "customized/killed-1").exists)
+        claims = list((tmp_path / "v3").glob("*.claim"))
+        assert len(claims) >= 2
+        for element in "01":
+            system.requeue(array, element)
+        states = system.ended(array)
+        assert {*states.values()} == {"COMPLETED"}, states
+        assert system.ended(checking) == {"N/A": "COMPLETED"}
+    assert zarrlift.Batch(tmp_path / "v3").status().counts == {"done": 12}
+    assert results(tmp_path / "v3") == results(tmp_path / "calm")
+    assert list((tmp_path / "v3").glob("*.claim*")) == []
+
+
 def make(path: Path) -> Path:
     """Two arrays of some fifty tasks each."""
     root = zarr.open_group(path, mode="w", zarr_format=2)
@@ -84,13 +143,14 @@ def make(path: Path) -> Path:
     return path
 
 
-def scripts(folder: Path) -> None:
+def scripts(folder: Path, *names: str) -> None:
     """The page's scripts for Slurm, with these places and this number of parts."""
     page = PAGE.read_text()
-    for name in ("migrate.sh", "submit.sh"):
+    for name in names:
         text = re.search(rf'```text title="{name}"\n(.*?)```', page, re.DOTALL)[1]
         text = text.replace("/shared/", f"{folder}/").replace("--parts 64", f"--parts {PARTS}")
-        (folder / name).write_text(text.replace("--array=0-63", f"--array=0-{PARTS - 1}"))
+        text = text.replace("--array=0-63", f"--array=0-{PARTS - 1}").replace("--array=0-15", "--array=0-3")
+        (folder / name).write_text(text)
 
 
 def totals(path: Path) -> dict[int, TaskTotals]:

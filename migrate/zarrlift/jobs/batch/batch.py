@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 from zarrstack.core.errors import JobError, UsageError, any_refusal
 
@@ -90,65 +90,37 @@ class Batch:
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
         again = _AGAIN | {"undone"}
-        return self._act(
-            migrate,
-            lambda row: row.state in again or is_restored(row),
-            progress,
-            *given(how, Running, Places, Watching),
-        )
+        return self._act(migrate, lambda row: row.state in again or is_restored(row), progress, how)
 
     @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(
-            migrate,
-            lambda row: row.state in _AGAIN or is_restored(row),
-            progress,
-            *given(how, Running, Places, Watching),
-        )
+        return self._act(migrate, lambda row: row.state in _AGAIN or is_restored(row), progress, how)
 
     @explicit
     def verify(
         self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
-        return self._act(
-            verify_all(full=full),
-            lambda row: row.state == "done",
-            progress,
-            *given(how, Running, Places, Watching),
-        )
+        return self._act(verify_all(full=full), lambda row: row.state == "done", progress, how)
 
     @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
-        updating, running, places, watching = given(options, Updating, Running, Places, Watching)
-        states = frozenset({"done", "refused"})
-        return self._act(
-            update_all(updating), lambda row: row.state in states, progress, running, places, watching
-        )
+        updating = Updating(delete=options.pop("delete", False), force=options.pop("force", False))
+        return self._act(update_all(updating), _is_updated, progress, options)
 
     @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
         if not any(row.in_place for row in self._listed()):
             raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
-        return self._act(
-            finish_one,
-            lambda row: row.in_place and row.state == "done",
-            progress,
-            *given(how, Running, Places, Watching),
-        )
+        return self._act(finish_one, lambda row: row.in_place and row.state == "done", progress, how)
 
     @explicit
     def undo(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
-        outcome = self._act(
-            undo_one,
-            lambda row: row.state != "undone",
-            progress,
-            *given(how, Running, Places, Watching),
-        )
+        outcome = self._act(undo_one, lambda row: row.state != "undone", progress, how)
         if {row.state for row in outcome.rows} == {"pending"}:
             self.last = replace(outcome, state="nothing to do", ran=0)
         return self.outcome
@@ -184,10 +156,10 @@ class Batch:
         act: Act,
         wanted: Callable[[BatchRow], bool],
         progress: ProgressChoice,
-        running: Running,
-        places: Places,
-        watching: Watching,
+        how: Mapping[str, Any],
     ) -> BatchOutcome:
+        """Work on the archives that are wanted."""
+        running, places, watching = given(how, Running, Places, Watching)
         started, number = time.monotonic(), 0
         display, place = chosen_progress(progress), str(self.path)
         before = self.status()
@@ -203,6 +175,7 @@ class Batch:
                 now,
                 state="incomplete" if refused else now.state,
                 ran=number,
+                left=sum(rows[row.number].running for row in todo),
                 seconds=time.monotonic() - started,
                 running=False,
                 rate=None,
@@ -227,6 +200,11 @@ class Batch:
         except KeyboardInterrupt:
             raise Interrupted(str(self.path)) from None
         return number
+
+
+def _is_updated(row: BatchRow) -> bool:
+    """Whether an update may change an archive: it was begun, also by an update that was interrupted."""
+    return row.state == "refused" or (row.begun() and row.state not in ("finished", "undone"))
 
 
 def _rate(began: float, before: int, done: int) -> float | None:

@@ -63,16 +63,16 @@ class Events:
                         OwnerProcess.from_json(event["owner"])
                         known.runs[event["began"]] = event
                     else:
-                        known.archives[event["destination"]] = event
+                        known.archives[event["destination"]] = {
+                            **{name: event[name] for name in PLANNED},
+                            "problems": tuple(map(Problem.from_json, event["problems"])),
+                        }
         return known
 
     def of(self, row: BatchRow, known: Known) -> BatchRow:
         """An archive without a job, as its last event has it."""
         event = known.archives.get(self._list.stored(row.destination))
-        if event is None:
-            return row
-        figures = {name: event[name] for name in PLANNED}
-        return replace(row, problems=tuple(map(Problem.from_json, event["problems"])), **figures)
+        return row if event is None else replace(row, **event)
 
     def note(self, rows: Iterable[BatchRow]) -> None:
         """Append what is known of archives without a job."""

@@ -99,7 +99,8 @@ class ListFile:
                 if head.get("zarrlift") != "list":
                     raise ValueError("the first line is not that of a list")  # noqa: TRY301 - one handler
                 if head.get("version") == VERSION:
-                    found = [self._row(number, line, requests) for number, line in enumerate(file, 1)]
+                    lines = filter(str.strip, file)
+                    found = [self._row(number, line, requests) for number, line in enumerate(lines, 1)]
         except OSError as error:
             raise JobError("cannot read the list", key=str(self.path), found=error.strerror) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -183,9 +184,9 @@ class ListFile:
 
 def _below(path: str, folder: str) -> str | None:
     """A path relative to a folder that contains it, also by other names of its parents; None if none does."""
-    above = folder.rstrip("/") + "/"
+    above = folder.rstrip(os.sep) + os.sep
     if not path.startswith(above):
         head, name = os.path.split(path)
         path = os.path.join(os.path.realpath(head), name)
-        above = os.path.realpath(folder).rstrip("/") + "/"
+        above = os.path.realpath(folder).rstrip(os.sep) + os.sep
     return path.removeprefix(above) if path.startswith(above) else None

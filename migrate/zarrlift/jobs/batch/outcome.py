@@ -36,6 +36,8 @@ class BatchOutcome:
     """All archives."""
     ran: int = 0
     """Archives that this call has worked on."""
+    left: int = 0
+    """Archives that this call has left to other processes, which have claimed them."""
     added: tuple[str, ...] = ()
     """Archives that were found and that the list has not."""
     seconds: float = 0.0
@@ -61,11 +63,10 @@ class BatchOutcome:
         Of a plan: whether every archive can be migrated.
         """
         refused = self.state == "planned" and "refused" in self.counts
-        left = [row for row in self.rows if row.state not in COMPLETE]
-        with_others = left and all(row.running for row in left)
-        if self.state == "incomplete" and (not with_others or any(any_refusal(row.problems) for row in left)):
-            return False
-        return not refused and not self.added
+        others = sum(row.state not in COMPLETE for row in self.rows)
+        refused = refused or any(any_refusal(row.problems) for row in self.rows if self.left)
+        is_done = self.state != "incomplete" or 0 < self.left == others
+        return is_done and not refused and not self.added
 
     @property
     def counts(self) -> dict[str, int]:
@@ -80,6 +81,7 @@ class BatchOutcome:
             "counts": dict(self.counts),
             "totals": {name: sum(getattr(row, name) for row in self.rows) for name in _TOTALS},
             "ran": self.ran,
+            "left": self.left,
             "added": list(self.added),
             "seconds": self.seconds,
             "running": self.running,

@@ -30,9 +30,9 @@ migrated. `failed`: something went wrong with what was to be migrated.
 COMPLETE: Final = frozenset({"done", "finished"})
 """States in which nothing is left to migrate."""
 _COMPLETE: Final = """
-SELECT 'meta', name, value, 0 FROM meta
-UNION ALL SELECT kind, state, count(*), 0 FROM node GROUP BY kind, state
-UNION ALL SELECT '', ifnull(sum(chunks), 0), ifnull(sum(bytes_in), 0), ifnull(sum(bytes_out), 0) FROM task"""
+SELECT name, value, 0, 0 FROM meta
+UNION ALL SELECT '', count(*), 0, 0 FROM node WHERE kind = 'array'
+UNION ALL SELECT '', sum(chunks), sum(bytes_in), sum(bytes_out) FROM task"""
 PLANNED: Final = ("state", "format", "arrays", "objects", "bytes_in", "large")
 """Fields that are known of an archive without a job."""
 
@@ -135,24 +135,24 @@ def _of_complete_job(path: Path, row: BatchRow) -> dict[str, Any] | None:
             found = db.execute(_COMPLETE).fetchall()
     except sqlite3.Error:
         return None
-    meta = {name: value for kind, name, value, _ in found if kind == "meta"}
+    *facts, (_, arrays, _, _), (_, objects, bytes_in, bytes_out) = found
+    meta = {name: value for name, value, _, _ in facts}
     if meta.get("version") != VERSION or meta["state"] not in COMPLETE:
         return None
-    header, run, nodes = json.loads(meta["plan"]), json.loads(meta["run"]), found[len(meta) : -1]
+    header, run = json.loads(meta["plan"]), json.loads(meta["run"])
     is_own = row.source in (header["source"], as_text(meta.get("source_place", "")))
-    is_whole = all(state == "done" for _, state, *_ in nodes)
+    is_whole = meta["state"] == "done" or header["in_place"]  # finished without what failed on a branch
     is_whole = is_whole and all(problem["severity"] != "refusal" for problem in header["problems"])
     if not is_own or not is_whole or header["recipe"] != row.request.recipe_json or run["ended"] is None:
         return None
-    _, objects, bytes_in, bytes_out = found[-1]
     return {
         "format": header["format"],
         "state": meta["state"],
         "problems": (),
-        "arrays": sum(number for kind, _, number, _ in nodes if kind == "array"),
-        "objects": objects,
-        "bytes_in": bytes_in,
-        "bytes_out": bytes_out,
+        "arrays": arrays,
+        "objects": objects or 0,
+        "bytes_in": bytes_in or 0,
+        "bytes_out": bytes_out or 0,
         "seconds": run["seconds"],
         "verified": meta.get("verified"),
     }

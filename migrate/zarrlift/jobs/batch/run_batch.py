@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from zarrstack.core.errors import Problem, ZarrstackError, any_refusal
+from zarrstack.core.errors import JobError, Problem, ZarrstackError, any_refusal
 
-from ...recipe.options import Places
+from ...recipe.options import Moved, Places
 from ...storage.open_storage import is_url
 from ...storage.reference_options import of_references
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import ArchiveRequest
+from ..ledger.ledger import Job
+from ..ledger.move import move_of
+from ..opened_job import found_in, opened
 from ..processes.executors import RunOptions
 from ..progress import Progress
+from ..settled_places import settled
 from .batch_progress import BatchProgress
 from .rows import COMPLETE, ArchiveState, BatchRow, of_job
 from .side_by_side import shared
@@ -107,6 +112,8 @@ class BatchRun:
             row=row, options=options, places=self._options.places, progress=self._progress.archive()
         )
         try:
+            if row.begun():
+                _follow_list(call)
             problems = self._act(call)
         except ZarrstackError as error:
             problems = (error.problem,)
@@ -121,6 +128,24 @@ class BatchRun:
             return _with_problems(of_job(row), problems), True
         state = _without_job(row, problems)
         return replace(row, state=state, problems=problems, seconds=time.monotonic() - started), True
+
+
+def _follow_list(call: ArchiveCall) -> None:
+    """Let a job that was copied together with its list be that of the copies, which the list names; JobError.
+
+    A job alone could mean the originals as well, and is refused.
+    """
+    row = call.row
+    moved = Moved(source=row.source, destination=None if row.in_place else row.destination)
+    with Job.open(call.job, write=False) as job:
+        if job.state == "undone" or move_of(job) is None or job.header["destination"] == row.destination:
+            return
+        with suppress(JobError):
+            settled(job)
+            return
+        found = found_in(job, call.job, "resume", call.places, call.options, moved=moved)
+    with opened(found, progress=False):
+        pass  # its places are recorded
 
 
 def _with_problems(row: BatchRow, problems: tuple[Problem, ...]) -> BatchRow:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
 from ...recipe.options import JobPlace, Places, Updating, values
 from ...storage.local.partial_files import sweep_partial
-from ...storage.open_storage import is_url
+from ...storage.open_storage import is_url, open_storage
 from ..archive_run import migrate_archive
 from ..claim import HeldError, sweep_claim
 from ..finish import finish
@@ -89,6 +90,8 @@ def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:
         return undo(call.job, take_over=call.options.take_over, **values(call.places, Places)).problems
     sweep_partial(str(call.job))
     remove_inventory(call.job)
-    if not is_url(call.row.destination) and os.path.isdir(os.path.dirname(call.row.destination)):
-        sweep_claim(call.request().open().place, call.job)
+    place, options = call.row.destination, call.places.of_result(in_place=call.row.in_place)
+    if not is_url(place) and os.path.isdir(os.path.dirname(place)):
+        with suppress(ZarrstackError):  # in place, the archive may be gone
+            sweep_claim(open_storage(place, storage_options=options, mode="w"), call.job)
     return ()

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,8 +59,8 @@ _SMALL_PAGES: Final = "PRAGMA page_size = 512;"
 _FEW_NODES, _FEW_CHUNKS = 100, 10_000
 """Of an archive whose job has small pages: those of larger ones would be read and written one by one."""
 
-_empty: Final[dict[str, bytes]] = {}
-"""Files without rows, by schema: making the tables again for each archive of a batch takes a millisecond."""
+_empty: Final[dict[bool, bytes]] = {}
+"""Files without rows, by whether they have small pages: making the tables again takes a millisecond."""
 BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 
@@ -114,50 +114,33 @@ class Database:
 def create_database(
     file: JobPath, facts: Mapping[str, str], nodes: Sequence[Planned], *, fsync: bool
 ) -> None:
-    """Create a job file; JobError if it exists."""
-    is_small = len(nodes) <= _FEW_NODES and sum(getattr(node, "chunks", 0) for node in nodes) <= _FEW_CHUNKS
-
-    def fill(db: sqlite3.Connection) -> None:
-        insert_facts(db, file, facts)
-        insert_nodes(db, nodes)
-
-    create_file(file, (_SMALL_PAGES if is_small else "") + _SCHEMA, fill, fsync=fsync)
-
-
-def insert_facts(db: sqlite3.Connection, file: JobPath, facts: Mapping[str, str]) -> None:
-    """Insert the facts of a new file."""
-    now = repr(time.time())
-    meta = {"version": VERSION, "created": now, "updated": now, "home": Home.of(file).to_text(), **facts}
-    db.executemany(
-        "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
-    )
-
-
-def create_file(
-    file: JobPath, schema: str, fill: Callable[[sqlite3.Connection], None], *, fsync: bool
-) -> None:
-    """Create a database with its content; JobError if the file exists.
+    """Create a job file with the notes and nodes of a new job; JobError if it exists.
 
     It is created under a temporary name and renamed, so a killed process leaves no partial job.
     """
     if os.path.lexists(file):
         raise JobError("the job file already exists", key=str(file), advice="Resume it, or undo it first.")
+    is_small = len(nodes) <= _FEW_NODES and sum(getattr(node, "chunks", 0) for node in nodes) <= _FEW_CHUNKS
+    now = repr(time.time())
+    meta = {"version": VERSION, "created": now, "updated": now, "home": Home.of(file).to_text(), **facts}
     path = Path(file)
     partial = Path(partial_name(str(path)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep_partial(str(path))
         partial.unlink(missing_ok=True)
-        empty = _empty.get(schema)
+        empty = _empty.get(is_small)
         if empty is not None:
             partial.write_bytes(empty)
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as db:
             db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
             if empty is None:
-                db.executescript(schema)
-                _empty[schema] = partial.read_bytes()
+                db.executescript((_SMALL_PAGES if is_small else "") + _SCHEMA)
+                _empty[is_small] = partial.read_bytes()
             db.execute("BEGIN")
-            fill(db)
+            notes = [(name, as_stored(value)) for name, value in meta.items()]
+            db.executemany("INSERT INTO meta VALUES (?, ?)", notes)
+            insert_nodes(db, nodes)
             db.execute("COMMIT")
         os.replace(partial, path)
     except (OSError, sqlite3.Error) as error:

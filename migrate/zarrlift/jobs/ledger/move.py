@@ -52,17 +52,6 @@ class Move:
     others: frozenset[str]
     """Places of another job that is there now."""
 
-    @classmethod
-    def of(cls, path: JobPath, home: str | None, id: str) -> Move | None:
-        """The move of a file with this recorded home; None if it was not moved, or has no such record."""
-        if home is None:
-            return None
-        recorded, present = Home.from_text(home), Home.of(path)
-        if recorded.is_at(present.path):
-            return None
-        left, others = _left(recorded, path, id)
-        return cls(home=recorded, path=present.path, left=left, others=others)
-
     def relative(self, place: str) -> str | None:
         """The place that is to the present path what `place` is to the recorded one; None for a URL."""
         local = local_path(place)
@@ -74,8 +63,15 @@ class Move:
 
 
 def move_of(job: Job) -> Move | None:
-    """The move of an open job; None if its file is where it was."""
-    return Move.of(job.path, job.fact("home"), job.id)
+    """The move of an open job; None if its file is where it was, or if it has not recorded where."""
+    home = job.fact("home")
+    if home is None:
+        return None
+    recorded, present = Home.from_text(home), Home.of(job.path)
+    if recorded.is_at(present.path):
+        return None
+    left, others = _left(recorded, job.path, job.id)
+    return Move(home=recorded, path=present.path, left=left, others=others)
 
 
 def local_path(place: str) -> str | None:

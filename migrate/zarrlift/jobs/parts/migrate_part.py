@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self, Unpack
 
 from zarrstack.core.errors import JobError, Problem, UsageError
@@ -111,7 +112,6 @@ def migrate_part(
         if known.state != "incomplete":
             return nothing
         earlier = _earlier(path, known.id, index)
-        recorded = {row.path: known.recorded(row.id) for row in known.nodes("array", done=False)}
         checks = LocalChecks(ends.source, ends.destination)
         with (
             ends.observed(progress, watching) as run,
@@ -120,7 +120,7 @@ def migrate_part(
             checks,
         ):
             known.begin(earlier, file)
-            share = PartShare(division, index, recorded, file.sync)
+            share = PartShare(division, index, file.sync)
             outcome = Run(known, own, ends, run_options, checks, inventories, run.progress, share)()
             if outcome.state == "done" and not share.moved and not share.waits():
                 outcome = nothing
@@ -178,6 +178,8 @@ class PartJob(Job):
     """What a part knows of its job, and does of it."""
 
     _file: RunFile | None = None
+    _of_job: Mapping[int, Mapping[int, RecordedTask]] = MappingProxyType({})
+    """What the job has recorded, by node."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -193,8 +195,9 @@ class PartJob(Job):
         return cls(path, copied, None)
 
     def begin(self, earlier: Iterable[PartRun], file: RunFile) -> None:
-        """Take what earlier runs of the part have done as recorded, and nothing else; go on in `file`."""
+        """Take what earlier runs of the part have done as its own, and go on in `file`."""
         since = {row.id: row.since for row in self.nodes("array", done=False)}
+        self._of_job = {node: super(PartJob, self).recorded(node) for node in since}
         for statement in _OF_ALL:
             self._db.execute(statement)
         for (node, number), records in tasks_of(earlier, since).items():
@@ -202,6 +205,10 @@ class PartJob(Job):
         self.note(id=file.id)
         self.commit()
         self._file = file
+
+    def recorded(self, node: int) -> dict[int, RecordedTask]:
+        """Recorded tasks of a node, by number; `totals` has those of the part alone."""
+        return {**self._of_job.get(node, {}), **super().recorded(node)}
 
     def record_task(self, node: int, number: int, moved: MoveResult, *, synced: bool = False) -> None:
         """Record a task here, and in the file once it has reached the disk."""
@@ -230,19 +237,12 @@ class PartShare(Share):
     publishes = False
     alone = False
 
-    def __init__(
-        self,
-        division: Division,
-        part: int,
-        recorded: Mapping[str, Mapping[int, RecordedTask]],
-        sync: Callable[[], None],
-    ) -> None:
-        """`part` counts from 0. `recorded`: tasks that the job has recorded, by path of the array."""
+    def __init__(self, division: Division, part: int, sync: Callable[[], None]) -> None:
+        """`part` counts from 0."""
         super().__init__()
         self._sync = sync
         self._division = division
         self._part = part
-        self._recorded = recorded
         self.moved = False
         """Whether any task was to be done."""
 
@@ -256,10 +256,6 @@ class PartShare(Share):
         chosen = [number for number in numbers if number in own]
         self.moved = self.moved or bool(chosen)
         return chosen
-
-    def recorded(self, path: str) -> Mapping[int, RecordedTask]:
-        """Tasks that the job has recorded."""
-        return self._recorded.get(path, {})
 
     def waits(self) -> bool:
         """Whether own tasks wait for the first passes of other parts."""

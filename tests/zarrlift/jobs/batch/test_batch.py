@@ -173,6 +173,27 @@ def test_undo_removes_what_a_run_left_that_was_killed_before_it_had_a_job(old: P
     assert made.run().counts["done"] == 5
 
 
+def test_undo_takes_no_notice_of_a_source_that_is_gone(old: Path) -> None:
+    Path("list.csv").write_text("source,destination\nold/gone.zarr,v3/g.zarr\nold/a/v1.zarr,v3/n.zarr\n")
+    made = zarrlift.batch("list.csv")
+    assert made.outcome.counts == {"done": 1, "refused": 1}
+    assert made.undo().state == "undone"
+
+
+@pytest.mark.parametrize(
+    "torn", ['{"destination": "v3/a/v2.zarr", "state": "ref', "\0\0\0\n", '{"destination": 1}\n']
+)
+def test_a_torn_event_is_ignored(torn: str, old: Path) -> None:
+    made = zarrlift.batch("old", to=TO, run=False)
+    before = made.status()
+    with open("v3.zarrlift.events.jsonl", "a") as file:
+        file.write(torn)
+    assert made.status() == before
+    assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
+    Path("v3.zarrlift.events.jsonl").unlink()
+    assert made.status().counts == {"done": 5, "failed": 1, "pending": 1}
+
+
 def test_undo_takes_back_all_archives(old: Path) -> None:
     made = zarrlift.batch("old", to=TO)
     assert made.undo().state == "undone"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import zarrlift
+from zarrlift.cli import main
 from zarrlift.jobs.claim_holder import ClaimHolder
 from zarrlift.storage.local.owner_process import OwnerProcess
 
@@ -33,13 +34,18 @@ def planned(old: Path) -> zarrlift.Batch:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_archive_that_another_process_has_claimed_is_left_to_it(planned: zarrlift.Batch) -> None:
+def test_an_archive_that_another_process_has_claimed_is_left_to_it(
+    planned: zarrlift.Batch, capsys: pytest.CaptureFixture[str]
+) -> None:
     hold(planned.rows[0].destination, RUNNING)
     outcome = planned.run()
     assert outcome.counts == {"done": 1, "pending": 1}
     assert [row.running for row in outcome.rows] == [True, False]
-    assert (outcome.ran, outcome.state, outcome.ok) == (1, "incomplete", True)
+    assert (outcome.ran, outcome.left, outcome.state, outcome.ok) == (1, 1, "incomplete", True)
     assert not planned.status().ok
+    assert main(["batch", "run", str(planned.path)]) == 0
+    assert "left to other processes, which have claimed them: 1 archive" in capsys.readouterr().out
+    assert main(["status", "v3", "--check"]) == 1
 
 
 def test_a_claim_of_another_machine_is_a_failure_unless_a_scheduler_reports_the_dead(

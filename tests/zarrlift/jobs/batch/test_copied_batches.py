@@ -1,4 +1,4 @@
-"""A copied batch does not act on the original archives, and a moved one acts where it is now."""
+"""A batch that was copied or moved acts where it is now, and never on the original archives."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.support.job_archives import results, tree, values
 import zarrlift
 from zarrlift import Batch
 from zarrlift.cli import main
+from zarrlift.errors import JobError
 from zarrlift.jobs.run import Run
 
 NAMES = ("one", "two", "three")
@@ -59,24 +60,36 @@ def moved(folder: Path, name: str = "b") -> Path:
     return folder.rename(folder.with_name(name))
 
 
-def told(batch: Batch) -> list[str]:
-    """The problem of each archive after the last call."""
-    return [str(row.problems[0]) for row in batch.outcome.rows]
-
-
 @pytest.mark.parametrize("call", CHANGING.values(), ids=CHANGING)
-def test_a_copied_batch_changes_neither_the_originals_nor_the_copies(
+def test_a_copied_batch_acts_on_the_copies_and_never_on_the_originals(
     call: Callable[[Batch], Any], folder: Path
 ) -> None:
     assert batch(folder).outcome.ok
     other = copied(folder)
-    before = tree(folder), results(other)
+    zarr.open_array(folder / "old/one.zarr", path="x", mode="r+", zarr_format=2)[:] = 7  # not what is copied
+    before = tree(folder)
     there = Batch(other / "v3")
     call(there)
-    assert not there.outcome.ok
-    assert all(TWO in problem for problem in told(there))
-    assert f"{other}/old/one.zarr, {folder}/old/one.zarr" in told(there)[0]
-    assert (tree(folder), results(other)) == before
+    assert there.outcome.ok
+    if call is Batch.undo:
+        assert not list((other / "v3").rglob("zarr.json"))
+    else:
+        assert Batch(other / "v3").verify(full=True).ok
+    assert tree(folder) == before
+    assert Batch(folder / "v3").update().ok  # the original goes on too
+    assert values(folder / "v3/one.zarr", 3) == values(folder / "old/one.zarr", 2)
+
+
+def test_a_copied_batch_whose_results_were_changed_is_refused(folder: Path) -> None:
+    assert batch(folder).outcome.ok
+    other = copied(folder)
+    shutil.rmtree(other / "v3/one.zarr/x")
+    before = tree(folder), results(other)
+    there = Batch(other / "v3")
+    there.undo()
+    assert there.outcome.counts == {"done": 1, "undone": 2}
+    assert "this is not the job's output" in str(there.outcome.rows[0].problems[0])
+    assert tree(folder) == before[0]
 
 
 @pytest.mark.parametrize("call", [Batch.run, Batch.resume], ids=["run", "resume"])
@@ -91,32 +104,44 @@ def test_a_copied_batch_goes_on_with_what_was_not_begun(call: Callable[[Batch], 
     assert tree(folder) == before
 
 
-@pytest.mark.parametrize("call", [Batch.finish, Batch.undo], ids=["finish", "undo"])
-def test_a_copied_batch_in_place_deletes_no_document_of_the_originals(
-    call: Callable[[Batch], Any], folder: Path
-) -> None:
+def test_a_copied_batch_in_place_deletes_no_document_of_the_originals(folder: Path) -> None:
+    original = tree(folder / "old")
     batch_in_place(folder)
     other = copied(folder)
-    before = tree(folder), results(other)
+    before = tree(folder)
     there = Batch(other / "old")
-    call(there)
-    assert all(TWO in problem for problem in told(there))
-    assert (tree(folder), results(other)) == before
+    assert there.finish().counts == {"finished": 3}
+    assert not (other / "old/one.zarr/.zgroup").exists()
+    assert there.undo().counts == {"undone": 3}
+    assert results(other / "old") == original
+    assert tree(folder) == before
 
 
-def test_the_commands_refuse_a_copied_batch(
+def test_the_commands_act_on_a_copied_batch(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batch_in_place(folder)
     other = copied(folder)
     before = tree(folder)
     monkeypatch.chdir(other)
-    for words in (["undo", "old", "--yes"], ["finish", "old", "--yes"], ["verify", "old"]):
-        assert main(words) == 1
-        assert TWO in " ".join(capsys.readouterr().out.split())
-    assert main(["batch", "run", "old", "--in-place"]) == 0
-    assert "Nothing to do" in capsys.readouterr().out
+    for words in (
+        ["batch", "run", "old", "--in-place"],
+        ["finish", "old", "--yes"],
+        ["undo", "old", "--yes"],
+    ):
+        assert main(words) == 0
     assert tree(folder) == before
+    capsys.readouterr()
+
+
+def test_a_job_of_a_copied_batch_named_alone_is_refused(folder: Path) -> None:
+    assert batch(folder).outcome.ok
+    other = copied(folder)
+    before = tree(folder), tree(other)
+    for call in (zarrlift.undo, zarrlift.update, zarrlift.resume):
+        with pytest.raises(JobError, match=TWO):
+            call(other / "v3/one.zarr.zarrlift.db")
+    assert (tree(folder), tree(other)) == before
 
 
 def test_a_moved_batch_goes_on_where_it_is_now(folder: Path) -> None:
@@ -207,7 +232,7 @@ def test_a_list_of_places_elsewhere_means_those(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [copied, moved])
-def test_a_job_of_a_copied_batch_that_was_interrupted_is_refused_and_of_a_moved_one_goes_on(
+def test_an_interrupted_batch_that_was_copied_or_moved_goes_on(
     how: Callable[[Path], Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -216,15 +241,11 @@ def test_a_job_of_a_copied_batch_that_was_interrupted_is_refused_and_of_a_moved_
             batch(folder, workers=1)
     assert batch(folder, run=False).status().counts == {"incomplete": 1, "pending": 2}
     other = how(folder)
-    before = tree(folder)
+    before = tree(folder) if how is copied else None
     outcome = Batch(other / "v3").resume()
-    if how is copied:
-        assert outcome.counts == {"done": 2, "failed": 1}
-        assert [TWO in str(row.problems) for row in outcome.rows].count(True) == 1
-        assert tree(folder) == before
-    else:
-        assert outcome.counts == {"done": 3}
-        assert not folder.exists()
+    assert outcome.counts == {"done": 3}
+    assert all(values(other / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
+    assert (tree(folder) == before) if how is copied else not folder.exists()
 
 
 def interrupted(_run: Run) -> Any:

@@ -115,6 +115,7 @@ class BatchGame:
             paths = (site.archive.root, site.result, site.job)
             root, result, job = (new / path.relative_to(at.folder) for path in paths)
             sites.append(site.moved_to(result, job, site.archive.copied(root)))
+            sites[-1].is_copy = True
         self.copies.append(Copy(new, new / at.list.name, sites, is_copy=True))
 
     # Commands
@@ -178,7 +179,7 @@ class BatchGame:
     def _settle(self, at: Copy) -> None:
         """What is interrupted goes on, and the results equal their sources."""
         states = {site.state() for site in at.sites}
-        if not states & {"done", "incomplete"} or states & {"undone", "finished"}:
+        if not states & {"done", "incomplete"} or states & {"undone", "undoing", "finished"}:
             return
         if any(site.finishing for site in at.sites):
             return
@@ -191,6 +192,8 @@ class BatchGame:
             ended = self.command(at, one, random.Random(turn))
             if self.play.told.wrong or (ended.code == 0 and one[0] == "update"):
                 return
+        if ended is not None and "Undo this job" in " ".join((ended.out + ended.err).split()):
+            return  # a source that changed beneath recorded work (docs/howto/resuming.md)
         self._dead_end(at, "cannot be brought up to date", ended)
 
     def _take_back(self, at: Copy) -> None:

@@ -264,6 +264,36 @@ def test_of_another_machine_only_what_reached_the_disk_counts(
     assert tree(tmp_path / "out.zarr") == calm
 
 
+AT_ONCE_ELSEWHERE = """
+import os, sys
+from zarrlift.cli import main
+from zarrlift.storage.local import owner_process
+children = []
+for host in ("a", "b", "c"):
+    child = os.fork()
+    if child == 0:
+        own = owner_process._own(os.getpid())
+        owner_process._own = lambda pid: {**own, "host": host, "pid": pid}
+        os._exit(main(["migrate", "--job", sys.argv[1], "--part", "0", "--quiet"]))
+    children.append(child)
+print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+
+
+def test_runs_of_a_part_at_the_same_time_on_several_machines_are_harmless(
+    planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(2)
+    zarrlift.migrate_part(job, 1)
+    for _ in range(2):
+        with running([sys.executable, "-c", AT_ONCE_ELSEWHERE, str(job)]) as process:
+            assert process.communicate()[0].split() == ["0", "0", "0"]
+    assert len([*tmp_path.glob("job.db.part-000-*")]) == 6
+    assert ended(job, 0, 1)
+    assert tree(tmp_path / "out.zarr") == calm
+    assert not left(tmp_path)
+
+
 def recorded_in(file: Path) -> list[dict[str, Any]]:
     """The lines of the file of a run."""
     return [json.loads(line) for line in file.read_text().splitlines()]
