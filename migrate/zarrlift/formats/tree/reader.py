@@ -22,7 +22,7 @@ from ..table import V2_ARRAY, V3, MarkerDocument, NodeFormat
 from . import consolidated
 from .conflicts import chunks_alone, nodes_inside
 from .directory import CHUNK, NodeDirectory
-from .nodes import add_groups, refuse
+from .nodes import add_groups, implicit_group, refuse
 from .open_tree import DescribedArray, Tree
 from .two_documents import format_of_chunks
 from .unclaimed_files import unclaimed_file_notes, unclaimed_files
@@ -217,7 +217,10 @@ class Describer:
         for path, place in self.tree.found.items():
             if path not in nodes and self._is_group(place, nodes):
                 problems = self._problems_at(place)
-                nodes[path] = self.tree.group(place, self.describe_group(place, problems), problems)
+                if self.kind(place) == "group":
+                    nodes[path] = self.tree.group(place, self.describe_group(place, problems), problems)
+                else:
+                    nodes[path] = implicit_group(path, problems)
 
     def _is_group(self, place: NodeDirectory, nodes: Mapping[str, Node]) -> bool:
         if self.tree.row.every_directory:
