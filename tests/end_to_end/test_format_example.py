@@ -95,7 +95,7 @@ def test_every_command_reads_the_archive(site, old, tmp_path):
     zarrlift(site, "status", "--check", "--verbose", tmp_path / "new", "--html", tmp_path / "report.html")
     zarrlift(site, "update", tmp_path / "new")
     assert "1 tiles" in zarrlift(site, "inspect", old.parent)
-    zarrlift(site, "batch", "run", old.parent, "--to", tmp_path / "v3/{relative}", "--job", tmp_path / "b.db")
+    zarrlift(site, "batch", "run", old.parent, "--to", tmp_path / "v3/{relative}")
     assert_values(tmp_path / "v3/old")
     beside = shutil.copytree(old, tmp_path / "beside")
     refused = zarrlift(site, "migrate", beside, "--in-place", code=1)
