@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError, any_refusal
-from zarrstack.core.paths import join
 
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
@@ -109,7 +108,9 @@ class NodeDirectory:
 
     def key(self, name: str) -> str:
         """The key of a document."""
-        return self.keys[name] if self.keys else join(self.path, name)
+        if self.keys:
+            return self.keys[name]
+        return f"{self.path}/{name}" if self.path else name
 
 
 def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:
