@@ -192,8 +192,11 @@ class BatchGame:
             ended = self.command(at, one, random.Random(turn))
             if self.play.told.wrong or (ended.code == 0 and one[0] == "update"):
                 return
-        if ended is not None and "Undo this job" in " ".join((ended.out + ended.err).split()):
+        said = "" if ended is None else " ".join((ended.out + ended.err).split())
+        if "Undo this job" in said:
             return  # a source that changed beneath recorded work (docs/howto/resuming.md)
+        if "the destination exists" in said:
+            return  # what an undo has kept, since a user has changed it: `left_after_undo` has looked at it
         self._dead_end(at, "cannot be brought up to date", ended)
 
     def _take_back(self, at: Copy) -> None:
