@@ -70,11 +70,9 @@ def remove_previous_tree(job: Job, destination: Storage) -> None:
     """Remove the old tree after the new one is complete."""
     if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return
-    old, gone = _name(job, destination), _name(job, destination, "gone")
-    if os.path.lexists(old):
-        # A partially deleted tree must not be restored; under this name no restore finds it.
-        with contextlib.suppress(OSError):
-            os.rename(old, gone)
+    # A partially deleted tree must not be restored; under its other name no restore finds it.
+    with contextlib.suppress(OSError):
+        os.rename(_name(job, destination), _name(job, destination, "gone"))
     remove_deleted_tree(job, destination)
 
 
@@ -85,7 +83,7 @@ def remove_deleted_tree(job: Job, destination: Storage) -> None:
     gone = _name(job, destination, "gone")
     if os.path.isdir(gone) and not os.path.islink(gone):
         shutil.rmtree(gone, ignore_errors=True)
-    elif os.path.lexists(gone):
+    else:
         with contextlib.suppress(OSError):
             os.unlink(gone)
 
@@ -94,24 +92,15 @@ def left_aside(job: Job, destination: Storage) -> Problem | None:
     """A note with the location of the old tree while any part of it exists; else None."""
     if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return None
-    old, gone = _name(job, destination), _name(job, destination, "gone")
-    if os.path.lexists(gone):
-        return Problem(
-            kind="aside",
-            severity="note",
-            message="the old tree could not be removed",
-            found=gone,
-            advice="Resume once the cause is gone, or remove it yourself.",
-        )
-    if not os.path.lexists(old):
+    found, what = _name(job, destination, "gone"), "remove it"
+    message = "the old tree could not be removed"
+    if not os.path.lexists(found):
+        found, what = _name(job, destination), "rename it back"
+        message = "the old tree is kept until the new one is complete"
+    if not os.path.lexists(found):
         return None
-    return Problem(
-        kind="aside",
-        severity="note",
-        message="the old tree is kept until the new one is complete",
-        found=old,
-        advice="Resume once the cause is gone, or rename it back yourself.",
-    )
+    advice = f"Resume once the cause is gone, or {what} yourself."
+    return Problem(kind="aside", severity="note", message=message, found=found, advice=advice)
 
 
 def resolve_previous_tree(job: Job, destination: Storage) -> None:
