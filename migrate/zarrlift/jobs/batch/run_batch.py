@@ -17,6 +17,7 @@ from ...storage.reference_options import of_references
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import ArchiveRequest
+from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
 from ..ledger.move import move_of
 from ..opened_job import found_in, opened
@@ -138,7 +139,8 @@ def _follow_list(call: ArchiveCall) -> None:
     row = call.row
     moved = Moved(source=row.source, destination=None if row.in_place else row.destination)
     with Job.open(call.job, write=False) as job:
-        if job.state == "undone" or move_of(job) is None or job.header["destination"] == row.destination:
+        is_same = names_of(job.header["destination"]) & names_of(row.destination)
+        if job.state == "undone" or move_of(job) is None or is_same:
             return
         with suppress(JobError):
             settled(job)

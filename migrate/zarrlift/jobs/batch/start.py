@@ -160,6 +160,6 @@ def _new(file: ListFile, known: Sequence[BatchRow], found: Sequence[BatchRow]) -
                 "this batch was made with other options",
                 key=str(file.path),
                 found=f"{redact(row.source)} to {redact(before.destination)}",
-                advice="Undo it, or write another list: --list.",
+                advice="Undo it and delete the list, or write another one: --list.",
             )
     return new

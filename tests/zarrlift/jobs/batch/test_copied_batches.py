@@ -219,6 +219,21 @@ def test_a_copy_of_the_list_alone_has_nothing_to_act_on(folder: Path) -> None:
     assert tree(folder) == before
 
 
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_copied_list_of_results_in_a_store_takes_no_job_from_the_original(slash: str, folder: Path) -> None:
+    place = f"memory://{folder.parent.name}{bool(slash)}"
+    made = zarrlift.batch(
+        folder / "old", to=f"{place}/{{relative}}.zarr{slash}", list_file=folder / "s.zarrlift.jsonl"
+    )
+    assert made.outcome.ok
+    assert {Path(row.job).parent for row in made.rows} == {folder}
+    there = Batch(copied(folder) / "s.zarrlift.jsonl")
+    assert not there.undo().ok
+    assert all(TWO in str(row.problems) for row in there.outcome.rows)
+    assert made.verify(full=True).ok
+    assert made.undo().state == "undone"
+
+
 def test_a_list_of_places_elsewhere_means_those(folder: Path) -> None:
     made = zarrlift.batch(
         folder / "old",

@@ -11,6 +11,7 @@ import pytest
 
 import zarrlift
 from zarrlift.errors import UsageError
+from zarrlift.jobs.batch.list_file import ListFile
 from zarrlift.jobs.ledger.ledger import Job
 
 ROWS = [
@@ -174,3 +175,22 @@ def test_a_place_without_archives_is_an_error(tmp_path: Path) -> None:
 def test_the_list_is_next_to_the_results(to: str, path: str, old: Path) -> None:
     made = zarrlift.batch("old/a", to=to, run=False)
     assert made.path == Path(f"{path}.zarrlift.jsonl").absolute()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/f/v3/a.zarr",
+        "file:///f/v3/a%20b.zarr",
+        "zip::/f/a.zarr.zip",
+        "zip::file:///f/a.zarr.zip",
+        "icechunk:///f/repository?branch=x",
+        "/g/a.zarr",
+        "file:///g/a.zarr",
+        "s3://bucket/f/a.zarr",
+    ],
+)
+def test_places_in_the_folder_of_a_list_are_relative_to_it(place: str) -> None:
+    here, there = (ListFile(Path(folder) / "l.zarrlift.jsonl") for folder in ("/f", "/h"))
+    assert here._placed(here.stored(place)) == place
+    assert there._placed(here.stored(place)) == place.replace("/f/", "/h/").replace("bucket/h", "bucket/f")
