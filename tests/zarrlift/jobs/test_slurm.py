@@ -22,18 +22,18 @@ PARTS = 8
 KILLED = """\
 import os, signal, time
 from pathlib import Path
-from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.parts.migrate_part import PartJob
 
 index = os.environ.get("SLURM_ARRAY_TASK_ID")
 mark = Path(__file__).with_name(f"killed-{index}")
-record, count = Job.record_task, 0
+record, count = PartJob.record_task, 0
 
 def killed(self, *arguments):
     global count
     record(self, *arguments)
     count += 1
     if count == 2:
-        self.commit()
+        self._file.sync(now=True)
     if count == 3:
         mark.touch()
         if index == "6":
@@ -41,7 +41,7 @@ def killed(self, *arguments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if index in ("1", "4", "6") and not mark.exists():
-    Job.record_task = killed
+    PartJob.record_task = killed
 """
 """`sitecustomize.py`: three elements record two tasks and forget a third."""
 

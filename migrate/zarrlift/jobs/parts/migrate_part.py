@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import time
@@ -184,6 +185,8 @@ class PartJob(Job):
     @classmethod
     def read(cls, path: Path) -> Self:
         """A copy of a job in one consistent state; its file is only read. JobError."""
+        if not os.path.lexists(path):
+            raise JobError("there is no such job file", key=str(path))
         require_file(path)
         try:
             with read_only(path) as db:
