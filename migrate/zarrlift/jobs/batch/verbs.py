@@ -31,9 +31,11 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     request = call.request()
     options = replace(call.options, verify=asked.verify, digest=asked.digest, hard_links=asked.link == "hard")
     try:
-        return migrate_archive(request, request.open(), call.job, options, call.progress).problems
+        outcome = migrate_archive(request, request.open(), call.job, options, call.progress)
     except HeldError:
         return None
+    # Another process may have done it after the look above.
+    return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems
 
 
 def is_restored(row: BatchRow) -> bool:

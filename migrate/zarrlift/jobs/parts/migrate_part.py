@@ -188,14 +188,17 @@ class PartJob(Job):
         if not os.path.lexists(path):
             raise JobError("there is no such job file", key=str(path))
         require_file(path)
+        copied = sqlite3.connect(":memory:", isolation_level=None)
         try:
             with read_only(path) as db:
                 db.execute("SELECT 1 FROM meta").fetchone()  # a backup does not name its errors
-                copied = sqlite3.connect(":memory:", isolation_level=None)
                 db.backup(copied)
-        except sqlite3.Error as error:
+            return cls(path, copied, None)
+        except (JobError, sqlite3.Error) as error:
+            copied.close()
+            if isinstance(error, JobError):
+                raise
             raise not_opened(path, error) from error
-        return cls(path, copied, None)
 
     def begin(self, earlier: Iterable[PartRun], file: RunFile) -> None:
         """Take what earlier runs of the part have done as its own, and go on in `file`."""
