@@ -19,13 +19,12 @@ from ...recipe.signatures import explicit, given
 from ..observed import observed
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..progress_display import chosen_progress
 from .events import Events, Known
 from .list_file import ListFile, list_path
 from .outcome import BatchOutcome, state_of, table
 from .rows import BatchRow, amounts, of_job
 from .run_batch import Act, BatchOptions, BatchRun
-from .verbs import finish_one, is_restored, migrate, undo_one, update_all, verify_all
+from .verbs import finish_one, may_be_restored, migrate, undo_one, update_all, verify_all
 
 _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
 
@@ -90,12 +89,12 @@ class Batch:
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
         again = _AGAIN | {"undone"}
-        return self._act(migrate, lambda row: row.state in again or is_restored(row), progress, how)
+        return self._act(migrate, lambda row: row.state in again or may_be_restored(row), progress, how)
 
     @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(migrate, lambda row: row.state in _AGAIN or is_restored(row), progress, how)
+        return self._act(migrate, lambda row: row.state in _AGAIN or may_be_restored(row), progress, how)
 
     @explicit
     def verify(
@@ -161,11 +160,11 @@ class Batch:
         """Work on the archives that are wanted."""
         running, places, watching = given(how, Running, Places, Watching)
         started, number = time.monotonic(), 0
-        display, place = chosen_progress(progress), str(self.path)
+        place = str(self.path)
         before = self.status()
         rows = {row.number: row for row in before.rows}
         todo = [row for row in before.rows if wanted(row)]
-        with observed(False if display is None else display, place, place, watching) as run:
+        with observed(progress, place, place, watching) as run:
             options = BatchOptions(run=RunOptions.of(running), places=places, progress=run.progress)
             if todo:
                 number = self._work(BatchRun(options, act), todo, rows, before.bytes_done)

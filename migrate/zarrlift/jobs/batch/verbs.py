@@ -38,7 +38,7 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems
 
 
-def is_restored(row: BatchRow) -> bool:
+def may_be_restored(row: BatchRow) -> bool:
     """Whether an archive that was migrated in place may have been restored since: its document is gone."""
     is_local = row.in_place and row.state in COMPLETE and not is_url(row.destination)
     return is_local and not os.path.lexists(os.path.join(row.destination, "zarr.json"))

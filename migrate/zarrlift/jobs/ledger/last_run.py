@@ -46,11 +46,6 @@ class LastRun:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of packages."""
 
-    def on_this_boot(self) -> bool:
-        """Whether it was on this machine since the machine was started; False if that is unknown."""
-        here = OwnerProcess.of_this_process()
-        return bool(here.boot) and (self.owner.place, self.owner.boot) == (here.place, here.boot)
-
     def to_text(self) -> str:
         """JSON, as stored in the job."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
