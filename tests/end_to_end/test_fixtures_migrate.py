@@ -329,7 +329,7 @@ def test_groups_keep_their_attributes(one: ExpectedArchive, results) -> None:
             assert found == strict(kept)
 
 
-@pytest.mark.slow(one_in=16)
+@pytest.mark.slow(one_in=31)
 @pytest.mark.parametrize("one", ARCHIVES, ids=str)
 @pytest.mark.parametrize(
     "full",

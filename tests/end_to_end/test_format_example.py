@@ -188,6 +188,7 @@ def test_a_changed_document_is_noticed(site, old, tmp_path):
     assert "changed" in zarrlift(site, "resume", tmp_path / "new", code=1)
 
 
+@pytest.mark.slow
 def test_without_the_package_its_archives_are_none(old, tmp_path):
     assert "no archive found; found tiles.json" in zarrlift(None, "inspect", old, code=2)
     assert "unknown format 'tiles'" in zarrlift(

@@ -303,6 +303,7 @@ def kinds() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_kind_of_problem_is_in_the_catalogue() -> None:
     catalogue = set(re.findall(r"^### `([\w-]+)`", (REFERENCE / "errors.md").read_text(), re.MULTILINE))
     assert sorted(kinds()) == sorted(catalogue)

@@ -155,6 +155,7 @@ def test_the_list_of_rooms_is_that_of_the_folders(package: str) -> None:
     assert inner | {""} == {*ROOMS[package]} | {""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ROOMS)
 def test_rooms_import_downwards_only(package: str) -> None:
     order = ROOMS[package]
@@ -204,6 +205,7 @@ def test_zarrstack_knows_nothing_of_zarrlift() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_the_tests_of_zarrstack_know_nothing_of_zarrlift() -> None:
     """With the modules of tests/support that they use: they pass where zarrstack is installed alone."""
     wanted = [*(ROOT / "tests" / "zarrstack").rglob("*.py"), ROOT / "tests" / "conftest.py"]

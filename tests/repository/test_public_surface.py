@@ -204,6 +204,7 @@ def error_classes() -> dict[str, tuple[str, set[str]]]:
     return {name: found[name] for name in sorted(errors & found.keys())}
 
 
+@pytest.mark.slow
 def test_an_error_that_reaches_users_is_public_or_one_of_a_public_kind() -> None:
     """What is neither is caught where it is called: it only says to other code of the package what to do."""
     classes = error_classes()
@@ -221,6 +222,7 @@ def test_an_error_that_reaches_users_is_public_or_one_of_a_public_kind() -> None
     assert inside == raised == caught
 
 
+@pytest.mark.slow
 def test_errors_are_made_nowhere_else() -> None:
     """A handler finds the whole tree in one module; subclasses elsewhere keep its kinds."""
     wrong = []

@@ -12,6 +12,7 @@ from numcodecs import JSON, Blosc, GZip, VLenUTF8, Zlib
 from tests.end_to_end.readers.base import parametrize_readers
 from tests.support.damaged_archives import write_array
 from tests.support.unpacking import unpacked
+from tests.support.written_once import written_once
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrstack.core.grid.shard_index import IndexFormat, ShardIndex
@@ -42,7 +43,8 @@ def wish(memory: int | None = None, **options: Any) -> Recipe:
     return Recipe(base=ArrayRecipe(**options), memory=memory)
 
 
-def write_numbers(path: Path) -> Path:
+@written_once
+def write_numbers(path: Path) -> None:
     """`a`: three axes that nothing divides, blosc; every third chunk is missing, and reads as 7."""
     root = zarr.open_group(str(path), mode="w", zarr_format=2)
     array = root.create_array(
@@ -52,7 +54,6 @@ def write_numbers(path: Path) -> Path:
     for number, place in enumerate(np.ndindex(3, 5, 4)):
         if number % 3 == 1:
             (path / "a" / ".".join(map(str, place))).unlink()
-    return path
 
 
 def write_kinds(path: Path) -> Path:

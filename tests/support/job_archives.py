@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 from numcodecs import Blosc, Delta, Zlib
 from tests.support.fixtures_index import archive
+from tests.support.written_once import tree, written_once
 
 OTHERS = {
     "zarr_v1": ("zarr_v1/zarr-1.1/arrays", "shapes"),
@@ -25,7 +26,8 @@ def other_archive(format: str, path: Path) -> Path:
     return path
 
 
-def write_archive(path: Path) -> Path:
+@written_once
+def write_archive(path: Path) -> None:
     """blosc (relink), zlib (recode), Delta (rewrite); missing chunks; consolidated metadata."""
     rng = np.random.default_rng(7)
     root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a job's archive"})
@@ -41,12 +43,6 @@ def write_archive(path: Path) -> Path:
     rewritten[...] = rng.integers(0, 1000, (30, 20))
     root.create_array("empty", shape=(4,), chunks=(2,), dtype="<f8")
     zarr.consolidate_metadata(str(path), zarr_format=2)
-    return path
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Every file below a path, by relative name."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def results(path: Path) -> dict[str, bytes]:

@@ -66,7 +66,7 @@ ONCE = pytest.mark.needs_reader("once")
 """What is done with the bytes does not depend on the libraries that unpack them, which differ at each end."""
 
 
-@pytest.mark.slow(one_in=30)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", ["numbers", pytest.param("text", marks=ONCE), pytest.param("objects", marks=ONCE)]
 )

@@ -56,9 +56,9 @@ def folder(archives, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [CLOSED, FULL])
 @pytest.mark.parametrize("words", WORK)
-@pytest.mark.slow(one_in=6)
 def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder):
     ended = run(words, folder, stdout=lost)
     expected = f"zarrlift: the report cannot be printed: standard output: {LOST[lost]}.\n"

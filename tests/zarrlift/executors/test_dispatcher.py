@@ -101,6 +101,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_call_that_kills_three_workers_fails_alone() -> None:
     engine = ProcessEngine(2)
     calls = Dispatcher(engine)

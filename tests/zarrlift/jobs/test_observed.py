@@ -176,6 +176,7 @@ with observed(None, "in", sys.argv[2], Watching(log=sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_processes_may_share_a_log(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     running = [subprocess.Popen([sys.executable, "-c", WRITES, log, name]) for name in "abc"]

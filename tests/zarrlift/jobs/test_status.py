@@ -97,6 +97,7 @@ def test_a_run_that_was_killed_is_stale(result: Path) -> None:
     assert zarrlift.status(result).activity is None
 
 
+@pytest.mark.slow
 def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     with Job.open(result.with_name("out.zarr.zarrlift.db"), write=False) as job:
         run = last_run(job)

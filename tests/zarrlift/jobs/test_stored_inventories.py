@@ -179,8 +179,8 @@ def foreign(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'{"job": "', b'{"job": "0'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [damaged, cut, foreign, Path.unlink], ids=lambda way: way.__name__)
-@pytest.mark.slow(one_in=8)
 def test_without_a_sound_file_the_source_is_listed(damage: Any, stopped: Place) -> None:
     stopped.damage(damage)
     assert stopped.resume().ok

@@ -397,8 +397,8 @@ def test_without_its_inventory_an_array_is_migrated_as_a_whole(tmp_path: Path) -
     assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wish", ["as it is", "other chunks in shards", "empty ones left out"])
-@pytest.mark.slow(one_in=3)
 def test_on_a_store(wish: str, tmp_path: Path, bucket: Bucket) -> None:
     source = write_archive(tmp_path / "source")
     bucket.server.clear()

@@ -292,8 +292,8 @@ def change(kind: str, database: Path, key: str, data: bytes) -> None:
             writer[key] = data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.slow(one_in=3)
 def test_a_chunk_that_changes_after_the_plan_is_no_part_of_the_result(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

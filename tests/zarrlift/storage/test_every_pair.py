@@ -147,7 +147,7 @@ def zarrlift_command(*words: object, **options: Any) -> subprocess.CompletedProc
 COMMANDS = ["zip, below a prefix", "zip by URL", "http, no listing", "nested directory"]
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow
 @pytest.mark.parametrize("source", COMMANDS)
 def test_the_command_takes_the_same_places(
     source: str, archive, web, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

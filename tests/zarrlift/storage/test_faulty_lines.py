@@ -25,7 +25,7 @@ def _no_time_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", (0.0,) * len(adaptive_concurrency._DELAYS))
 
 
-@pytest.mark.slow(one_in=12)
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_a_fifth_of_the_answers_lost_changes_nothing(
     recipe: Recipe, bucket: Bucket, archive: Path, tmp_path: Path

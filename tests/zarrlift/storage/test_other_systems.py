@@ -87,6 +87,7 @@ for source in sources:
         assert out.count(word) == len(ARCHIVES), out
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_and_a_cache_on_disk_says_why_it_cannot_be(tmp_path: Path) -> None:
     script = """
 import importlib, pkgutil, zarrlift, zarrstack

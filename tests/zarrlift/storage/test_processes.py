@@ -83,6 +83,7 @@ class KillsWorkers:
             self.killed = True
 
 
+@pytest.mark.slow
 def test_the_tasks_of_workers_that_die_are_done_again(many, expected, tmp_path: Path) -> None:
     place = tmp_path / "out.zarr"
     outcome = zarrlift.migrate(many, place, executor="processes", workers=2, progress=KillsWorkers())

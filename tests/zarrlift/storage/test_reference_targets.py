@@ -162,8 +162,8 @@ def test_credentials_go_only_where_they_belong():
 # Other places than this machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["combined.json", "combined.parquet"])
-@pytest.mark.slow(one_in=6)
 def test_references_in_a_bucket_lead_to_objects_in_it(bucket: Bucket, name, tmp_path):
     bucket.put("in", files(data()))
     options = {"storage_options": bucket.options}

@@ -182,8 +182,8 @@ def others_writing(objects: dict[str, Any]) -> Iterator[None]:
         sys.setswitchinterval(interval)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
-@pytest.mark.slow(one_in=4)
 def test_both_ends_share_a_dictionary_to_which_others_write(kind: str, archive: Path, tmp_path: Path) -> None:
     """As in a notebook whose archives are all in one store."""
     zarrlift.migrate(archive, tmp_path / "expected.zarr")

@@ -124,7 +124,7 @@ def test_a_second_pass_may_have_the_leaves_of_the_result(
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow
 def test_what_lies_between_and_cannot_be_removed_fails_its_array(
     rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +186,7 @@ def test_an_interrupted_run_goes_on(
     assert tree(tmp_path / "new") == ample
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow
 def test_the_digest_is_that_of_the_source(rows: Path, tmp_path: Path, tight: None) -> None:
     outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS, digest=True)
     assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(rows).arrays

@@ -131,6 +131,7 @@ def test_a_wrong_value_in_any_inner_chunk_of_a_large_shard_is_found(
     assert str(list(place)) in problem.message
 
 
+@pytest.mark.slow
 def test_a_large_shard_is_never_in_memory_as_a_whole(large, tmp_path, meanwhile) -> None:
     plans: list[ArrayPlan] = []
     meanwhile(lambda plan, _: plans.append(plan))

@@ -190,6 +190,7 @@ def limited(patience: float = 30, most: int = 512) -> Iterator[str]:
         yield re.search(r"http://\S+", process.stdout.readline())[0]
 
 
+@pytest.mark.slow
 def test_a_request_that_does_not_come_is_not_waited_for() -> None:
     request = b"GET /zarr.json HTTP/1.1\r\nHost: localhost\r\n"
     with limited(patience=0.1) as address:
@@ -201,6 +202,7 @@ def test_a_request_that_does_not_come_is_not_waited_for() -> None:
             assert fetch(address + "zarr.json")[0] == 200
 
 
+@pytest.mark.slow
 def test_connections_are_limited_and_free_again() -> None:
     request = b"GET /zarr.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with limited(most=2) as address:
@@ -355,9 +357,9 @@ def test_zarr_2_18_reads_over_http_what_it_once_wrote(migrated: Path) -> None:
         assert bytes.fromhex(seen[path]["values"]) == one[path].values.tobytes(), path
 
 
+@pytest.mark.slow
 @pytest.mark.needs_reader("tensorstore")
 @pytest.mark.parametrize(("kind", "driver"), [("zarr2", "zarr"), ("n5", "n5")])
-@pytest.mark.slow(one_in=2)
 def test_tensorstore_reads_over_http(kind: str, driver: str, sharded: Path) -> None:
     import tensorstore as ts
 
@@ -378,6 +380,7 @@ def test_an_old_archive_is_served_in_another_old_format() -> None:
         assert fetch(f"{url}/{path}/attributes.json")[0] == 404
 
 
+@pytest.mark.slow
 def test_separator_of_v2_keys(sharded: Path) -> None:
     with old_server("zarr2", sharded, "--separator", "/") as url:
         assert fetch(f"{url}/deep/a/3/2")[0] == 200

@@ -122,6 +122,7 @@ def test_the_result_is_consolidated_as_the_source_is(tmp_path: Path) -> None:
     assert entries["acquisition/second"]["attributes"]["_LINKS"][0]["path"] == "/acquisition/first/data"
 
 
+@pytest.mark.slow
 def test_verify_looks_at_every_value_of_both(tmp_path: Path) -> None:
     source = fixture("0.13", "session") / "session.nwb.zarr"
     assert zarrlift.migrate(source, tmp_path / "result.zarr").ok
@@ -191,6 +192,7 @@ def witnessed(source: Path, result: Path, path: str) -> list[str]:
     return [what for what, _, _ in hdmf(node, found)]
 
 
+@pytest.mark.slow
 def test_the_witness_that_looks_at_the_result_alone_is_content(migrated: tuple[Path, Path]) -> None:
     for path in documents(migrated[1]):
         assert witnessed(*migrated, path) == []

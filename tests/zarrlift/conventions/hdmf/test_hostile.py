@@ -243,6 +243,7 @@ def test_whatever_it_names(how: str, hostile: Path) -> None:
     assert any(HOWS[how] in word for word in found["words"][0]), found["words"][0]
 
 
+@pytest.mark.slow
 def test_a_sound_file_is_migrated_without_unpickling_anything(tmp_path: Path) -> None:
     folder = shutil.copytree(fixture("0.13", "builders"), tmp_path / "old")
     watch(folder, source="builders.zarr")

@@ -42,8 +42,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ONCE_WRONG)
-@pytest.mark.slow(one_in=4)
 def test_what_was_once_wrong_is_right(what: str, stage: Stage) -> None:
     told = played(stage, *parsed(ONCE_WRONG[what]))
     assert not told.wrong, told

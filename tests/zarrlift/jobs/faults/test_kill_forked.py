@@ -24,6 +24,7 @@ def migrate(moment: int, who: str, source: Path, destination: Path):
     return run_and_kill(moment, destination.parent, *words)
 
 
+@pytest.mark.slow
 def test_two_workers_and_the_checks_are_forked(tiny, tiny_result, tmp_path) -> None:
     done = migrate(0, "coordinator", tiny, tmp_path / "out.zarr")
     assert (done.returncode, done.stderr.split()[-1]) == (0, "3")

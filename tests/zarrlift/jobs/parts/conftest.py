@@ -50,17 +50,24 @@ def source(all_routes: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(all_routes, tmp_path / "source.zarr"))
 
 
-@pytest.fixture
-def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+def tighten(monkeypatch: pytest.MonkeyPatch) -> None:
     leave(ROOM, monkeypatch)
     monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * ROOM)
 
 
 @pytest.fixture
-def calm(source: Path, tmp_path: Path, tight: None) -> dict[str, bytes]:
+def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+    tighten(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def calm(all_routes: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What one process makes of it."""
-    assert zarrlift.migrate(source, tmp_path / "calm.zarr", recipe=RECIPE).ok
-    return tree(tmp_path / "calm.zarr")
+    result = tmp_path_factory.mktemp("calm") / "calm.zarr"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        tighten(monkeypatch)
+        assert zarrlift.migrate(all_routes, result, recipe=RECIPE).ok
+    return tree(result)
 
 
 @pytest.fixture

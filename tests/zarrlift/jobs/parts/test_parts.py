@@ -127,6 +127,7 @@ def test_the_progress_of_a_part_is_of_its_share(planned: MakesJob, source: Path)
     assert shares == pytest.approx(sum(array.bytes_read for array in arrays), rel=0.05)
 
 
+@pytest.mark.slow
 def test_digests_of_parts_reach_the_job(planned: MakesJob, source: Path, tmp_path: Path) -> None:
     job = planned(2, digest=True)
     assert ended(job, 0, 1)
@@ -280,6 +281,7 @@ print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
 """
 
 
+@pytest.mark.slow
 def test_runs_of_a_part_at_the_same_time_on_several_machines_are_harmless(
     planned: MakesJob, calm: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -505,7 +507,7 @@ def test_in_place_gather_publishes(source: Path, tmp_path: Path) -> None:
     assert zarrlift.undo(job).ok
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ours", pytest.param("moto", marks=pytest.mark.needs_reader("moto"))])
 def test_from_and_to_a_store(name: str, source: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
