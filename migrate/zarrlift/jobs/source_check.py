@@ -135,34 +135,20 @@ class SourceCheck:
     def _documents(self, plan: Published, times: FileTimes | None) -> Found:
         if times is not None and times.untouched_node(plan.path, plan.source_digests):
             return None
-        if self._inlined:
-            return self._archive_documents(plan)
-        keys = [key for key, _ in plan.source_digests]
-        name = attributes_document(self._plan.format)
-        if name is not None and join(plan.path, name) not in keys:
-            keys.append(join(plan.path, name))  # it may exist now
-        difference = _changed(self._source, keys, dict(plan.source_digests))
-        if difference is None or self._is_inlined(plan):
+        inlined = self._inlined  # once: another thread may change it
+        pairs = dict(self._plan.source_digests if inlined else plan.source_digests)
+        keys, message = list(pairs), "the document that describes the source changed"
+        if not inlined:
+            message = "a document of the source changed since the plan was made"
+            name = attributes_document(self._plan.format)
+            if name is not None and join(plan.path, name) not in pairs:
+                keys.append(join(plan.path, name))  # it may exist now
+        difference = _changed(self._source, keys, pairs)
+        if difference is None or (not inlined and self._is_inlined(plan)):
             return None
         if isinstance(difference, StorageError):
             return difference.at(node=plan.path).problem
-        return source_changed(
-            plan.path,
-            "a document of the source changed since the plan was made",
-            key=difference,
-            advice=_RESUME,
-        )
-
-    def _archive_documents(self, plan: Published) -> Found:
-        pairs = dict(self._plan.source_digests)
-        difference = _changed(self._source, list(pairs), pairs)
-        if difference is None:
-            return None
-        if isinstance(difference, StorageError):
-            return difference.at(node=plan.path).problem
-        return source_changed(
-            plan.path, "the document that describes the source changed", key=difference, advice=_RESUME
-        )
+        return source_changed(plan.path, message, key=difference, advice=_RESUME)
 
     def _is_inlined(self, plan: Published) -> bool:
         """Whether the documents come from consolidated metadata and are unchanged there."""
