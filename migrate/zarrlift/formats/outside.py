@@ -25,7 +25,7 @@ from .files import Files
 from .registry import broken, find
 from .tree.conflicts import refuse_below_arrays
 from .tree.node_names import name_problems
-from .tree.nodes import implicit_group, placed, refuse
+from .tree.nodes import implicit_group, located, refuse
 from .tree.open_tree import Tree
 from .tree.reader import Describer
 from .tree.unclaimed_files import unclaimed_files
@@ -123,7 +123,7 @@ class _OutsideNodes(Describer):
             attributes=attributes if isinstance(attributes, dict) else {},
             documents=documents,
             implicit=not documents,
-            problems=placed(problems, group.path, documents[0].key if documents else None),
+            problems=located(problems, group.path, documents[0].key if documents else None),
         )
 
     def _array(self, array: Array) -> ArrayNode:
@@ -136,7 +136,7 @@ class _OutsideNodes(Describer):
         for document in documents:
             if layout is not None and is_chunk(layout, array.path, document.key):
                 problems.append(self._wrong("a document of it is one of its chunks", document.key))
-        told = placed(problems, array.path, documents[0].key if documents else None)
+        told = located(problems, array.path, documents[0].key if documents else None)
         return ArrayNode(
             path=array.path,
             attributes=attributes if isinstance(attributes, dict) else {},

@@ -16,7 +16,7 @@ from ..table import FORMATS, NodeFormat
 from .directory import NodeDirectory
 from .documents import Documents, parsed_or_none
 from .node_names import name_problems
-from .nodes import placed
+from .nodes import located
 
 _TO_LIST: Final = "Copy the archive to a store that can be listed"
 
@@ -76,7 +76,7 @@ class Tree:
         self, place: NodeDirectory, described: DescribedArray, problems: Iterable[Problem]
     ) -> ArrayNode:
         """The array in a directory, without its layout after a refusal."""
-        told = placed(problems, place.path, place.key_of(*self.row.nodes))
+        told = located(problems, place.path, place.key_of(*self.row.nodes))
         return ArrayNode(
             path=place.path,
             attributes=described.attributes,
@@ -99,7 +99,7 @@ class Tree:
             attributes=attributes,
             documents=self._sources(place),
             implicit=key is None,
-            problems=placed(problems, place.path, key),
+            problems=located(problems, place.path, key),
         )
 
     def _sources(self, place: NodeDirectory) -> tuple[SourceDocument, ...]:
