@@ -140,10 +140,10 @@ class Log(Intercept):
                 event = event or record.event(self._label, self._clock.wall())
                 sink.write(event)
             except OSError as error:  # not a bug, so no traceback
-                if self._figures.lose():
+                if self._figures.count_lost():
                     logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
             except Exception:
-                if self._figures.lose():
+                if self._figures.count_lost():
                     logging.getLogger(LOGGER).exception("layer 'log': an event could not be written")
 
 
