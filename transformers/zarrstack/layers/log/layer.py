@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 
-from ...base.intercept import Call, Intercept, slice_of
+from ...base.byte_ranges import slice_of
+from ...base.intercept import Call, Intercept
 from ...base.option_checks import either, given, invalid_option
 from ...system.clock import Clock
 from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
@@ -221,6 +222,7 @@ class _Record:
 
     def event(self, label: str | None, time: float) -> Event:
         call = self.call
+        part = slice_of(call.part)
         return Event(
             number=self.number,
             parent=None if self.parent is None else self.parent[0],
@@ -230,7 +232,7 @@ class _Record:
             label=label,
             operation=call.operation,
             key=call.key,
-            range=slice_of(call.part),
+            range=None if call.part is None else (part.start, part.stop),
             bytes=self.size,
             keys=self.keys,
             seconds=self.seconds,
