@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.readers import misread_nan, within_limits
+from zarrstack.core.chain.codec_limits import misread_nan, within_limits
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
 from zarrstack.core.chain.unchanged_bytes import keep_problems
