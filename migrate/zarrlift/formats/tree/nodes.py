@@ -40,10 +40,10 @@ def refuse(nodes: dict[str, Node], problem: Problem) -> None:
         nodes[path] = replace(node, problems=(*node.problems, problem))
 
 
-def add_groups(nodes: dict[str, Node], found: Mapping[str, NodeDirectory]) -> None:
+def add_groups(nodes: dict[str, Node], directories: Mapping[str, NodeDirectory]) -> None:
     """Add the implicit groups above nodes, with problems of their names."""
     for path in list(nodes):
         for above in parents(path):
             if above not in nodes:
-                problems = found[above].problems if above in found else name_problems(above)
+                problems = directories[above].problems if above in directories else name_problems(above)
                 nodes[above] = implicit_group(above, problems)
