@@ -42,7 +42,7 @@ DATA = {
 
 @pytest.fixture(params=LIBRARIES)
 def library(request, monkeypatch):
-    monkeypatch.setattr(deflate, "library", LIBRARIES[request.param])
+    monkeypatch.setattr(deflate, "libdeflate", LIBRARIES[request.param])
     return request.param
 
 
