@@ -289,10 +289,8 @@ def _tell(problems: Iterable[Problem]) -> None:
     from ..report import problems as report_problems
     from ..report.page import Page
 
-    all_problems = tuple(problems)
-    for line in (
-        report_problems.lines(all_problems, Page.of(sys.stderr), refusal="refused") if all_problems else ()
-    ):
+    items = tuple(problems)
+    for line in report_problems.lines(items, Page.of(sys.stderr), refusal="refused") if items else ():
         say(line.removeprefix("  "))
 
 

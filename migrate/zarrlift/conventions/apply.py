@@ -61,26 +61,22 @@ def apply_conventions(
     archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
 ) -> ConventionChanges:
     """Run every convention that the recipe names anywhere; UsageError for an unknown name."""
-    names_by_path = _wanted(archive, recipe)
-    everywhere = tuple(dict.fromkeys(name for names in set(names_by_path.values()) for name in names))
+    names_of = _wanted(archive, recipe)
+    everywhere = tuple(dict.fromkeys(name for names in set(names_of.values()) for name in names))
     classes = chosen(everywhere)
     if not classes:
         return ConventionChanges()
-    class_sets = {names: frozenset(chosen(names)) for names in set(names_by_path.values())}
+    classes_of = {names: frozenset(chosen(names)) for names in set(names_of.values())}
     changes: dict[str, Change] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
     files: dict[str, tuple[str, ...]] = {}
     seen = []
     left = archive
-    exclusive_paths: set[str] = set()
+    claimed: set[str] = set()
     for convention in classes:
 
         def applies(path: str, convention: type[Convention] = convention) -> bool:
-            return (
-                path in names_by_path
-                and path not in exclusive_paths
-                and convention in class_sets[names_by_path[path]]
-            )
+            return path in names_of and path not in claimed and convention in classes_of[names_of[path]]
 
         view = View(archive=left, storage=storage, recipe=recipe, in_place=in_place, wanted=applies)
         result = convention().recognise(view)
@@ -113,7 +109,7 @@ def apply_conventions(
         for path, problem in _below(left, refused):
             problems[path] = (*problems.get(path, ()), problem)
         if convention.exclusive:
-            exclusive_paths.update(result.changes, refused)
+            claimed.update(result.changes, refused)
         left = replace(left, nodes=tuple(_changed(node, accepted.get(node.path)) for node in left.nodes))
     return ConventionChanges(seen=tuple(seen), changes=changes, problems=problems, files=files)
 
@@ -121,13 +117,10 @@ def apply_conventions(
 def look_for(archive: Archive, storage: Storage) -> Archive:
     """The archive with automatically recognized conventions and their problems."""
     applied = apply_conventions(archive, storage, Recipe())
-    problems = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
+    more = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
     nodes = tuple(map(applied.described, archive.nodes))
     return replace(
-        archive,
-        nodes=nodes,
-        conventions=applied.seen,
-        problems=(*applied.strays(archive.problems), *problems),
+        archive, nodes=nodes, conventions=applied.seen, problems=(*applied.strays(archive.problems), *more)
     )
 
 

@@ -231,10 +231,8 @@ def _nothing_created(place: _Place, cause: BaseException | None) -> str | None:
         return None
     if cause.errno not in (*_CLOSED, errno.ENOENT):
         return None
-    existing = next(
-        (path for path in (place.storage.root, *place.storage.root.parents) if path.exists()), None
-    )
-    return f"Nothing can be created in {existing}. Choose another destination."
+    above = next((path for path in (place.storage.root, *place.storage.root.parents) if path.exists()), None)
+    return f"Nothing can be created in {above}. Choose another destination."
 
 
 def _prove(claim: Claim, place: _Place) -> None:

@@ -75,17 +75,15 @@ def settled(
     """
     header = job.header
     recorded = {"source": job.fact("source_place") or header["source"], "destination": header["destination"]}
-    new_places = values(moved, Moved)
+    moves = values(moved, Moved)
     move = move_of(job)
     if header["in_place"]:
-        recorded["destination"], new_places["destination"] = recorded["source"], moved.source
-    places = {
-        role: place if new_places[role] is None else new_places[role] for role, place in recorded.items()
-    }
+        recorded["destination"], moves["destination"] = recorded["source"], moved.source
+    places = {role: place if moves[role] is None else moves[role] for role, place in recorded.items()}
     if move is None:
         return SettledPlaces(**places, source_url=header["source"])
     roles = ["source"] if header["in_place"] else ["source", "destination"]
-    open_roles = [role for role in roles if new_places[role] is None]
+    open_roles = [role for role in roles if moves[role] is None]
     changes = {role: writes and (role == "destination" or header["in_place"]) for role in roles}
     findings = {role: _finding(move, recorded[role], changes=changes[role]) for role in open_roles}
     findings = _resolved(move, findings, changes)

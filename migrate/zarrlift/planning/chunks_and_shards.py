@@ -73,16 +73,14 @@ def _frame(
         return Shards(counts, _index(before.index, recipe))
     stored = inner_chunk_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
     try:
-        shard_counts, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
+        per_shard, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
     except UnsupportedError as error:
         problems.append(replace(error.problem, kind="grid", severity="warning"))
         return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
     if recipe.shards == "auto":
-        words = (
-            "no shards" if shard_counts is None else f"shards of {' x '.join(map(str, shard_counts))} chunks"
-        )
+        words = "no shards" if per_shard is None else f"shards of {' x '.join(map(str, per_shard))} chunks"
         problems.append(note("grid", f"{words}: {why}"))
-    return None if shard_counts is None else Shards(shard_counts, _index(IndexFormat(), recipe))
+    return None if per_shard is None else Shards(per_shard, _index(IndexFormat(), recipe))
 
 
 def _without_shards(recipe: ArrayRecipe) -> Iterator[Problem]:

@@ -17,27 +17,23 @@ if TYPE_CHECKING:
     from zarr.storage import StoreLike
 
 
-def store_of(target: StoreLike, storage_options: Mapping[str, Any] | None = None) -> Store:
+def store_of(store: StoreLike, storage_options: Mapping[str, Any] | None = None) -> Store:
     """Return the store; `storage_options` apply to a URL. UsageError if invalid, or a path within a store.
 
     A path is not accessed before the store is used: zarr would create a directory there.
     """
-    if isinstance(target, StorePath) and not target.path:
-        target = target.store
-    if isinstance(target, Store) and storage_options is None:
-        return target
-    if (
-        isinstance(target, str | os.PathLike)
-        and storage_options is None
-        and _is_plain_path(os.fspath(target))
-    ):
-        return LocalStore(os.fspath(target))
-    if target not in (None, "") and not isinstance(target, StorePath):
+    if isinstance(store, StorePath) and not store.path:
+        store = store.store
+    if isinstance(store, Store) and storage_options is None:
+        return store
+    if isinstance(store, str | os.PathLike) and storage_options is None and _is_plain_path(os.fspath(store)):
+        return LocalStore(os.fspath(store))
+    if store not in (None, "") and not isinstance(store, StorePath):
         try:
-            return sync(make_store(target, storage_options=as_dict(storage_options)))
+            return sync(make_store(store, storage_options=as_dict(storage_options)))
         except (TypeError, ValueError, ImportError) as error:
-            raise _no_store(target, str(error)) from error
-    raise _no_store(target, None)
+            raise _no_store(store, str(error)) from error
+    raise _no_store(store, None)
 
 
 def as_dict(storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -49,9 +45,9 @@ def _is_plain_path(text: str) -> bool:
     return bool(text) and "://" not in text and "::" not in text
 
 
-def _no_store(target: object, why: str | None) -> UsageError:
+def _no_store(store: object, why: str | None) -> UsageError:
     return UsageError(
         "a stack needs a store below it",
-        found=repr(target) if why is None else f"{target!r} ({why})",
+        found=repr(store) if why is None else f"{store!r} ({why})",
         expected="a zarr Store, such as LocalStore, a path, a URL or a dictionary",
     )

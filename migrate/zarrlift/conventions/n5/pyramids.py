@@ -89,26 +89,26 @@ def axis_names(value: JSON, ndim: int) -> tuple[str | None, ...] | None:
 
 def pyramid_of(view: View, group: GroupNode) -> Pyramid | None:
     """The pyramid whose levels are a group's children; None if no metadata declares one."""
-    names_by_level = {
+    level_names = {
         int(match[1]): name for name in view.children(group.path) if (match := _LEVEL.fullmatch(name))
     }
-    nodes = [view.array(join(group.path, name)) for _, name in sorted(names_by_level.items())]
+    nodes = [view.array(join(group.path, name)) for _, name in sorted(level_names.items())]
     arrays = [node for node in nodes if node is not None]
-    readable = [
+    n5_nodes = [
         node for node in arrays if node.layout is not None and isinstance(node.layout.frame, N5Blocks)
     ]
-    first = readable[0].layout if readable else None
+    first = n5_nodes[0].layout if n5_nodes else None
     if first is None or not isinstance(first.frame, N5Blocks):
         return None
     ndim = len(first.shape)
-    if ndim not in (2, 3) or any(node.layout is None or len(node.layout.shape) != ndim for node in readable):
+    if ndim not in (2, 3) or any(node.layout is None or len(node.layout.shape) != ndim for node in n5_nodes):
         return None
     numbers = [
         number
-        for number, name in sorted(names_by_level.items())
-        if join(group.path, name) in {n.path for n in readable}
+        for number, name in sorted(level_names.items())
+        if join(group.path, name) in {n.path for n in n5_nodes}
     ]
-    metadata = _cosem(group, readable, ndim) or _factored(view, group, readable, numbers, ndim)
+    metadata = _cosem(group, n5_nodes, ndim) or _factored(view, group, n5_nodes, numbers, ndim)
     if metadata is None:
         return None
     axes, units, levels, name = metadata

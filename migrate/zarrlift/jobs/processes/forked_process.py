@@ -51,11 +51,11 @@ class ForkedProcess:
 
         Raises OSError if no process or descriptor is available.
         """
-        question_reader, question_writer = os.pipe()
+        question_in, question_out = os.pipe()
         try:
-            answer_reader, answer_writer = os.pipe()
+            answer_in, answer_out = os.pipe()
         except OSError:
-            _close(question_reader, question_writer)
+            _close(question_in, question_out)
             raise
         before = _hold_signals()
         try:
@@ -64,25 +64,19 @@ class ForkedProcess:
                 # Only this thread continues here. Buffers and files of the parent are not touched, but this
                 # copy must not hold the pipe of another copy open.
                 try:
-                    _close(
-                        question_writer,
-                        answer_reader,
-                        *(end for process in siblings for end in process.ends()),
-                    )
+                    _close(question_out, answer_in, *(end for process in siblings for end in process.ends()))
                     _leave_signals(before)
-                    _serve(
-                        answer, initializer, os.fdopen(question_reader, "rb"), os.fdopen(answer_writer, "wb")
-                    )
+                    _serve(answer, initializer, os.fdopen(question_in, "rb"), os.fdopen(answer_out, "wb"))
                 finally:
                     os._exit(1)
         except OSError:
-            _close(question_reader, question_writer, answer_reader, answer_writer)
+            _close(question_in, question_out, answer_in, answer_out)
             raise
         finally:
             _release_signals(before)
-        _close(question_reader, answer_writer)
-        self._questions = os.fdopen(question_writer, "wb")
-        self._answers = os.fdopen(answer_reader, "rb")
+        _close(question_in, answer_out)
+        self._questions = os.fdopen(question_out, "wb")
+        self._answers = os.fdopen(answer_in, "rb")
 
     def ends(self) -> tuple[int, int]:
         """The file descriptors of this side."""
@@ -179,10 +173,7 @@ def _died() -> BrokenExecutor:
 
 
 def _serve(
-    answer: Callable[[Any], Any],
-    initializer: Callable[[], None],
-    question_reader: BinaryIO,
-    answer_writer: BinaryIO,
+    answer: Callable[[Any], Any], initializer: Callable[[], None], question_in: BinaryIO, answer_out: BinaryIO
 ) -> None:
     questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -190,7 +181,7 @@ def _serve(
         """End at once when the parent ends: a process that resumes its job must not meet another writer."""
         try:
             while True:
-                questions.put(pickle.load(question_reader))  # noqa: S301 - our own process wrote it
+                questions.put(pickle.load(question_in))  # noqa: S301 - our own process wrote it
         finally:
             os._exit(0)
 
@@ -202,5 +193,5 @@ def _serve(
             result: tuple[Exception | None, Any] = (None, answer(question))
         except Exception as error:  # noqa: BLE001 - the parent judges it
             result = (error, None)
-        pickle.dump(result, answer_writer, pickle.HIGHEST_PROTOCOL)
-        answer_writer.flush()
+        pickle.dump(result, answer_out, pickle.HIGHEST_PROTOCOL)
+        answer_out.flush()
