@@ -190,18 +190,18 @@ def migrate(
     request, places, job, running, watching = given(options, Request, Places, JobPlace, Running, Watching)
     if destination is None and not request.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
-    asked = ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual)
+    migration = ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual)
     run_options = RunOptions.of(running, request)
     if virtual:
         from .jobs.virtual.run import migrate_virtual, refuse_options
 
         refuse_options({**values(running, Running), "job": job.job, "digest": request.digest})
         with observed(progress, str(source), str(destination), watching) as run:
-            return run.end(migrate_virtual(asked.virtual_request(), request.verify, run.progress))
-    ends = asked.open()
+            return run.end(migrate_virtual(migration.virtual_request(), request.verify, run.progress))
+    ends = migration.open()
     path = job_path(ends.beside, ends.destination.url, job)
     with ends.observed(progress, watching) as run:
-        return run.end(migrate_archive(asked, ends, path, run_options, run.progress))
+        return run.end(migrate_archive(migration, ends, path, run_options, run.progress))
 
 
 @explicit

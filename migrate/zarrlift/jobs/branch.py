@@ -92,8 +92,8 @@ class Branch(NoBranch):
         """Commit the documents of all nodes; DestinationError."""
         documents = {join(node.path, "zarr.json"): document(node.document) for node in self._plan.published}
         with _as_destination():
-            snapshot = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
-        self._job.note(**{_FACT: snapshot})
+            branch_state = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
+        self._job.note(**{_FACT: branch_state})
         self._job.commit(now=True)
         self._job.before_commit = self._commit
 

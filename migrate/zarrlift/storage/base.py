@@ -181,9 +181,9 @@ class Storage(ABC):
         returned. `keys` gives keys that may exist, spread evenly: a store may list the ranges between them
         concurrently.
         """
-        taken = new()
-        taken.take(ListedPage(list(self.list_prefix(prefix))))
-        return taken
+        receiver = new()
+        receiver.take(ListedPage(list(self.list_prefix(prefix))))
+        return receiver
 
     def claim_place(self) -> tuple[Storage, str]:
         """The storage and the key of the claim of a job that writes here."""

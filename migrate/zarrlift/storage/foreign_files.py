@@ -213,13 +213,13 @@ def known_directory(
     `read` gives a document of it as a JSON object. Names may be those of the table only, if it cannot be
     listed.
     """
-    there = set(names)
+    present = set(names)
     for kind in _DIRECTORIES:
-        if there.issuperset(kind.entries) and (kind.entries != (_INFO,) or _is_precomputed(read(_INFO))):
+        if present.issuperset(kind.entries) and (kind.entries != (_INFO,) or _is_precomputed(read(_INFO))):
             return kind.name, kind.advice
-    if any(name.endswith(".parquet") for name in there):
+    if any(name.endswith(".parquet") for name in present):
         return _PARQUET
-    if there and all(name.endswith(".npy") for name in there):
+    if present and all(name.endswith(".npy") for name in present):
         advice = "zarrlift reads Zarr and N5; numpy.load opens it, and zarr.save writes each array as Zarr."
         return "a file of numpy.savez, or a directory of files of numpy.save", advice
     return None

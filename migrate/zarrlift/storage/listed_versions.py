@@ -82,9 +82,9 @@ class Timestamp:
     @classmethod
     def of_no_time(cls) -> Timestamp:
         """A time before everything: nothing is known to be unchanged since."""
-        made = cls()
-        made.wall_ns = 0
-        return made
+        timestamp = cls()
+        timestamp.wall_ns = 0
+        return timestamp
 
     def clock_was_set_back(self) -> bool:
         """Whether the clock of file timestamps was set back since."""

@@ -32,24 +32,24 @@ _PACKAGES: Final = {
 """URL scheme -> the package that fsspec requires for it."""
 
 
-def missing(path: Path, given: str) -> UsageError:
+def missing(path: Path, text: str) -> UsageError:
     """The error for a missing path, with a similar existing name if any."""
-    return UsageError(f"{_NOTHING}: {path}", advice=_meant(path, given))
+    return UsageError(f"{_NOTHING}: {path}", advice=_meant(path, text))
 
 
-def _meant(path: Path, given: str) -> str | None:
-    if (url := re.match(r"([a-z][a-z0-9]+):/(?!/)(.+)", given)) is not None:
+def _meant(path: Path, text: str) -> str | None:
+    if (url := re.match(r"([a-z][a-z0-9]+):/(?!/)(.+)", text)) is not None:
         return f"A URL has two slashes: {url[1]}://{url[2]}"
-    there = next((above for above in path.parents if above.is_dir()), None)
-    if there is None:
+    folder = next((above for above in path.parents if above.is_dir()), None)
+    if folder is None:
         return None
-    name = path.relative_to(there).parts[0]
+    name = path.relative_to(folder).parts[0]
     try:
-        names = os.listdir(there)
+        names = os.listdir(folder)
     except OSError:
         return None
     similar = nearest(name, names)
-    return f"Did you mean {there / similar}?" if similar else f"{_CHECK}{there} has no {name!r}."
+    return f"Did you mean {folder / similar}?" if similar else f"{_CHECK}{folder} has no {name!r}."
 
 
 def references_in(head: bytes) -> bool:
@@ -69,18 +69,18 @@ def no_package(scheme: str, error: str) -> UsageError:
     return UsageError(message, expected=expected, advice=f"Install it: pip install {package}.")
 
 
-def no_place(given: object) -> UsageError:
+def no_place(target: object) -> UsageError:
     """The error for an object that is neither path nor store, with advice for creating a store from it."""
     advice = None
-    if hasattr(given, "store_path"):  # zarr-python's groups and arrays
+    if hasattr(target, "store_path"):  # zarr-python's groups and arrays
         advice = "Give its store_path."
-    elif isinstance(given, Mapping):
+    elif isinstance(target, Mapping):
         advice = (
             "zarr.storage.FsspecStore.from_mapper makes a store of an fsspec mapping, MemoryStore of a dict."
         )
-    elif hasattr(given, "protocol") and hasattr(given, "cat_file"):  # fsspec's AbstractFileSystem
+    elif hasattr(target, "protocol") and hasattr(target, "cat_file"):  # fsspec's AbstractFileSystem
         advice = "Give a URL with storage_options, or make a zarr.storage.FsspecStore of it and a path."
-    found = type(given).__name__
+    found = type(target).__name__
     return UsageError("not a place", found=found, expected="a path, a URL or a zarr store", advice=advice)
 
 

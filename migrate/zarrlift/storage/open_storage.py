@@ -199,20 +199,20 @@ def _inside(path: Path, options: Mapping[str, Any] | None, inside: str | None = 
     return opened
 
 
-def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
+def _from_url(url: str, storage_options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if mode == "r" and url.startswith(("reference://", "reference::")):
-        return _of_references(url, given)
+        return _of_references(url, storage_options)
     if not is_remote(url):
-        return _from_path(str(_path_of(url)), given, mode)
+        return _from_path(str(_path_of(url)), storage_options, mode)
     from .remote.store_at import store_at
 
-    options = {name: value for name, value in (given or {}).items() if name not in OF_REFERENCES}
+    options = {name: value for name, value in (storage_options or {}).items() if name not in OF_REFERENCES}
     if mode == "w":
         return store_at(url, options, read_only=False)
     if "::" not in url and _is_document(url) and url.rpartition("/")[2] not in METADATA:
         from .references.opening import open_document
 
-        return open_document(url, given, open_below)
+        return open_document(url, storage_options, open_below)
 
     from .containers.remote import CHAINED, chained_container, container_at
 
@@ -225,7 +225,7 @@ def _from_url(url: str, given: Mapping[str, Any] | None, mode: Mode) -> Storage:
         from .references.opening import holds_references, open_directory
 
         if holds_references(storage):
-            return open_directory(storage, url, given, open_below)
+            return open_directory(storage, url, storage_options, open_below)
     return container_at(url, options, storage) or storage
 
 
@@ -269,14 +269,14 @@ def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> S
     from .icechunk.place import IcechunkPlace
     from .icechunk.storage import IcechunkStorage
 
-    own, asked = AskedReferences.split(options)
+    own, references = AskedReferences.split(options)
     place = IcechunkPlace.parse(url, own)
     if mode == "w" and (place.tag or place.snapshot):
         raise UsageError(
             "only a branch can be written to", found=place.versioned_url, expected="?branch=NAME"
         )
     if mode == "r":
-        return IcechunkStorage(place, asked=asked)
+        return IcechunkStorage(place, references=references)
     parent = open_storage(place.parent, storage_options=place.options or None, mode="w")
     return IcechunkStorage(place, write=True, parent=parent)
 
@@ -310,8 +310,8 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     from .remote.zarr_store import StoreStorage
     from .transformer_stack import refuse_buffers
 
-    if (found := _from_icechunk_object(place, mode)) is not None:
-        return found
+    if (repository := _from_icechunk_object(place, mode)) is not None:
+        return repository
     path = ""
     if isinstance(place, StorePath):
         place, path = place.store, place.path

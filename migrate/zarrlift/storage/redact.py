@@ -38,9 +38,9 @@ def secrets_of(options: Mapping[str, Any] | None) -> tuple[str, ...]:
     Addresses (`endpoint_url`) are not secrets and help in messages; credentials in them are still hidden by
     `redact`.
     """
-    found = set(_texts({name: value for name, value in (options or {}).items() if name not in _PLACES}))
-    _given.update(found)
-    return tuple(sorted(found, key=len, reverse=True))
+    secrets = set(_texts({name: value for name, value in (options or {}).items() if name not in _PLACES}))
+    _given.update(secrets)
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def redact_foreign(text: str) -> str:

@@ -46,8 +46,8 @@ def with_references(
     places = [
         place if "://" in place else os.path.abspath(os.path.expanduser(place)) for place in allowed or ()
     ]
-    given = {ALLOWED: places, OPTIONS: reference_options}
-    merged = {**(options or {}), **{name: value for name, value in given.items() if value}}
+    own = {ALLOWED: places, OPTIONS: reference_options}
+    merged = {**(options or {}), **{name: value for name, value in own.items() if value}}
     return merged or None
 
 

@@ -29,5 +29,5 @@ def take() -> int:
     """The number since the last call."""
     global _count
     with _lock:
-        taken, _count = _count, 0
-    return taken
+        count, _count = _count, 0
+    return count

@@ -115,7 +115,7 @@ def read_from(folder: str) -> None:
 
 
 def _of_workers(folder: str) -> list[Silence]:
-    found, now = [], time.time()
+    silences, now = [], time.time()
     try:
         reports = list(os.scandir(folder))
     except OSError:
@@ -125,8 +125,8 @@ def _of_workers(folder: str) -> list[Silence]:
         with suppress(OSError, ValueError):  # withdrawn, or not written yet
             if now - report.stat().st_mtime < _OUTDATED:
                 since, attempt, errors = json.loads(Path(report.path).read_text())
-                found.append(Silence(now - since, attempt, errors))
-    return [silence for silence in found if silence.seconds >= _AFTER_FAILURE]
+                silences.append(Silence(now - since, attempt, errors))
+    return [silence for silence in silences if silence.seconds >= _AFTER_FAILURE]
 
 
 _lock: Final = threading.Lock()
@@ -137,7 +137,7 @@ def longest() -> Silence | None:
     """The longest silence of the servers that this process or its workers wait for; None if all answer."""
     with _lock:
         watches = list(_watches)
-    found = [silence for watch in watches if (silence := watch.silence()) is not None]
+    silences = [silence for watch in watches if (silence := watch.silence()) is not None]
     for folder in list(_folders):
-        found += _of_workers(folder)
-    return max(found, key=lambda silence: silence.seconds, default=None)
+        silences += _of_workers(folder)
+    return max(silences, key=lambda silence: silence.seconds, default=None)

@@ -68,8 +68,8 @@ class Source(ABC):
 
     async def size(self, key: str) -> int | None:
         """Size of an object in bytes, None if there is none."""
-        found = await self.find(key)
-        return None if found is None else found[0]
+        state = await self.find(key)
+        return None if state is None else state[0]
 
     async def keys(self, prefix: str) -> AsyncIterator[str]:
         """The keys that start with a prefix."""

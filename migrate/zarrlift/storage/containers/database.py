@@ -78,22 +78,22 @@ class Database(ABC):
 
         The keys of each directory are skipped by their order.
         """
-        found: dict[str, bool] = {}
+        names: dict[str, bool] = {}
         start = prefix
         while True:
             page = self.page(start, _PAGE)
             skipped = None
             for key, _ in page:
                 if not key.startswith(prefix):
-                    return found
+                    return names
                 if skipped is not None and key.startswith(skipped):
                     continue
                 name, slash, _rest = key[len(prefix) :].partition("/")
                 skipped = f"{prefix}{name}/" if slash else None
                 if name:
-                    found[name] = bool(slash) or found.get(name, False)
+                    names[name] = bool(slash) or names.get(name, False)
             if len(page) < _PAGE:
-                return found
+                return names
             start = page[-1][0] + "\0" if skipped is None else skipped[:-1] + _AFTER_SLASH
 
 
@@ -151,8 +151,8 @@ class DatabaseSource(Source):
         rows = await self._ask(lambda database: database.rows(prefix))
         while (page := await asyncio.to_thread(next, rows, None)) is not None:
             sizes = [size for _, size in page]
-            known = None if None in sizes else sizes
-            yield ListedPage([key for key, _ in page], known, [state] * len(page))
+            all_sizes = None if None in sizes else sizes
+            yield ListedPage([key for key, _ in page], all_sizes, [state] * len(page))
 
     async def children(self, directory: str) -> dict[str, bool]:
         """Names directly below a directory."""

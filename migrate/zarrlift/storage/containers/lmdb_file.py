@@ -148,13 +148,13 @@ class _Environments:
         with self._lock:
             facts = os.stat(data)
             key = os.path.realpath(path), facts.st_dev, facts.st_ino
-            found = self._opened.get(key)
-            if found is None:
-                found = _Environment(
+            environment = self._opened.get(key)
+            if environment is None:
+                environment = _Environment(
                     lmdb.open(str(path), subdir=path.is_dir(), readonly=True, lock=False, create=False)
                 )
-                self._opened[key] = found
-            return found
+                self._opened[key] = environment
+            return environment
 
     def after_fork(self) -> None:
         """Close the parent's environments in a forked child."""

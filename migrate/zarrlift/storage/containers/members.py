@@ -81,15 +81,15 @@ def members_of(ranges: Ranges, load: Loader) -> Members:
     """The members of a file; the last files of this process, and of the one it was forked from, are known."""
     place = load, ranges.place, ranges.state
     with _lock:
-        known = _known.get(place) if ranges.state else None
-    if known is None:
-        known = load(ranges)
+        members = _known.get(place) if ranges.state else None
+    if members is None:
+        members = load(ranges)
         with _lock:
             _known.pop(place, None)
-            _known[place] = known
+            _known[place] = members
             while len(_known) > _MOST_KNOWN:
                 del _known[next(iter(_known))]
-    return known
+    return members
 
 
 def clean_name(name: str, kind: str) -> str:

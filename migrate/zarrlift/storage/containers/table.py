@@ -43,10 +43,10 @@ def _is_tar(head: bytes) -> bool:
     if head[257:262] == b"ustar":
         return True
     try:
-        told = int(head[148:156].strip(b"\0 "), 8)
+        checksum = int(head[148:156].strip(b"\0 "), 8)
     except ValueError:
         return False
-    return told == sum(head[:148]) + 8 * 32 + sum(head[156:_TAR_BLOCK]) and head[0] != 0
+    return checksum == sum(head[:148]) + 8 * 32 + sum(head[156:_TAR_BLOCK]) and head[0] != 0
 
 
 def _is_lmdb(page: bytes) -> bool:
@@ -159,13 +159,13 @@ def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | No
     from ..foreign_files import is_foreign, not_a_container
 
     head, name = place.head, place.storage.url.partition("?")[0].lower()
-    found = kind_of(head)
-    if kind == "zip" or (kind is None and found is None and name.endswith(_ZIP)):
-        found = "zip"  # which may begin with anything
-    if found is not None and kind in (None, found):
+    detected = kind_of(head)
+    if kind == "zip" or (kind is None and detected is None and name.endswith(_ZIP)):
+        detected = "zip"  # which may begin with anything
+    if detected is not None and kind in (None, detected):
         from .member_source import open_remote
 
-        return open_remote(place, import_module(f".{found}_file", __package__).load, found)
+        return open_remote(place, import_module(f".{detected}_file", __package__).load, detected)
     if kind is not None or name.endswith(SUFFIXES) or is_foreign(head):
         raise not_a_container(place.storage.url, head)
     return None

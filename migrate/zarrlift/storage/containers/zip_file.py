@@ -49,16 +49,16 @@ def load(ranges: Ranges) -> Members:
     file.keep(ranges.size - _TAIL)
     try:
         with zipfile.ZipFile(file) as archive:
-            found = {item.filename: item for item in archive.infolist()}  # the last one of each name
+            items = {item.filename: item for item in archive.infolist()}  # the last one of each name
     except NotImplementedError as error:
         raise UsageError("the zip file needs a newer program", found=f"{ranges.shown}: {error}") from error
     except (zipfile.BadZipFile, struct.error, OSError, ValueError, OverflowError) as error:
         from ..foreign_files import not_a_container
 
         raise not_a_container(ranges.shown, ranges.read_now(0, 4096)) from error
-    _refuse_unreadable([*found.values()], ranges.shown)
+    _refuse_unreadable([*items.values()], ranges.shown)
     members, directories = {}, []
-    for name, item in found.items():
+    for name, item in items.items():
         key = clean_name(name, "the zip file")
         if key.endswith("/") or not key:
             directories.append(key.rstrip("/"))
@@ -144,10 +144,10 @@ class ZipMembers(Members):
         if signature != b"PK\3\4":
             raise _damaged(key, f"no member begins at {member.start}")
         raw = first[_HEADER.size : _HEADER.size + name]
-        told = raw.decode("utf-8", "replace").partition("\0")[0]
+        text = raw.decode("utf-8", "replace").partition("\0")[0]
         # Of names in older encodings, the directory may have another form (4.6.9).
-        if len(raw) == name and (flags & _UTF8 or raw.isascii()) and clean_name(told, "the zip file") != key:
-            raise _damaged(key, f"the member at {member.start} is {told[:200]!r}")
+        if len(raw) == name and (flags & _UTF8 or raw.isascii()) and clean_name(text, "the zip file") != key:
+            raise _damaged(key, f"the member at {member.start} is {text[:200]!r}")
         if method != member.method or (not flags & _SIZES_FOLLOW and crc != member.crc):
             raise _damaged(key, "the member's header and the directory of the zip file differ")
         at = member.start + _HEADER.size + name + extra
@@ -162,14 +162,14 @@ class ZipMembers(Members):
         inflater = _INFLATERS[member.method]
         unpack = inflater(member)
         held = held[: member.stored]
-        taken, made, parts = 0, 0, []
+        consumed, unpacked, parts = 0, 0, []
         whole = (start, stop) == (0, member.size)
-        while made < stop or whole:
-            piece = held or await ranges.exactly(at + taken, min(_PIECE, member.stored - taken))
+        while unpacked < stop or whole:
+            piece = held or await ranges.exactly(at + consumed, min(_PIECE, member.stored - consumed))
             held = b""
-            taken += len(piece)
-            last = taken >= member.stored
-            most = stop - made + (1 if whole else 0)
+            consumed += len(piece)
+            last = consumed >= member.stored
+            most = stop - unpacked + (1 if whole else 0)
             try:
                 if len(piece) > _IN_THREAD:
                     data = await asyncio.to_thread(unpack, piece, most)
@@ -177,18 +177,18 @@ class ZipMembers(Members):
                     data = unpack(piece, most)
             except (zlib.error, OSError, lzma.LZMAError, EOFError, ValueError) as error:
                 raise _damaged(key, f"{type(error).__name__}: {error}") from error
-            parts.append(data[max(start - made, 0) :])
-            made += len(data)
-            if made > stop:
+            parts.append(data[max(start - unpacked, 0) :])
+            unpacked += len(data)
+            if unpacked > stop:
                 raise _damaged(key, f"it unpacks to more than the {member.size} bytes of its entry")
             if last:
                 break
-        found = b"".join(parts)
-        if made < stop:
-            raise _damaged(key, f"it unpacks to {made} of {member.size} bytes")
+        content = b"".join(parts)
+        if unpacked < stop:
+            raise _damaged(key, f"it unpacks to {unpacked} of {member.size} bytes")
         if whole:
-            _check(key, member, found)
-        return found
+            _check(key, member, content)
+        return content
 
 
 def _check(key: str, member: Member, data: bytes) -> None:

@@ -83,12 +83,12 @@ class IcechunkPlace:
         `?branch=`, `?tag=` or `?snapshot=`, or one of these options; `message` and `spec_version` are options
         too.
         """
-        found = _URL.match(text)
-        scheme = None if found is None else _SCHEMES.get((found[1] or "").removeprefix("+"))
-        if found is None or scheme is None:
-            known = ", ".join(f"icechunk+{name}://" for name in _SCHEMES if name)
-            raise UsageError("not the URL of an Icechunk repository", found=redact(text), expected=known)
-        head = found[0]
+        match = _URL.match(text)
+        scheme = None if match is None else _SCHEMES.get((match[1] or "").removeprefix("+"))
+        if match is None or scheme is None:
+            schemes = ", ".join(f"icechunk+{name}://" for name in _SCHEMES if name)
+            raise UsageError("not the URL of an Icechunk repository", found=redact(text), expected=schemes)
+        head = match[0]
         rest, _, query = text[len(head) :].partition("?")
         versions = dict(parse_qsl(query, keep_blank_values=True))
         options = dict(storage_options or {})
@@ -109,7 +109,7 @@ class IcechunkPlace:
             if options:
                 raise UsageError("storage options are for repositories in stores", found=redact(text))
             path = os.path.abspath(os.path.expanduser(unquote(rest)))
-            made = cls(url=f"icechunk://{path}", scheme=scheme, prefix=path)
+            place = cls(url=f"icechunk://{path}", scheme=scheme, prefix=path)
         else:
             parts = urlsplit(f"{scheme}://{rest}")
             if not parts.netloc or "@" in parts.netloc or not parts.path.strip("/"):
@@ -119,9 +119,9 @@ class IcechunkPlace:
                 )
             prefix = parts.path.strip("/")
             url = f"{head}{parts.netloc}/{prefix}"
-            made = cls(url=url, scheme=scheme, bucket=parts.netloc, prefix=prefix, options=options)
+            place = cls(url=url, scheme=scheme, bucket=parts.netloc, prefix=prefix, options=options)
         number = None if spec_version is None else int(spec_version)
-        return replace(made, message=message, spec_version=number, **versions)  # type: ignore[arg-type]
+        return replace(place, message=message, spec_version=number, **versions)  # type: ignore[arg-type]
 
     @property
     def version(self) -> str:
@@ -166,24 +166,24 @@ class IcechunkPlace:
                 return self._s3()
             case "gs":
                 self._refuse_unknown(_GOOGLE)
-                given: dict[str, Any] = (
+                settings: dict[str, Any] = (
                     {"anonymous": True} if self.options.get("token") == "anon" else {"from_env": True}
                 )
                 token = self.options.get("token")
                 if isinstance(token, str) and os.path.isfile(token):
-                    given = {"application_credentials": token}
-                return icechunk.gcs_storage(bucket=self.bucket, prefix=self.prefix, **given)
+                    settings = {"application_credentials": token}
+                return icechunk.gcs_storage(bucket=self.bucket, prefix=self.prefix, **settings)
             case _:
                 self._refuse_unknown(_AZURE)
-                given = {_AZURE[name]: value for name, value in self.options.items()}
-                account = given.pop("account", None) or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+                settings = {_AZURE[name]: value for name, value in self.options.items()}
+                account = settings.pop("account", None) or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
                 if account is None:
                     raise UsageError(
                         "a store on Azure needs the name of an account", expected="account_name=NAME"
                     )
-                given = given or {"from_env": True}
+                settings = settings or {"from_env": True}
                 return icechunk.azure_storage(
-                    account=account, container=self.bucket, prefix=self.prefix, **given
+                    account=account, container=self.bucket, prefix=self.prefix, **settings
                 )
 
     def exists(self) -> bool:
@@ -224,16 +224,16 @@ class IcechunkPlace:
         are written into its configuration; `authorize` are credentials by their prefixes.
         """
         icechunk = require_icechunk()
-        given: dict[str, Any] = {"authorize_virtual_chunk_access": authorize}
+        arguments: dict[str, Any] = {"authorize_virtual_chunk_access": authorize}
         if containers:
-            given["config"] = with_containers(icechunk.RepositoryConfig.default(), containers)
+            arguments["config"] = with_containers(icechunk.RepositoryConfig.default(), containers)
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
         if self.scheme == "file" and os.path.isdir(self.prefix):
             _remove_half_made(Path(self.prefix))
         if spec_version is not None:
             if major() > 1:
-                given["spec_version"] = spec_version
+                arguments["spec_version"] = spec_version
             elif spec_version != 1:
                 raise UsageError(
                     "Icechunk 1 writes format 1 only",
@@ -246,7 +246,7 @@ class IcechunkPlace:
             except OSError as error:
                 raise storage_error("cannot write", self.url, error) from error
         with icechunk_errors(self.url):
-            return icechunk.Repository.create(self.storage(), **given)
+            return icechunk.Repository.create(self.storage(), **arguments)
 
     def _s3(self) -> Any:
         from ..remote.obstore_s3 import s3_settings
@@ -257,21 +257,21 @@ class IcechunkPlace:
             names = ", ".join(sorted(self.options)) or "the settings of AWS in the environment"
             expected = "key, secret, token, endpoint_url, anon, requester_pays, client_kwargs"
             raise UsageError("these options cannot be given to Icechunk", found=names, expected=expected)
-        given: dict[str, Any] = {_S3[name]: value for name, value in settings.items()}
-        if "secret_access_key" not in given and not given.get("anonymous"):
-            given["from_env"] = True
-        if endpoint := given.get("endpoint_url"):
-            given["allow_http"] = str(endpoint).startswith("http://")
-            given["force_path_style"] = True
-            given.setdefault("region", "us-east-1")
-        return icechunk.s3_storage(bucket=self.bucket, prefix=self.prefix, **given)
+        arguments: dict[str, Any] = {_S3[name]: value for name, value in settings.items()}
+        if "secret_access_key" not in arguments and not arguments.get("anonymous"):
+            arguments["from_env"] = True
+        if endpoint := arguments.get("endpoint_url"):
+            arguments["allow_http"] = str(endpoint).startswith("http://")
+            arguments["force_path_style"] = True
+            arguments.setdefault("region", "us-east-1")
+        return icechunk.s3_storage(bucket=self.bucket, prefix=self.prefix, **arguments)
 
-    def _refuse_unknown(self, known: Any) -> None:
-        if unknown := sorted(self.options.keys() - set(known)):
+    def _refuse_unknown(self, supported: Any) -> None:
+        if unknown := sorted(self.options.keys() - set(supported)):
             raise UsageError(
                 "these options cannot be given to Icechunk",
                 found=", ".join(unknown),
-                expected=", ".join(known),
+                expected=", ".join(supported),
             )
 
 

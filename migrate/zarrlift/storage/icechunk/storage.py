@@ -44,14 +44,14 @@ class IcechunkStorage(SessionStorage):
         *,
         write: bool = False,
         parent: Storage | None = None,
-        asked: AskedReferences | None = None,
+        references: AskedReferences | None = None,
     ) -> None:
         """`repository` is given instead of a place, or is opened; it is created by `begin` only.
 
-        `parent` is the directory that the repository is in, where a job that writes claims it. `asked` says
-        which virtual chunks may be read; those of a `repository` have its own authorization.
+        `parent` is the directory that the repository is in, where a job that writes claims it. `references`
+        say which virtual chunks may be read; those of a `repository` have its own authorization.
         """
-        self._asked = asked
+        self._references = references
         self._place = place
         self._write_to = write
         self._repository = repository
@@ -60,7 +60,7 @@ class IcechunkStorage(SessionStorage):
             if not write:
                 from .virtual_access import authorized
 
-                self._repository = authorized(self._repository, place, asked or AskedReferences())
+                self._repository = authorized(self._repository, place, references or AskedReferences())
         self._session: Any = None
         self._job: str | None = None
         self._in_worker = False
@@ -119,10 +119,10 @@ class IcechunkStorage(SessionStorage):
         elif worker:
             raise StorageError("the branch of the job is gone", found=f"{self.url}: {self.work_branch}")
 
-    def begin(self, job_id: str, documents: Mapping[str, bytes], known: str | None) -> str:
+    def begin(self, job_id: str, documents: Mapping[str, bytes], branch_state: str | None) -> str:
         """Start or continue the branch with the documents of all nodes, key -> content.
 
-        `known` is what this returned before: what `publish` and `undo` need to know.
+        `branch_state` is what this returned before: what `publish` and `undo` need to know.
         """
         self._job = job_id
         with icechunk_errors(self.url, "cannot write"):
@@ -132,17 +132,17 @@ class IcechunkStorage(SessionStorage):
                 version = self._place.spec_version
                 self._repository = self._place.create_repository(spec_version=version)
             branches = self._branches()
-            if known is None:
+            if branch_state is None:
                 base, new = self._base(branches), self._target not in branches
-                known = json.dumps({"base": base, "created": created, "new_branch": new})
-            state = json.loads(known)
+                branch_state = json.dumps({"base": base, "created": created, "new_branch": new})
+            state = json.loads(branch_state)
             if self.work_branch not in branches:
                 self._repository.create_branch(self.work_branch, state["base"])
         self._work()
         self.put_many([(key, data) for key, data in documents.items() if self.get(key) != data])
         self._written = dict(documents)
         self.checkpoint()
-        return known
+        return branch_state
 
     def checkpoint(self) -> None:
         """Commit everything that was written, so that it may be recorded as done; StorageError."""
@@ -159,33 +159,33 @@ class IcechunkStorage(SessionStorage):
         if self._in_worker:
             self.checkpoint()
 
-    def publish(self, known: str) -> None:
+    def publish(self, branch_state: str) -> None:
         """Move the branch that readers see to the job's; JobError if it has moved since the job began."""
         self.checkpoint()
-        base, target = json.loads(known)["base"], self._target
+        base, target = json.loads(branch_state)["base"], self._target
         with icechunk_errors(self.url, "cannot move the branch", target):
             branches = self._branches()
             if self.work_branch not in branches:
                 return  # an earlier run has moved it
             result = self._repository.lookup_branch(self.work_branch)
-            there = self._repository.lookup_branch(target) if target in branches else None
-            if there == result:
+            tip = self._repository.lookup_branch(target) if target in branches else None
+            if tip == result:
                 return
-            if there is None:
+            if tip is None:
                 self._repository.create_branch(target, result)
                 return
-            if there == base:
+            if tip == base:
                 icechunk = require_icechunk()
                 try:
                     self._repository.reset_branch(target, result, from_snapshot_id=base)
                 except icechunk.ConflictError:
-                    there = self._repository.lookup_branch(target)
+                    tip = self._repository.lookup_branch(target)
                 else:
                     return
         raise JobError(
             f"the branch {target} was changed by others while the job ran",
             key=self.url,
-            found=f"snapshot {there}",
+            found=f"snapshot {tip}",
             expected=f"snapshot {base}, where the job began",
             advice=f"Everything that was migrated is on the branch {self.work_branch}. Merge it with "
             "Icechunk, or undo the job and migrate again.",
@@ -198,13 +198,13 @@ class IcechunkStorage(SessionStorage):
             self._session = None
             self._layers.current = self._readonly(replace_branch=True)
 
-    def undo(self, job_id: str, known: str | None) -> bool:
+    def undo(self, job_id: str, branch_state: str | None) -> bool:
         """Take back what a job did, but for the repository; False if others have changed the branch since."""
         self._job = job_id
         if self._repository is None:
             return True  # the job was stopped before it made one
         with icechunk_errors(self.url, "cannot undo"):
-            return undo_branch(self._repository, self.work_branch, self._target, job_id, known)
+            return undo_branch(self._repository, self.work_branch, self._target, job_id, branch_state)
 
     # ----- sessions
 
@@ -231,13 +231,13 @@ class IcechunkStorage(SessionStorage):
             session = self._repository.readonly_session(**version)
         except icechunk.IcechunkError as error:
             wanted = MAIN if place is None else place.version
-            known = f"branches {', '.join(sorted(self._branches()))}"
+            branches = f"branches {', '.join(sorted(self._branches()))}"
             url = "the repository" if place is None else place.url
-            raise UsageError(f"{url} has no {wanted}", expected=known) from error
+            raise UsageError(f"{url} has no {wanted}", expected=branches) from error
         if place is not None and not self._write_to:
             from .virtual_access import check_virtual_chunks
 
-            check_virtual_chunks(session, place, self._asked or AskedReferences())
+            check_virtual_chunks(session, place, self._references or AskedReferences())
         store: Store = session.store
         return store
 

@@ -30,7 +30,7 @@ _WITHOUT_CREDENTIALS: Final = {"file": "LocalFileSystemAccess", "http": "HttpAcc
 
 
 def authorized(
-    repository: icechunk.Repository, place: IcechunkPlace, asked: AskedReferences
+    repository: icechunk.Repository, place: IcechunkPlace, references: AskedReferences
 ) -> icechunk.Repository:
     """The repository with access to the permitted containers of its virtual chunks.
 
@@ -38,11 +38,11 @@ def authorized(
     """
     icechunk = require_icechunk()
     config = repository.config
-    known: Mapping[str, Any] = config.virtual_chunk_containers or {}
+    declared: Mapping[str, Any] = config.virtual_chunk_containers or {}
     containers, credentials = [], {}
-    for container in known.values():
+    for container in declared.values():
         prefix = container.url_prefix
-        options = _options(prefix, place, asked)
+        options = _options(prefix, place, references)
         if options is None:
             continue
         store, credential = _opened(prefix, container.store, options)
@@ -57,25 +57,27 @@ def authorized(
         )
 
 
-def check_virtual_chunks(session: icechunk.Session, place: IcechunkPlace, asked: AskedReferences) -> None:
+def check_virtual_chunks(
+    session: icechunk.Session, place: IcechunkPlace, references: AskedReferences
+) -> None:
     """Raise UsageError that names all places of a version's virtual chunks which are not permitted."""
     if session.config.virtual_chunk_containers:
-        targets = Targets(_home(place), {}, asked, _never)
+        targets = Targets(_home(place), {}, references, _never)
         with icechunk_errors(place.url, "cannot read the references"):
             locations = session.all_virtual_chunk_locations()
         targets.check(dict.fromkeys(locations))
 
 
-def _options(prefix: str, place: IcechunkPlace, asked: AskedReferences) -> Mapping[str, Any] | None:
+def _options(prefix: str, place: IcechunkPlace, references: AskedReferences) -> Mapping[str, Any] | None:
     """The options with which a container is opened; None if it is not permitted."""
     root, key = allowed_place(prefix)
     if root and root == _home(place).root:
         return place.options
-    for permitted in asked.allowed:
+    for permitted in references.allowed:
         other, start = allowed_place(permitted)
         # A permission for a part of a container opens it; `check_virtual_chunks` refuses the rest.
         if other == root and (_is_below(key, start) or _is_below(start, key)):
-            return asked.options
+            return references.options
     return None
 
 
@@ -121,24 +123,24 @@ def _s3(prefix: str, store: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
         )
     anonymous = bool(settings.get("skip_signature"))
     region = settings.get("region") or getattr(getattr(store, "_0", None), "region", None)
-    given: dict[str, Any] = {"region": region or _REGION, "anonymous": anonymous}
+    arguments: dict[str, Any] = {"region": region or _REGION, "anonymous": anonymous}
     if endpoint is not None:
-        given |= {
+        arguments |= {
             "endpoint_url": str(endpoint),
             "allow_http": str(endpoint).startswith("http://"),
             "s3_compatible": True,
             "force_path_style": True,
         }
     if anonymous:
-        return icechunk.s3_store(**given), icechunk.s3_anonymous_credentials()
+        return icechunk.s3_store(**arguments), icechunk.s3_anonymous_credentials()
     if "secret_access_key" in settings:
         credential = icechunk.s3_static_credentials(
             access_key_id=str(settings["access_key_id"]),
             secret_access_key=str(settings["secret_access_key"]),
             session_token=settings.get("session_token"),
         )
-        return icechunk.s3_store(**given), credential
-    return icechunk.s3_store(**given), icechunk.s3_from_env_credentials()
+        return icechunk.s3_store(**arguments), credential
+    return icechunk.s3_store(**arguments), icechunk.s3_from_env_credentials()
 
 
 def _never(place: str, options: Mapping[str, Any] | None) -> Storage:  # noqa: ARG001

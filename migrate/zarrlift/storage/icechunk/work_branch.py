@@ -18,9 +18,9 @@ def delete_work(repository: Any, work: str) -> None:
         repository.delete_branch(work)
 
 
-def undo_branch(repository: Any, work: str, target: str, job_id: str, known: str | None) -> bool:
+def undo_branch(repository: Any, work: str, target: str, job_id: str, branch_state: str | None) -> bool:
     """Take back what a job did; False if others have changed the target since."""
-    state = json.loads(known or "{}")
+    state = json.loads(branch_state or "{}")
     delete_work(repository, work)
     if "base" not in state or target not in repository.list_branches():
         return True

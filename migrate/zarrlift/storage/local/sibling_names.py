@@ -18,10 +18,10 @@ def sibling(path: Path, suffix: str) -> Path:
     return path.with_name(with_suffix(path.name, suffix))
 
 
-def with_suffix(name: str, suffix: str, kept: int = _KEPT) -> str:
-    """A name with a suffix; of a name longer than `kept` bytes, its start and its digest replace it."""
+def with_suffix(name: str, suffix: str, most: int = _KEPT) -> str:
+    """A name with a suffix; of a name longer than `most` bytes, its start and its digest replace it."""
     encoded = os.fsencode(name)
-    if len(encoded) <= kept:
+    if len(encoded) <= most:
         return name + suffix
     start = encoded[:_START].decode("utf-8", "ignore")
     return f"{start}~{hashlib.blake2b(encoded, digest_size=8).hexdigest()}{suffix}"

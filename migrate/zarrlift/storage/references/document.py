@@ -133,10 +133,10 @@ class _Reader:
         text, at = self._text, self._skip(at + 1)
         self._end = at
         while text[at : at + 1] != "}":
-            while usual is not None and (found := _USUAL.match(text, at)):
-                key, url, offset, length = found.groups()
+            while usual is not None and (match := _USUAL.match(text, at)):
+                key, url, offset, length = match.groups()
                 usual.add_span(key, url, int(offset), int(length))
-                at = found.end()
+                at = match.end()
             if text[at : at + 1] != '"':
                 raise ValueError(f"expected a name at character {at}")
             name, at = _DECODER.raw_decode(text, at)
@@ -161,8 +161,8 @@ class _Reader:
         return entry(self._value(at))
 
     def _skip(self, at: int) -> int:
-        found = _SPACE.match(self._text, at)
-        return at if found is None else found.end()
+        match = _SPACE.match(self._text, at)
+        return at if match is None else match.end()
 
 
 def entry(value: Any) -> Found:

@@ -76,16 +76,16 @@ class MemoryIndex:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, key: str, found: Found) -> None:
+    def add(self, key: str, entry: Found) -> None:
         """Add what is stored under a key; of several with one key, the last counts, as in JSON."""
-        if isinstance(found, Reference):
-            self.add_span(key, *found)
-        elif isinstance(found, bytes):
-            self._add(key, _INLINE, len(self._inline), len(found))
-            self._inline.append(found)
+        if isinstance(entry, Reference):
+            self.add_span(key, *entry)
+        elif isinstance(entry, bytes):
+            self._add(key, _INLINE, len(self._inline), len(entry))
+            self._inline.append(entry)
         else:
             self._add(key, _BAD, len(self._reasons), 0)
-            self._reasons.append(found.reason)
+            self._reasons.append(entry.reason)
 
     def add_span(self, key: str, url: str, offset: int, length: int) -> None:
         """Add a reference by its parts."""
@@ -174,10 +174,10 @@ class MemoryIndex:
     async def children(self, directory: str) -> dict[str, bool]:
         """One search for each name, however many keys are below it."""
         keys, start = self._keys, f"{directory}/" if directory else ""
-        found: dict[str, bool] = {}
+        names: dict[str, bool] = {}
         at = bisect_left(keys, start)
         while at < len(keys) and keys[at].startswith(start):
             name, below, _ = keys[at][len(start) :].partition("/")
-            found[name] = bool(below) or found.get(name, False)
+            names[name] = bool(below) or names.get(name, False)
             at = bisect_left(keys, f"{start}{name}{_AFTER}", at) if below else at + 1
-        return found
+        return names

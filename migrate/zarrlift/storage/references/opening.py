@@ -74,29 +74,29 @@ def as_given_to_fsspec(url: str, options: Mapping[str, Any] | None) -> tuple[str
     The place is the option `fo`, or chained to the URL; other options of fsspec's reference file system have
     names of ours, or are refused: UsageError.
     """
-    given = dict(options or {})
+    others = dict(options or {})
     chained = url.partition("::")[2]
-    place = given.pop("fo", None) or chained
+    place = others.pop("fo", None) or chained
     if not isinstance(place, str) or not place:
         raise UsageError(
             "reference:// names no references",
             found="no option fo" if not place else type(place).__name__,
             advice="Give the place of the references themselves: a JSON file, or a directory of Parquet.",
         )
-    known = {name: given.pop(name) for name in OF_REFERENCES if name in given}
-    target = given.pop("target_options", None) or given.pop("ref_storage_args", None) or {}
-    if remote := given.pop("remote_options", None):
-        known.setdefault("reference_options", remote)
+    own = {name: others.pop(name) for name in OF_REFERENCES if name in others}
+    target = others.pop("target_options", None) or others.pop("ref_storage_args", None) or {}
+    if remote := others.pop("remote_options", None):
+        own.setdefault("reference_options", remote)
     for name in ("target_protocol", "remote_protocol", "skip_instance_cache", "asynchronous", "lazy"):
-        given.pop(name, None)
-    if given:
+        others.pop(name, None)
+    if others:
         raise UsageError(
             "reference:// has options that zarrlift does not have",
-            found=", ".join(sorted(given)),
+            found=", ".join(sorted(others)),
             expected="fo, target_options, remote_options",
             advice="Give the place of the references themselves, with storage_options and reference_options.",
         )
-    return place, {**target, **known}
+    return place, {**target, **own}
 
 
 def holds_references(folder: Storage) -> bool:
@@ -112,8 +112,8 @@ def _home(place: str) -> Target:
 def _targets(
     home: Target, options: Mapping[str, Any] | None, opener: Opener, *, document: Target | None = None
 ) -> Targets:
-    own, asked = AskedReferences.split(options)
-    return Targets(home, own, asked, opener, document=document)
+    own, references = AskedReferences.split(options)
+    return Targets(home, own, references, opener, document=document)
 
 
 def _opened(index: Index, targets: Targets, place: str, options: Mapping[str, Any] | None) -> Storage:

@@ -162,9 +162,9 @@ class ParquetIndex:
                     continue
                 first = record * self._record_size
                 some = (
-                    (f"{below}{grid.name(first + row)}", found)
+                    (f"{below}{grid.name(first + row)}", entry)
                     for row in range(min(self._record_size, grid.total - first))
-                    if (found := rows.found(row)) is not None
+                    if (entry := rows.found(row)) is not None
                 )
                 yield [item for item in some if item[0].startswith(prefix)]
 
@@ -174,15 +174,15 @@ class ParquetIndex:
         Their names follow from the layout, and those that exist are found by reading all files (`pages`).
         """
         start = f"{directory}/" if directory else ""
-        found: dict[str, bool] = {}
+        names: dict[str, bool] = {}
         for key in self._documents:
             if key.startswith(start):
                 name, below, _ = key[len(start) :].partition("/")
-                found[name] = bool(below) or found.get(name, False)
+                names[name] = bool(below) or names.get(name, False)
         if (grid := self._grids.get(directory)) is not None and grid.total:
             name, below, _ = grid.name(0).partition("/")
-            found[name] = bool(below)
-        return found
+            names[name] = bool(below)
+        return names
 
     async def _file(self, path: str, record: int) -> _Rows | None:
         """The rows of a file; None if there is no such file."""
@@ -274,18 +274,18 @@ def _rows(content: bytes, key: str) -> _Rows:
         raise StorageError("a file of references cannot be read", key=key, found="not Parquet, or cut short")
     try:
         table: Any = read_parquet(io.BytesIO(content)).read_all()
-        known = set(table.schema.names)
+        names = set(table.schema.names)
         nothing = [None] * table.num_rows
-        paths = table.column("path").to_pylist() if "path" in known else nothing
-        raws = table.column("raw").to_pylist() if "raw" in known else nothing
+        paths = table.column("path").to_pylist() if "path" in names else nothing
+        raws = table.column("raw").to_pylist() if "raw" in names else nothing
         zeros = [0] * table.num_rows
-        offsets = table.column("offset").to_pylist() if "offset" in known else zeros
-        sizes = table.column("size").to_pylist() if "size" in known else zeros
+        offsets = table.column("offset").to_pylist() if "offset" in names else zeros
+        sizes = table.column("size").to_pylist() if "size" in names else zeros
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise  # arro3-io 0.9 panics for some damaged files
         found = f"{type(error).__name__}: {short(str(error), 200)}"
         raise StorageError("a file of references cannot be read", key=key, found=found) from error
-    if not known & {"path", "raw"}:
-        raise StorageError("a file of references has no references", key=key, found=", ".join(sorted(known)))
+    if not names & {"path", "raw"}:
+        raise StorageError("a file of references has no references", key=key, found=", ".join(sorted(names)))
     return _Rows(paths, offsets, sizes, raws)

@@ -44,17 +44,17 @@ class ReferenceSource(Source):
         self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
         """One request to the target, or none for bytes in the references; never bytes around a reference."""
-        found = await self._found(key)
-        if found is None:
+        entry = await self._found(key)
+        if entry is None:
             return None
-        whole = isinstance(found, Reference) and found.offset == WHOLE
+        whole = isinstance(entry, Reference) and entry.offset == WHOLE
         if bound is not None and not whole:
-            bound.check(len(found) if isinstance(found, bytes) else found.length)
-        if isinstance(found, bytes):
-            if version is not None and version_number(_digest(found)) != version[1]:
+            bound.check(len(entry) if isinstance(entry, bytes) else entry.length)
+        if isinstance(entry, bytes):
+            if version is not None and version_number(_digest(entry)) != version[1]:
                 raise source_object_changed()
-            return found[part]
-        target, state = await self._target(found, version)
+            return entry[part]
+        target, state = await self._target(entry, version)
         held = None if state is None else state.version
         if whole and part == ALL:
             return _there(await self._targets.whole(target, bound or _ANY_SIZE, held), target)
@@ -66,32 +66,34 @@ class ReferenceSource(Source):
                 size = (await self._state(target)).size
                 length = max((size or 0) - start, 0)
             return _there(await self._targets.part(target, start, length, held), target)
-        start, stop, _ = part.indices(found.length)
+        start, stop, _ = part.indices(entry.length)
         length = max(stop - start, 0)
         if not length:
             return b""
-        data = _there(await self._targets.part(target, found.offset + start, length, held), target)
+        data = _there(await self._targets.part(target, entry.offset + start, length, held), target)
         if len(data) != length:
             raise StorageError(
                 "a reference leads beyond the end of an object",
-                found=f"{len(data)} bytes at {found.offset + start} of {target.shown}",
+                found=f"{len(data)} bytes at {entry.offset + start} of {target.shown}",
                 expected=f"{length} bytes",
             )
         return data
 
     async def _found(self, key: str) -> Reference | bytes | None:
-        found = await self._index.find(key)
-        if isinstance(found, BadReference):
-            raise StorageError("a reference is invalid", found=found.reason)
-        return found
+        entry = await self._index.find(key)
+        if isinstance(entry, BadReference):
+            raise StorageError("a reference is invalid", found=entry.reason)
+        return entry
 
-    async def _target(self, found: Reference, version: Version | None) -> tuple[Target, TargetState | None]:
+    async def _target(
+        self, reference: Reference, version: Version | None
+    ) -> tuple[Target, TargetState | None]:
         """Where a reference leads, and the state of it that reads must find, if a version is required."""
-        target = self._targets.resolve(found.url)
+        target = self._targets.resolve(reference.url)
         if version is None:
             return target, None
         state = await self._state(target)
-        text = _version(found, state)
+        text = _version(reference, state)
         if text is not None and version_number(text) != version[1]:
             raise source_object_changed()
         return target, state
@@ -114,12 +116,12 @@ class ReferenceSource(Source):
 
     async def size(self, key: str) -> int | None:
         """Size of an object in bytes; None if there is no such key."""
-        found = await self._found(key)
-        if isinstance(found, bytes | None):
-            return None if found is None else len(found)
-        if found.offset != WHOLE:
-            return found.length
-        target = self._targets.resolve(found.url)
+        entry = await self._found(key)
+        if isinstance(entry, bytes | None):
+            return None if entry is None else len(entry)
+        if entry.offset != WHOLE:
+            return entry.length
+        target = self._targets.resolve(entry.url)
         state = await self._targets.state_now(target)
         if state is None:
             raise _missing(target)
@@ -127,14 +129,14 @@ class ReferenceSource(Source):
 
     async def find(self, key: str) -> ObjectState | None:
         """Size and version of what a reference leads to."""
-        found = await self._found(key)
-        if found is None:
+        entry = await self._found(key)
+        if entry is None:
             return None
-        if isinstance(found, bytes):
-            return len(found), _digest(found)
-        state = await self._state(self._targets.resolve(found.url))
-        size = state.size if found.offset == WHOLE else found.length
-        return size, str(_version(found, state))
+        if isinstance(entry, bytes):
+            return len(entry), _digest(entry)
+        state = await self._state(self._targets.resolve(entry.url))
+        size = state.size if entry.offset == WHOLE else entry.length
+        return size, str(_version(entry, state))
 
     async def children(self, directory: str) -> dict[str, bool]:
         """Names directly below a directory."""
@@ -152,7 +154,7 @@ class ReferenceSource(Source):
         bad: list[tuple[str, str]] = []
         states: dict[str, TargetState | ZarrstackError | None] = {}
         async for some in self._index.pages(prefix):
-            urls = {found.url for _, found in some if isinstance(found, Reference)} - states.keys()
+            urls = {entry.url for _, entry in some if isinstance(entry, Reference)} - states.keys()
             states.update(await self._states(sorted(urls)))
             page = list(_listed(some, states, bad))
             if not bad:
@@ -191,31 +193,31 @@ def _listed(
     bad: list[tuple[str, str]],
 ) -> Iterator[tuple[str, int | None, str | None]]:
     """Key, size and version of each; bad references are described in `bad`."""
-    for key, found in some:
-        if isinstance(found, bytes):
-            yield key, len(found), _digest(found)
+    for key, entry in some:
+        if isinstance(entry, bytes):
+            yield key, len(entry), _digest(entry)
             continue
-        state = states[found.url] if isinstance(found, Reference) else None
-        if isinstance(found, Reference) and isinstance(state, TargetState):
-            end = found.offset + found.length
-            if found.offset == WHOLE:
-                yield key, state.size, _version(found, state)
+        state = states[entry.url] if isinstance(entry, Reference) else None
+        if isinstance(entry, Reference) and isinstance(state, TargetState):
+            end = entry.offset + entry.length
+            if entry.offset == WHOLE:
+                yield key, state.size, _version(entry, state)
                 continue
             if state.size is None or end <= state.size:
-                yield key, found.length, _version(found, state)
+                yield key, entry.length, _version(entry, state)
                 continue
-            reason = f"bytes {found.offset} to {end} of an object of {state.size} bytes: {redact(found.url)}"
-        elif isinstance(found, BadReference):
-            reason = found.reason
+            reason = f"bytes {entry.offset} to {end} of an object of {state.size} bytes: {redact(entry.url)}"
+        elif isinstance(entry, BadReference):
+            reason = entry.reason
         elif isinstance(state, ZarrstackError):
             reason = f"{state.problem.message}, {state.problem.found}"
         else:
-            reason = f"no such object: {redact(found.url)}"
+            reason = f"no such object: {redact(entry.url)}"
         bad.append((key, reason))
 
 
-def _version(found: Reference, state: TargetState) -> str | None:
-    return None if state.text is None else f"{state.text} {found.offset} {found.length}"
+def _version(reference: Reference, state: TargetState) -> str | None:
+    return None if state.text is None else f"{state.text} {reference.offset} {reference.length}"
 
 
 def _digest(data: bytes) -> str:

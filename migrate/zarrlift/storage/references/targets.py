@@ -82,7 +82,7 @@ class Targets:
         self,
         home: Target,
         options: Mapping[str, Any],
-        asked: AskedReferences,
+        references: AskedReferences,
         open_place: Opener,
         *,
         document: Target | None = None,
@@ -91,26 +91,26 @@ class Targets:
         self.home: Final = home
         self.document: Final = document or home
         self._options = dict(options)
-        self._asked = asked
+        self._references = references
         self._open = open_place
-        self._allowed = [allowed_place(prefix) for prefix in asked.allowed]
+        self._allowed = [allowed_place(prefix) for prefix in references.allowed]
         self._storages: dict[str, Storage] = {}
         self._known: dict[str, Target | ZarrstackError] = {}
         self._states: dict[Target, TargetState | None] = {}
 
     def resolve(self, url: str) -> Target:
         """The target of a reference; UsageError if it is not permitted, UnsupportedError if it is no URL."""
-        known = self._known.get(url)
-        if known is None:
+        resolved = self._known.get(url)
+        if resolved is None:
             try:
                 target = target_of(url, self.home)
-                known = target if self._is_allowed(target) else not_allowed([target])
+                resolved = target if self._is_allowed(target) else not_allowed([target])
             except ZarrstackError as error:
-                known = error
-            self._known[url] = known
-        if isinstance(known, ZarrstackError):
-            raise type(known).of(known.problem)
-        return known
+                resolved = error
+            self._known[url] = resolved
+        if isinstance(resolved, ZarrstackError):
+            raise type(resolved).of(resolved.problem)
+        return resolved
 
     def check(self, urls: Iterable[str]) -> None:
         """Raise UsageError that names all places which are not permitted."""
@@ -153,16 +153,16 @@ class Targets:
 
     async def state_now(self, target: Target) -> TargetState | None:
         """The state of a target now; None if it does not exist. StorageError."""
-        self._states[target] = found = await self._ask(target)
-        return found
+        self._states[target] = state = await self._ask(target)
+        return state
 
     async def _ask(self, target: Target) -> TargetState | None:
         if not target.root:
             facts = await asyncio.to_thread(_stat, target.key)
             if facts is None:
                 return None
-            told = facts.st_size, facts.st_mtime_ns
-            return TargetState(facts.st_size, "{} {}".format(*told), told)
+            version = facts.st_size, facts.st_mtime_ns
+            return TargetState(facts.st_size, "{} {}".format(*version), version)
         from ..remote.zarr_store import StoreStorage
 
         storage = await self._storage(target)
@@ -170,10 +170,10 @@ class Targets:
         below = storage.native
         if below is None:
             return TargetState(await storage.fetch_size(target.key), None, None)
-        found = await storage.told("cannot read", target.key, lambda: below.listed(target.key))
-        if found is None:
+        listed = await storage.told("cannot read", target.key, lambda: below.listed(target.key))
+        if listed is None:
             return None
-        size, text = found
+        size, text = listed
         held = below.tells_versions and text is not None
         return TargetState(size, text, (size or 0, version_number(text or "")) if held else None)
 
@@ -198,16 +198,16 @@ class Targets:
         return await storage.fetch_range(target.key, start, length, version)
 
     async def _storage(self, target: Target) -> Storage:
-        found = self._storages.get(target.root)
-        if found is None:
+        storage = self._storages.get(target.root)
+        if storage is None:
             if not target.root:
-                found = LocalStorage(Path(target.key).anchor)
+                storage = LocalStorage(Path(target.key).anchor)
             else:
-                options = self._options if target.root == self.home.root else self._asked.options
+                options = self._options if target.root == self.home.root else self._references.options
                 # Opening may wait for the loop in which this runs.
-                found = await asyncio.to_thread(self._open, target.root, options)
-            self._storages[target.root] = found
-        return found
+                storage = await asyncio.to_thread(self._open, target.root, options)
+            self._storages[target.root] = storage
+        return storage
 
 
 def target_of(url: str, home: Target) -> Target:
@@ -275,13 +275,13 @@ def not_allowed(targets: list[Target]) -> UsageError:
 
 def _common(places: list[str]) -> list[str]:
     """The directories that places on the same host or disk have in common, if these are specific."""
-    found: dict[str, list[str]] = {}
+    by_root: dict[str, list[str]] = {}
     for place in places:
         scheme, slashes, rest = place.rpartition("://")
         root = f"{scheme}{slashes}{rest.partition('/')[0]}"
-        found.setdefault(root, []).append(place[len(root) :])
+        by_root.setdefault(root, []).append(place[len(root) :])
     shared = []
-    for root, paths in found.items():
+    for root, paths in by_root.items():
         path = os.path.commonpath(paths)
         shared += [f"{root}{path.rstrip('/')}/"] if root or path.count("/") > 1 else paths
     return shared

@@ -35,7 +35,7 @@ class Templates:
 
         Raises MetadataError for a name that is unknown, and for anything but names and calls.
         """
-        return _MARKED.sub(lambda found: self._value(found[1].strip(), values or {}), text)
+        return _MARKED.sub(lambda match: self._value(match[1].strip(), values or {}), text)
 
     def _value(self, expression: str, values: Mapping[str, str]) -> str:
         if len(expression) > _LONGEST:
@@ -51,17 +51,17 @@ class Templates:
         raise _unsupported(expression)
 
     def _called(self, name: str, arguments: str, expression: str) -> str:
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         at = 0
         while at < len(arguments):
-            found = _ARGUMENT.match(arguments, at)
-            if found is None:
+            match = _ARGUMENT.match(arguments, at)
+            if match is None:
                 raise _unsupported(expression)
-            text = found[2]
-            given[found[1]] = text[1:-1] if text[0] in "'\"" else text
-            at = found.end()
+            text = match[2]
+            values[match[1]] = text[1:-1] if text[0] in "'\"" else text
+            at = match.end()
         # A template sees its arguments only, so templates cannot call each other in a circle.
-        return Templates({}).apply(self._texts[name], given)
+        return Templates({}).apply(self._texts[name], values)
 
 
 def _unsupported(expression: str) -> MetadataError:

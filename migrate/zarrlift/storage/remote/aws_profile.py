@@ -81,10 +81,10 @@ class AwsProfile:
         if not {"endpoint_url", "services"} & self._settings.keys():
             return None
         providers = import_module("botocore.configprovider")
-        found: str | None = providers.ConfiguredEndpointProvider(
+        url: str | None = providers.ConfiguredEndpointProvider(
             full_config=self._session.full_config, scoped_config=self._settings, client_name="s3"
         ).provide()
-        return found
+        return url
 
     def untranslated(self, *, plain: bool) -> str | None:
         """The name of a setting that obstore does not support; `plain` HTTP needs no `ca_bundle`."""
@@ -104,14 +104,14 @@ class AwsProfile:
         UsageError or StorageError if there are some that cannot be obtained, such as an expired sign-on.
         """
         with _plainly(self.name, self._session):
-            found = self._session.get_credentials()
-            if found is None:
+            credentials = self._session.get_credentials()
+            if credentials is None:
                 return None
-            found.get_frozen_credentials()
+            credentials.get_frozen_credentials()
 
         def provide() -> dict[str, Any]:
             with _plainly(self.name, self._session):
-                frozen = found.get_frozen_credentials()
+                frozen = credentials.get_frozen_credentials()
             provided = {
                 "access_key_id": frozen.access_key,
                 "secret_access_key": frozen.secret_key,
@@ -150,11 +150,11 @@ def _plainly(profile: str, session: Any) -> Iterator[None]:
         kind = type(error).__name__
         text = redact_foreign(" ".join(str(error).split()))
         if kind == "ProfileNotFound":
-            known = _profiles(session)
+            names = _profiles(session)
             raise UsageError(
                 f"there is no profile {profile!r} of AWS",
-                found=", ".join(known) or "no profiles",
-                advice=meant(profile, known) or "Check the storage option profile, or AWS_PROFILE.",
+                found=", ".join(names) or "no profiles",
+                advice=meant(profile, names) or "Check the storage option profile, or AWS_PROFILE.",
             ) from error
         if kind in _INVALID:
             raise UsageError(f"the profile {profile!r} of AWS is not valid", found=text) from error

@@ -67,8 +67,8 @@ class FsspecBackend(Backend):
 
     async def state(self, key: str) -> ObjectState | None:
         """As the file system describes it, which must not be what it remembers of a listing."""
-        found = await self.listed(key)
-        return None if found is None else (found[0], str(found[1]))
+        facts = await self.listed(key)
+        return None if facts is None else (facts[0], str(facts[1]))
 
     async def listed(self, key: str) -> tuple[int | None, str | None] | None:
         """The same."""
@@ -84,14 +84,14 @@ class FsspecBackend(Backend):
         path = self.path(prefix)
         self.fs.invalidate_cache()
         try:
-            found = await self.fs._ls(path, detail=True)  # noqa: SLF001 - fsspec's asynchronous interface
+            items = await self.fs._ls(path, detail=True)  # noqa: SLF001 - fsspec's asynchronous interface
         except (FileNotFoundError, NotADirectoryError) as error:
             if names_no_bucket(error):
                 raise
             return {}
         entries = {}
         own = path.strip("/")
-        for item in found:
+        for item in items:
             name = item["name"].strip("/")
             # Some object stores list the directory itself, as an empty object.
             if name != own:
@@ -104,11 +104,11 @@ class FsspecBackend(Backend):
         """All objects in one listing; zarr 3.1.6 gives wrong names if the store is a whole bucket."""
         root = self._root.strip("/")
         self.fs.invalidate_cache()
-        found = await self.fs._find(self.path(prefix.strip("/")), detail=True)  # noqa: SLF001
+        items = await self.fs._find(self.path(prefix.strip("/")), detail=True)  # noqa: SLF001
         yield ListedPage(
-            [name.strip("/").removeprefix(root).lstrip("/") for name in found],
-            [facts.get("size") for facts in found.values()],
-            list(map(_version, found.values())),
+            [name.strip("/").removeprefix(root).lstrip("/") for name in items],
+            [facts.get("size") for facts in items.values()],
+            list(map(_version, items.values())),
         )
 
     async def put_file(self, key: str, name: str, size: int) -> None:
@@ -188,23 +188,23 @@ def own(store: Store) -> Store:
 
     if type(store) is not FsspecStore:
         return store
-    given: Any = store
-    if type(given.fs).__name__ == "AsyncFileSystemWrapper":
+    below: Any = store
+    if type(below.fs).__name__ == "AsyncFileSystemWrapper":
         # A synchronous file system, run in threads, is not bound to a loop.
-        return _in_the_loop(given) if "memory" in protocols(given) else store
-    options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
-    if "s3" in protocols(given):
+        return _in_the_loop(below) if "memory" in protocols(below) else store
+    options = {**below.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
+    if "s3" in protocols(below):
         # botocore keeps ten connections, and further requests wait.
         options["config_kwargs"] = {
             "max_pool_connections": MAX_REQUESTS,
             **(options.get("config_kwargs") or {}),
         }
-    fs = type(given.fs)(*given.fs.storage_args, **options)
-    if "s3" in protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
+    fs = type(below.fs)(*below.fs.storage_args, **options)
+    if "s3" in protocols(below) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
         # s3fs would request the size of every object first, to fetch those above 50 MB in parts.
         fs.max_concurrency = 1
     return FsspecStore(
-        fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
+        fs, read_only=below.read_only, path=below.path, allowed_exceptions=below.allowed_exceptions
     )
 
 

@@ -132,12 +132,12 @@ class ObstoreBackend(Backend):
         """A listing with a delimiter, with as many requests as it has pages."""
         import obstore
 
-        found: Any = await obstore.list_with_delimiter_async(self._below, prefix or None)
+        listing: Any = await obstore.list_with_delimiter_async(self._below, prefix or None)
         own = prefix.strip("/")
         # Some tools create an empty object for a directory.
-        objects = [item["path"].strip("/") for item in found["objects"]]
+        objects = [item["path"].strip("/") for item in listing["objects"]]
         names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
-        return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
+        return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in listing["common_prefixes"]}
 
     def pages(
         self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
@@ -151,10 +151,10 @@ class ObstoreBackend(Backend):
     async def _pages(self, prefix: str, size: int, offset: str | None = None) -> Pages:
         import obstore
 
-        found: Any = obstore.list(
+        listing: Any = obstore.list(
             self._below, prefix or None, offset=offset or None, chunk_size=size, return_arrow=has_arrow()
         )
-        async for part in found:
+        async for part in listing:
             keys, tags = _column(part, "path"), _column(part, "e_tag")
             sizes = _column(part, "size") if isinstance(part, list) else part.column("size").to_numpy()
             if None in tags:
@@ -204,10 +204,10 @@ def _state(meta: Any) -> ObjectState:
 
 def _column(page: Any, name: str) -> list[Any]:
     """A property of the objects in a page, which is a list of dictionaries or an Arrow batch."""
-    found: list[Any] = (
+    values: list[Any] = (
         [item[name] for item in page] if isinstance(page, list) else page.column(name).to_pylist()
     )
-    return found
+    return values
 
 
 @cache

@@ -104,11 +104,11 @@ def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
             settings["region"] = region
     if "region" not in settings:
         settings["region"] = "us-east-1" if "endpoint" in settings else _region_of(bucket)
-    given: dict[str, Any] = dict(settings)
+    arguments: dict[str, Any] = dict(settings)
     if provider is not None:
-        given["credential_provider"] = provider
+        arguments["credential_provider"] = provider
     path = parts.path.strip("/")
-    return opened("S3Store", bucket, given, settings.get("endpoint"), path, read_only=read_only)
+    return opened("S3Store", bucket, arguments, settings.get("endpoint"), path, read_only=read_only)
 
 
 def opened(
@@ -124,8 +124,8 @@ def opened(
         "read_timeout": _SILENT,
     }
     retries = {"max_retries": _RETRIES}
-    made = getattr(kinds, kind)(name, retry_config=retries, client_options=client, **settings)
-    return ObjectStore(made, read_only=read_only), path
+    bucket = getattr(kinds, kind)(name, retry_config=retries, client_options=client, **settings)
+    return ObjectStore(bucket, read_only=read_only), path
 
 
 def s3_settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -169,11 +169,11 @@ def _region_of(bucket: str) -> str:
     from http.client import HTTPSConnection
 
     # Names of buckets with dots do not match the certificate, so the name is not used as a host.
-    asked = HTTPSConnection("s3.amazonaws.com", timeout=10)
+    connection = HTTPSConnection("s3.amazonaws.com", timeout=10)
     try:
-        asked.request("HEAD", f"/{bucket}")
+        connection.request("HEAD", f"/{bucket}")
         # A bucket that does not exist has none; S3 says so when it is read.
-        return asked.getresponse().getheader("x-amz-bucket-region") or "us-east-1"
+        return connection.getresponse().getheader("x-amz-bucket-region") or "us-east-1"
     except OSError as error:
         left = LeftToFsspec("a bucket whose region is unknown")
         left.error = StorageError(
@@ -184,4 +184,4 @@ def _region_of(bucket: str) -> str:
         )
         raise left from error
     finally:
-        asked.close()
+        connection.close()

@@ -56,12 +56,12 @@ def obstore_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> t
         return s3_store(url, options, read_only=read_only)
     if not parts.hostname or parts.query or parts.fragment:
         return None
-    given = {name: value for name, value in options.items() if value is not None}
-    given = {name: value for name, value in given.items() if name not in _OF_NO_MATTER}
+    settings = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in settings.items() if name not in _OF_NO_MATTER}
     if parts.scheme in ("gs", "gcs"):
-        return _google(parts, given, read_only=read_only)
+        return _google(parts, settings, read_only=read_only)
     if parts.scheme in ("az", "abfs", "abfss") or parts.hostname.endswith(_AZURE_HOSTS):
-        return _azure(parts, given, read_only=read_only)
+        return _azure(parts, settings, read_only=read_only)
     return None
 
 
@@ -100,14 +100,14 @@ def _azure(parts: SplitResult, options: dict[str, Any], *, read_only: bool) -> t
 
 def _connection(text: str) -> dict[str, Any] | None:
     """The parts of a connection string; None if one of them has no counterpart."""
-    found = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
-    if found.pop("EndpointSuffix", "core.windows.net") != "core.windows.net":
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    if parts.pop("EndpointSuffix", "core.windows.net") != "core.windows.net":
         return None
     for name in ("DefaultEndpointsProtocol", "QueueEndpoint", "TableEndpoint", "FileEndpoint"):
-        found.pop(name, None)
-    if not found.keys() <= _AZURE_CONNECTION.keys():
+        parts.pop(name, None)
+    if not parts.keys() <= _AZURE_CONNECTION.keys():
         return None
-    return {_AZURE_CONNECTION[name]: value for name, value in found.items()}
+    return {_AZURE_CONNECTION[name]: value for name, value in parts.items()}
 
 
 def _google(parts: SplitResult, options: dict[str, Any], *, read_only: bool) -> tuple[Store, str] | None:

@@ -40,15 +40,15 @@ _NAMES: Final = {
 
 def check_names(scheme: str, options: Mapping[str, Any]) -> None:
     """Raise UsageError for an option that no package for the scheme has, if their names are known here."""
-    known = _NAMES.get(scheme)
-    unknown = set() if known is None else options.keys() - known
-    if known is None or not unknown:
+    names = _NAMES.get(scheme)
+    unknown = set() if names is None else options.keys() - names
+    if names is None or not unknown:
         return
-    known |= _of_installed(scheme)
-    for name in sorted(unknown - known):
+    names |= _of_installed(scheme)
+    for name in sorted(unknown - names):
         raise UsageError(
             f"unknown storage option {name!r} for {scheme}://",
-            expected=None if (advice := meant(name, known)) else ", ".join(sorted(known)),
+            expected=None if (advice := meant(name, names)) else ", ".join(sorted(names)),
             advice=advice,
         )
 

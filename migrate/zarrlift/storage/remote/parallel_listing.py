@@ -56,7 +56,7 @@ async def pages_in_ranges(pages_after: Callable[[str], Pages], keys: Callable[[]
             return
     rest = sorted(key for key in keys() if key > last)
     bounds = sorted({rest[len(rest) * part // _RANGES] for part in range(1, _RANGES)}) if rest else []
-    found: asyncio.Queue[ListedPage | Exception | None] = asyncio.Queue(_AT_ONCE)
+    results: asyncio.Queue[ListedPage | Exception | None] = asyncio.Queue(_AT_ONCE)
     free = asyncio.Semaphore(_AT_ONCE)
 
     async def read(start: str, end: str | None) -> None:
@@ -64,19 +64,19 @@ async def pages_in_ranges(pages_after: Callable[[str], Pages], keys: Callable[[]
             async with free, aclosing(_ordered(pages_after(start), start)) as pages:
                 async for page in pages:
                     if end is not None and page.keys[-1] > end:
-                        await found.put(page.only(key <= end for key in page.keys))
+                        await results.put(page.only(key <= end for key in page.keys))
                         break
-                    await found.put(page)
-            await found.put(None)
+                    await results.put(page)
+            await results.put(None)
         except Exception as error:  # noqa: BLE001 - raised by the receiver
-            await found.put(error)
+            await results.put(error)
 
     ranges = list(zip([last, *bounds], [*bounds, None], strict=True))
     tasks = [asyncio.ensure_future(read(start, end)) for start, end in ranges]
     try:
         reading = len(ranges)
         while reading:
-            item = await found.get()
+            item = await results.get()
             if isinstance(item, Exception):
                 raise item
             if item is None:

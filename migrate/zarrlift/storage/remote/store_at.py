@@ -27,9 +27,9 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     from zarr.storage import FsspecStore
 
     secrets = secrets_of(options)
-    shown = redact(url, secrets)
-    if not shown.endswith("://"):  # the root of a file system without names: reference://
-        shown = shown.rstrip("/")
+    redacted = redact(url, secrets)
+    if not redacted.endswith("://"):  # the root of a file system without names: reference://
+        redacted = redacted.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
     without = None  # the error if fsspec's package is not installed
     if "::" not in url:
@@ -41,15 +41,15 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
         except ZarrstackError:
             raise
         except Exception as error:
-            found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
+            found = redact_foreign(f"{redacted} ({type(error).__name__}: {error})")
             raise StorageError("cannot open the location", found=found) from error
         if bucket is not None:
-            return StoreStorage(*bucket, url=shown, secrets=secrets)
+            return StoreStorage(*bucket, url=redacted, secrets=secrets)
     try:
         # Our own instance: a shared one may be bound to another event loop.
-        given = {"skip_instance_cache": True, **(options or {})}
-        absent = _statuses(given.pop(_ABSENT, None)) if protocol in HTTP else frozenset()
-        store = FsspecStore.from_url(url, storage_options=given, read_only=read_only)
+        fsspec_options = {"skip_instance_cache": True, **(options or {})}
+        absent = _statuses(fsspec_options.pop(_ABSENT, None)) if protocol in HTTP else frozenset()
+        store = FsspecStore.from_url(url, storage_options=fsspec_options, read_only=read_only)
     except UsageError:
         raise
     except ImportError as error:
@@ -57,24 +57,24 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
 
         raise without or no_package(protocol, redact_foreign(str(error))) from error
     except ValueError as error:
-        found = redact_foreign(f"{shown} ({error})")
+        found = redact_foreign(f"{redacted} ({error})")
         raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"no such file or directory: {shown}") from error
+        raise UsageError(f"no such file or directory: {redacted}") from error
     except Exception as error:
-        found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
+        found = redact_foreign(f"{redacted} ({type(error).__name__}: {error})")
         raise StorageError("cannot open the location", found=found) from error
-    storage = StoreStorage(store, url=shown, secrets=secrets)
+    storage = StoreStorage(store, url=redacted, secrets=secrets)
     if absent and isinstance(storage.native, HttpBackend):
         storage.native.absent = absent
         storage.absence = "HTTP status " + " or ".join(map(str, (404, *sorted(absent))))
     return storage
 
 
-def _statuses(given: object) -> frozenset[int]:
+def _statuses(option: object) -> frozenset[int]:
     """The values of the option `absent_status`; UsageError for others than one of 401, 403 and 410."""
-    values = [] if given is None else given if isinstance(given, list) else [given]
+    values = [] if option is None else option if isinstance(option, list) else [option]
     texts = [str(value) for value in values]
     if not {"401", "403", "410"}.issuperset(texts):
-        raise UsageError(f"invalid storage option {_ABSENT}", found=str(given), expected="401, 403 or 410")
+        raise UsageError(f"invalid storage option {_ABSENT}", found=str(option), expected="401, 403 or 410")
     return frozenset(map(int, texts))

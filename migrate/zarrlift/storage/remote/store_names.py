@@ -25,7 +25,7 @@ def _token(store: Any) -> str:
     Jobs outlive stores, and `id` is reused: a later store could be mistaken for an earlier job's finished
     destination.
     """
-    known = _tokens.get(id(store))
-    if known is None or known[0]() is not store:
-        known = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
-    return known[1]
+    entry = _tokens.get(id(store))
+    if entry is None or entry[0]() is not store:
+        entry = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
+    return entry[1]

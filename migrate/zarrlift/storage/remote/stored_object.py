@@ -58,14 +58,14 @@ class StoredObject:
         """The version alone; None if there is no such object. StorageError."""
         return run(self._place.told("cannot read", self._key, self._head))
 
-    def replace(self, data: bytes, known: ObjectVersion | None) -> Future[ObjectVersion | None]:
-        """Start to write the object, if its version is `known` (None: if there is none).
+    def replace(self, data: bytes, version: ObjectVersion | None) -> Future[ObjectVersion | None]:
+        """Start to write the object, if its version is `version` (None: if there is none).
 
         The result is the new version, or None if the object has another one; or StorageError.
         """
 
         async def write() -> ObjectVersion | None:
-            return await self._place.told("cannot write", self._key, lambda: self._put(data, known))
+            return await self._place.told("cannot write", self._key, lambda: self._put(data, version))
 
         return begin([write()])[0]
 
@@ -116,11 +116,11 @@ class StoredObject:
         except FileNotFoundError:
             return None
 
-    async def _put(self, data: bytes, known: ObjectVersion | None) -> ObjectVersion | None:
+    async def _put(self, data: bytes, version: ObjectVersion | None) -> ObjectVersion | None:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        mode: Any = "create" if known is None else known
+        mode: Any = "create" if version is None else version
         try:
             put = await obstore.put_async(self._store, self._path, data, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError, FileNotFoundError):
@@ -132,8 +132,8 @@ class StoredObject:
         return self._place.key(self._key)
 
 
-def _version(found: Mapping[str, Any]) -> ObjectVersion:
-    version = {name: found[name] for name in _OTHER if found.get(name) is not None}
+def _version(answer: Mapping[str, Any]) -> ObjectVersion:
+    version = {name: answer[name] for name in _OTHER if answer.get(name) is not None}
     if not version:
         raise UsageError("this store gives objects no versions, so that it cannot keep a job file")
     return version

@@ -95,12 +95,12 @@ class StoreStorage(Storage):
         self.secrets = tuple(secrets)
         text = "/".join(filter(None, (url_of(store), self.base))) if url is None else url
         self.url = redact(text, self.secrets)
-        known = protocols(store)
+        schemes = protocols(store)
         # Over HTTP, a page of links is not a reliable listing.
-        self.can_list = store.supports_listing and not known & HTTP
+        self.can_list = store.supports_listing and not schemes & HTTP
         if self.native is not None:
             self.absence = self.native.absence
-        self.in_process = "memory" in known
+        self.in_process = "memory" in schemes
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
@@ -137,10 +137,10 @@ class StoreStorage(Storage):
         try:
             run(self.told("cannot write", key, lambda: below.create(self.key(key), data)))
         except StorageError as error:
-            said = str(error.problem.found)
-            if self.get(key) is not None or CONFLICT.search(said):
+            answer = str(error.problem.found)
+            if self.get(key) is not None or CONFLICT.search(answer):
                 return False
-            if not UNKNOWN_REQUEST.search(said) and getattr(error.__cause__, "errno", None) != errno.ENOSYS:
+            if not UNKNOWN_REQUEST.search(answer) and getattr(error.__cause__, "errno", None) != errno.ENOSYS:
                 raise
             self.exclusive = False
             return super().create(key, data)
@@ -196,11 +196,11 @@ class StoreStorage(Storage):
                 return await receive(self._pages(full))
 
         async def receive(pages: AsyncIterator[ListedPage]) -> L:
-            taken = new()
+            receiver = new()
             async for listed in pages:
                 # Keys with "/" are directories in zip files, or empty objects that tools create for them.
-                taken.take(listed.shown(hidden).relative(len(self._prefix)))
-            return taken
+                receiver.take(listed.shown(hidden).relative(len(self._prefix)))
+            return receiver
 
         return run(self.told("cannot list", prefix, lambda: settled(find)))
 
@@ -297,10 +297,10 @@ class StoreStorage(Storage):
         if prefix:
             self.key(prefix)
         prefix = prefix.strip("/")
-        found = await self.told("cannot list", prefix, lambda: settled(partial(self._children, prefix)))
+        children = await self.told("cannot list", prefix, lambda: settled(partial(self._children, prefix)))
         return [
             DirectoryEntry(name, is_dir)
-            for name, is_dir in found.items()
+            for name, is_dir in children.items()
             if prefix or not name.startswith(CLAIM)
         ]
 
