@@ -142,13 +142,7 @@ def gather(
 
     May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
     """
-
-    def work(progress: Any) -> Any:
-        import zarrlift
-
-        keywords = {**options.arguments(), **storage.arguments()}
-        return zarrlift.gather(target, verify=verify or "sample", progress=progress, **keywords)
-
+    work = _of_job("gather", target, options, storage, verify=verify or "sample")
     return moving("gather", output, work, target, options, job_array=True)
 
 
@@ -165,13 +159,9 @@ def resume(
     if (batch := batch_of(target, only, options)) is not None:
         return answered("resume", output, of_batch("resume", batch, options, storage, verify=verify))
 
-    def work(progress: Any) -> Any:
-        import zarrlift
-
-        keywords = {**options.arguments(), **storage.arguments()}
-        return zarrlift.resume(target, verify=verify, progress=progress, **keywords)
-
-    return moving("resume", output, work, target, options)
+    return moving(
+        "resume", output, _of_job("resume", target, options, storage, verify=verify), target, options
+    )
 
 
 def update(
@@ -209,18 +199,13 @@ def update(
             code=PARTLY if plan.kept else DONE, text=lambda page: report.lines(plan, page), data=plan.to_json
         )
 
-    def of_one(progress: Any) -> Any:
-        import zarrlift
-
-        keywords = {**options.arguments(), **changes, **storage.arguments()}
-        return zarrlift.update(target, verify=verify, progress=progress, **keywords)
-
     if dry_run:
         session = output.session("update")
         session.previews = True
         return session.run(show)
     question = confirm_deletion(target, preview, storage) if changes.get("delete") else None
-    return moving("update", output, of_one, target, options, ask(question, yes=yes))
+    work = _of_job("update", target, options, storage, verify=verify, **changes)
+    return moving("update", output, work, target, options, ask(question, yes=yes))
 
 
 def undo(
@@ -247,6 +232,18 @@ def finish(
 ) -> int:
     """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
     return _deleting("finish", confirm_finish, target, only, options, storage, output, yes=yes)
+
+
+def _of_job(verb: str, target: str, options: Tables, storage: s.Storage, **more: Any) -> Callable[[Any], Any]:
+    """The work of a verb on a job."""
+
+    def work(progress: Any) -> Any:
+        import zarrlift
+
+        keywords = {**options.arguments(), **storage.arguments(), **more}
+        return getattr(zarrlift, verb)(target, progress=progress, **keywords)
+
+    return work
 
 
 def _deleting(
