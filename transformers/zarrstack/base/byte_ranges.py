@@ -13,15 +13,14 @@ def slice_of(byte_range: ByteRequest | None) -> slice:
     from the end of the value, never beyond it. (MemoryStore of 3.1.6 misreads a suffix longer than the
     value.) ValueError for an unknown kind of range.
     """
-    match byte_range:
-        case None:
-            return slice(None)
-        case RangeByteRequest(start, end):
-            return slice(start, end)
-        case OffsetByteRequest(offset):
-            return slice(offset, None)
-        case SuffixByteRequest(suffix):
-            return slice(-suffix, None) if suffix > 0 else slice(0, 0)
+    if byte_range is None:
+        return slice(None)
+    if isinstance(byte_range, RangeByteRequest):
+        return slice(byte_range.start, byte_range.end)
+    if isinstance(byte_range, OffsetByteRequest):
+        return slice(byte_range.offset, None)
+    if isinstance(byte_range, SuffixByteRequest):
+        return slice(-byte_range.suffix, None) if byte_range.suffix > 0 else slice(0, 0)
     raise ValueError(f"Unexpected byte_range, got {byte_range}.")
 
 

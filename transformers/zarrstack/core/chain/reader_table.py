@@ -188,7 +188,7 @@ class Row:
 @cache
 def readers() -> tuple[str, ...]:
     """The readers for which every copy is made: the supported zarr-pythons, and tensorstore."""
-    return tuple(map(str, _of_every_copy()))
+    return tuple(str(reader) for reader in table().readers if reader.name in _EVERY_COPY)
 
 
 @cache
@@ -203,23 +203,20 @@ def data_types() -> Mapping[str, Row]:
     return _rows("data type")
 
 
-def _of_every_copy() -> list[Reader]:
-    return [reader for reader in table().readers if reader.name in _EVERY_COPY]
-
-
 def _rows(kind: str) -> Mapping[str, Row]:
     """One row per name: variants, such as blosc's, count together."""
     variants: dict[str, list[str]] = {}
     for feature in table().features[f"{kind}s"]:
         variants.setdefault(feature.removeprefix(f"{kind} ").partition(" ")[0], []).append(feature)
+    judges = [(str(reader), reader.reads) for reader in table().readers if reader.name in _EVERY_COPY]
     rows: dict[str, Row] = {}
     for name, features in variants.items():
-        able = {str(reader): reader.reads.issuperset(features) for reader in _of_every_copy()}
+        able = tuple(judge for judge, reads in judges if reads.issuperset(features))
         rows[name] = Row(
             name=name,
             register=table().registered.get(f"{kind} {name}"),
-            readers=tuple(reader for reader, reads in able.items() if reads),
-            strangers=tuple(reader for reader, reads in able.items() if not reads),
+            readers=able,
+            strangers=tuple(judge for judge, _ in judges if judge not in able),
         )
     return MappingProxyType(rows)
 
