@@ -258,10 +258,10 @@ def assert_seen(
         assert shown == (kept if exactly else loosely(kept))
 
 
+@pytest.mark.slow(one_in=37)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
 @parametrize_readers(READERS)
-@pytest.mark.slow(one_in=17)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
     read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
 

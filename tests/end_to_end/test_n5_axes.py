@@ -68,6 +68,7 @@ def test_with_axes_kept_arrays_read_as_written(one: ExpectedArchive, reader, kep
     try_each(one.arrays.values(), check)
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", ["n5/java-3.5.1/types", "n5/z5py/all", "n5/zarr-2.18/store"])
 def test_verification_reads_the_source_in_the_same_axes(name: str, kept_axes) -> None:
     destination, outcome = kept_axes(name)

@@ -81,7 +81,7 @@ def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, re
     try_each(one.arrays.values(), check)
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("one", archives("n5"), ids=str)
 def test_only_documents_are_added_and_undo_takes_them_away(one: ExpectedArchive, tmp_path: Path) -> None:

@@ -82,9 +82,9 @@ CASES: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize(("key", "make", "message"), CASES.values(), ids=CASES)
-@pytest.mark.slow(one_in=4)
 def test_what_is_too_large_is_refused_by_node_and_not_read(
     source: Path, tmp_path: Path, key: str, make: Callable[[Path], None], message: str
 ) -> None:

@@ -69,6 +69,7 @@ def small_n5(path):
 SMALL = {"zarr2": small_v2, "n5": small_n5}
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("check", ["none", "sample"])
 @pytest.mark.parametrize(("format", "without"), [("zarr2", NOT_FOR_V2), ("n5", NOT_FOR_N5)])
 def test_a_small_archive_is_migrated_without(format, without, check, tmp_path):

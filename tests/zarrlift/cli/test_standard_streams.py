@@ -68,9 +68,9 @@ def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder)
         assert zarr.open_array(folder / "new.zarr", mode="r")[:].tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.slow(one_in=23)
 @pytest.mark.parametrize("lost", [CLOSED, FULL])
 @pytest.mark.parametrize("words", OUTPUT)
-@pytest.mark.slow(one_in=9)
 def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, folder):
     ended = run(words, folder, stdout=lost)
     line = f"zarrlift: the output cannot be printed: standard output: {LOST[lost]}.\n"

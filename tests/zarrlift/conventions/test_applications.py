@@ -80,6 +80,7 @@ def test_xarray_opens_the_same_variants_and_rasters(inside: str, tmp_path) -> No
         assert_same_encodings(before, after)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(
     "name", ["applications/climate", "zarr-2.18/people/ocean", "zarr-2.18/people/cohort"]
 )

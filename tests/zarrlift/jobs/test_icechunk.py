@@ -65,9 +65,9 @@ RECIPES = {
 }
 
 
+@pytest.mark.slow(one_in=13)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-@pytest.mark.slow(one_in=5)
 def test_a_repository_has_the_values_of_a_copy(kind, recipe, url, tmp_path):
     source = SOURCES[kind](tmp_path / "of-kind")
     copied = zarrlift.migrate(source, tmp_path / "copy.zarr", recipe=recipe)

@@ -123,7 +123,7 @@ def bucket() -> Iterator[Bucket]:
         yield made
 
 
-@pytest.mark.slow(one_in=14)
+@pytest.mark.slow(one_in=31)
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("format", SOURCES)
 def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str
     assert zarrlift.verify(result, full=True).ok
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("way", ["update", "resume"])
 @pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
 def test_a_killed_update_goes_on(

@@ -32,7 +32,7 @@ def of_format(number):
     return models.load(models.schema(zarr_format=number))
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("archive", ARCHIVES, ids=str)
 def test_show_create_show_is_the_same_model(archive, tmp_path):
     first = shown(archive)

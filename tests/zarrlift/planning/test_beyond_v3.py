@@ -60,7 +60,7 @@ def results(tmp_path_factory):
     return result
 
 
-@pytest.mark.slow(one_in=8)
+@pytest.mark.slow(one_in=29)
 @pytest.mark.parametrize("array", BEYOND, ids=str)
 def test_by_default_it_is_refused_by_name_with_the_way_out(array: ExpectedArray, results) -> None:
     destination, outcome = results(array, Recipe())
@@ -70,7 +70,7 @@ def test_by_default_it_is_refused_by_name_with_the_way_out(array: ExpectedArray,
     assert not (destination / array.path / "zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=8)
+@pytest.mark.slow(one_in=29)
 @pytest.mark.parametrize("array", BEYOND, ids=str)
 def test_on_request_each_value_is_its_json_text(array: ExpectedArray, results) -> None:
     destination, outcome = results(array, JSON_TEXT)

@@ -110,7 +110,7 @@ CHANGES = [same_length, other_length, deleted, added]
 MOMENTS = [before_its_first_object, after_its_last_object, before_it_is_resumed]
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda each: each.__name__)
 def test_what_changes_is_named_and_nothing_of_it_is_published(
@@ -150,6 +150,7 @@ def test_verification_names_what_changed_since(
     assert {problem.node for problem in report.problems} == {"a"}
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_finish_names_what_changed_since(
     change: Callable[[Bucket], None], bucket: Bucket, tmp_path: Path

@@ -107,7 +107,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow(one_in=39)
+@pytest.mark.slow(one_in=53)
 @pytest.mark.parametrize(("source", "destination"), PAIRS)
 def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
     source: str, destination: str, archive, web, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -166,6 +166,7 @@ def test_workers_of_another_version_are_refused_with_both_versions(many, expecte
     assert files(place) == expected
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("cluster", [RefusesTasks, LosesResults])
 def test_workers_that_cannot_be_reached_any_more_are_one_problem(
     cluster, many, expected, tmp_path: Path

@@ -52,7 +52,7 @@ def paths(found: zarrlift.Archive) -> list[tuple[str, str]]:
 RECIPES = {"copy": Recipe(), "shards": Recipe(base=ArrayRecipe(shards="2x"))}
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_from_bucket_to_bucket_is_as_from_directory_to_directory(bucket, archive, recipe, tmp_path) -> None:
     source = bucket.put("in", files(archive))
@@ -77,6 +77,7 @@ def test_from_bucket_to_bucket_is_as_from_directory_to_directory(bucket, archive
     assert report.ok, report.problems
 
 
+@pytest.mark.slow(one_in=3)
 def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tmp_path) -> None:
     """By `If-None-Match: *`, which S3 knows since 2024."""
     won, others = start_together("s3://bucket/out.zarr", tmp_path, bucket.options)
@@ -166,6 +167,7 @@ def test_the_store_copies_large_payloads_itself(bucket, tmp_path) -> None:
     assert bucket.stored("out") == files(tmp_path / "local")
 
 
+@pytest.mark.slow(one_in=3)
 def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
     size = 1 << 20
     chunks = SPOOLED // size + 3

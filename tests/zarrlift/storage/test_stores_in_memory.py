@@ -145,6 +145,7 @@ class Watched(dict[str, Any]):
         return super().__iter__()
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("kind", STORES)
 def test_one_thread_lists_and_writes_the_dictionary(kind: str, archive: Path, tmp_path: Path) -> None:
     start, end = Watched(), Watched()

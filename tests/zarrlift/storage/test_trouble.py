@@ -77,7 +77,7 @@ def test_what_a_broken_line_lost_is_asked_for_again(
     assert (zarr.open_array(place, path="a", mode="r")[:].ravel() == np.arange(2000)).all()
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("wish", [(), ("--chunks", "8,5")], ids=["recode", "regrid"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_kill_while_objects_are_on_their_way_loses_none(

@@ -75,6 +75,7 @@ def bits(root: Path, path: str) -> tuple[tuple[int, ...], str, list[object] | by
     return values.shape, values.dtype.str, content
 
 
+@pytest.mark.slow(one_in=11)
 @each_reader
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_reader_reads_every_kind_of_shard(reader, option, numbers, tmp_path) -> None:
@@ -305,6 +306,7 @@ DAMAGE = {
 OTHERS = [{"shards": "none"}, {"shards": "2x"}, {"chunks": "5,5"}, {"chunks": "5,5", "shards": "none"}]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_shard_is_refused_by_name(damage, options, tmp_path) -> None:

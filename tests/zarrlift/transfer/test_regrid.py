@@ -62,6 +62,7 @@ def leave(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Candidates, "choose", choose)
 
 
+@pytest.mark.slow(one_in=13)
 @each_reader
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path) -> None:
@@ -103,10 +104,10 @@ def test_values_are_those_of_a_copy_with_the_same_chunks(source, shards, chunks,
             assert array.destination.chunk_shape == array.source.chunk_shape
 
 
+@pytest.mark.slow(one_in=13)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("source", ["numbers", "sharded"])
-@pytest.mark.slow(one_in=4)
 def test_the_same_bytes_whatever_memory_there_is(source, option, numbers, monkeypatch, tmp_path) -> None:
     if source == "sharded":
         assert zarrlift.migrate(numbers, tmp_path / "sharded", recipe=wish(shards="2,2,3")).ok

@@ -121,6 +121,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("place", [(63, 63, 64), (200, 130, 319), (383, 319, 0)], ids=str)
 def test_a_wrong_value_in_any_inner_chunk_of_a_large_shard_is_found(
     large, place, tmp_path, meanwhile
@@ -276,6 +277,7 @@ def leaves_there(array: Path) -> int:
     return there
 
 
+@pytest.mark.slow(one_in=5)
 def test_each_chunk_of_both_sides_is_decoded_once(case, tmp_path, meanwhile, decoded) -> None:
     seen = next(decoded)
     meanwhile(lambda *_: seen.clear())  # moving them has decoded some

@@ -82,6 +82,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("name", "how"), CASES, ids=lambda case: getattr(case, "__name__", case))
 def test_an_object_that_is_not_as_it_must_be_is_named(
     name: str, how: Callable[[Path], None], place: Path

@@ -61,6 +61,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return iter([seen])
 
 
+@pytest.mark.slow(one_in=3)
 def test_each_chunk_is_decoded_once(pair: tuple[Path, Path], decoded: Iterator[list[int]]) -> None:
     seen = next(decoded)
     assert zarrlift.verify(*pair, full=True).ok
@@ -77,7 +78,7 @@ def test_with_little_memory_it_takes_longer_and_is_the_same(
     assert len(seen) >= NUMBER - 3
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=5)
 def test_a_value_that_differs_is_found_wherever_it_is(pair: tuple[Path, Path]) -> None:
     array = zarr.open_array(pair[1], mode="r+")
     for place in ((0, 0, 0), (23, 39, 29), (8, 19, 15), (13, 20, 14)):

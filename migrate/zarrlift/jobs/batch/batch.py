@@ -22,7 +22,7 @@ from ..progress import ProgressChoice
 from .events import Events, Known
 from .list_file import ListFile, list_path
 from .outcome import BatchOutcome, state_of, table
-from .rows import BatchRow, amounts, of_job
+from .rows import COMPLETE, BatchRow, amounts
 from .run_batch import Act, BatchOptions, BatchRun
 from .verbs import finish_one, may_be_restored, migrate, undo_one, update_all, verify_all
 
@@ -82,8 +82,7 @@ class Batch:
     def status(self) -> BatchOutcome:
         """The current state; does not affect a running batch."""
         known = self._events.read()
-        rows = [of_job(row) if row.begun() else self._events.of(row, known) for row in self._listed()]
-        return self._status(known, rows)
+        return self._status(known, [self._events.of(row, known) for row in self._listed()])
 
     @explicit
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
@@ -139,7 +138,7 @@ class Batch:
 
     def _status(self, known: Known, rows: Sequence[BatchRow]) -> BatchOutcome:
         began = known.running()
-        done, total = amounts(rows, lambda row: self._events.of(row, known).bytes_in)
+        done, total = amounts(rows, lambda row: self._events.planned(row, known))
         return BatchOutcome(
             list_file=str(self.path),
             state=state_of(rows),
@@ -194,6 +193,8 @@ class Batch:
                     changed = (row.state, row.problems) != (before.state, before.problems)
                     if ran and changed and not row.begun():
                         self._events.note([row])
+                    elif row.stamp and row.state in COMPLETE and not row.problems:
+                        self._events.note_done(row)
                     rows[row.number] = row
                     number += ran
         except KeyboardInterrupt:

@@ -1,4 +1,7 @@
-"""What is known of the archives of a batch that have no job: plans, refusals and failures, and who runs it.
+"""What is known of the archives of a batch without reading their jobs, and who runs it.
+
+Of an archive without a job: its plan, a refusal or a failure. Of one that is done: what its job says, which
+counts as long as the job file does not change; thousands of jobs take seconds to read.
 
 Each line of `LIST.events.jsonl` is one event; the last one of an archive counts, and a line that a killed
 process or another machine has torn does not. Nothing is lost with this file but such knowledge.
@@ -17,9 +20,10 @@ from typing import Any, Final
 from zarrstack.core.errors import JobError, Problem
 
 from ...storage.local.owner_process import OwnerProcess
+from ..ledger.database import stamp
 from ..ledger.find_job import LIST_SUFFIX
 from .list_file import ListFile
-from .rows import PLANNED, BatchRow
+from .rows import DONE, PLANNED, BatchRow, of_job
 
 _EVENTS: Final = ".zarrlift.events.jsonl"
 
@@ -29,7 +33,9 @@ class Known:
     """The events of a list."""
 
     archives: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The last event of each archive, by its destination as the list names it."""
+    """The last event of each archive without a job, by its destination as the list names it."""
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The same of archives that are done."""
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Runs that have not ended normally."""
 
@@ -62,6 +68,8 @@ class Events:
                     elif "began" in event:
                         OwnerProcess.from_json(event["owner"])
                         known.runs[event["began"]] = event
+                    elif "stamp" in event:
+                        known.done[event["destination"]] = {name: event[name] for name in ("request", *DONE)}
                     else:
                         known.archives[event["destination"]] = {
                             **{name: event[name] for name in PLANNED},
@@ -70,9 +78,35 @@ class Events:
         return known
 
     def of(self, row: BatchRow, known: Known) -> BatchRow:
-        """An archive without a job, as its last event has it."""
+        """An archive as its job has it; without one, as its last event does."""
+        destination = self._list.stored(row.destination)
+        if not row.begun():
+            return replace(row, **known.archives.get(destination, {}))
+        done = known.done.get(destination, {})
+        if done.get("request") == self._asked(row) and done["stamp"] == stamp(row.job):
+            return replace(row, **{name: done[name] for name in DONE})
+        return of_job(row)
+
+    def planned(self, row: BatchRow, known: Known) -> int:
+        """Bytes of the source that are read according to the plan of an archive."""
         event = known.archives.get(self._list.stored(row.destination))
-        return row if event is None else replace(row, **event)
+        return row.bytes_in if event is None else int(event["bytes_in"])
+
+    def _asked(self, row: BatchRow) -> list[str]:
+        """The source of an archive and what is asked for it."""
+        return [self._list.stored(row.source), row.request.text]
+
+    def note_done(self, row: BatchRow) -> None:
+        """Append what the job of an archive that is done says."""
+        self._append(
+            [
+                {
+                    "destination": self._list.stored(row.destination),
+                    "request": self._asked(row),
+                    **{name: getattr(row, name) for name in DONE},
+                }
+            ]
+        )
 
     def note(self, rows: Iterable[BatchRow]) -> None:
         """Append what is known of archives without a job."""

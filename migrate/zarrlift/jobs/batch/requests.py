@@ -28,6 +28,11 @@ class RowRequest(Request):
         found: JSONObject = json.loads(json.dumps(self.recipe.to_json()))
         return found
 
+    @cached_property
+    def text(self) -> str:
+        """The JSON as text."""
+        return json.dumps(self.to_json())
+
     def to_json(self) -> JSONObject:
         """JSON for the list: what differs from the defaults."""
         given = {name: value for name, value in values(self, Request).items() if value != _DEFAULTS[name]}

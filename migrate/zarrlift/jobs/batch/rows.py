@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -16,25 +13,33 @@ from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..current_status import activity
-from ..ledger.database import VERSION, connect, damage_told
+from ..ledger.database import damage_told, stamp
 from ..ledger.find_job import names_of, places_of
 from ..ledger.last_run import last_run, seconds_spent
 from ..ledger.ledger import Job
-from ..ledger.rows import as_text
 from .requests import RowRequest
 
 ArchiveState: TypeAlias = Literal["pending", "incomplete", "refused", "failed", "done", "finished", "undone"]
 """`pending`: not started. `incomplete`: interrupted. `refused`: the archive, or some of its nodes, cannot be
 migrated. `failed`: something went wrong with what was to be migrated.
 """
+_INTERNAL: Final = frozenset({"request", "stamp"})
 COMPLETE: Final = frozenset({"done", "finished"})
 """States in which nothing is left to migrate."""
-_COMPLETE: Final = """
-SELECT name, value, 0, 0 FROM meta
-UNION ALL SELECT '', count(*), 0, 0 FROM node WHERE kind = 'array'
-UNION ALL SELECT '', sum(chunks), sum(bytes_in), sum(bytes_out) FROM task"""
 PLANNED: Final = ("state", "format", "arrays", "objects", "bytes_in", "large")
 """Fields that are known of an archive without a job."""
+DONE: Final = (
+    "state",
+    "format",
+    "arrays",
+    "objects",
+    "bytes_in",
+    "bytes_out",
+    "seconds",
+    "verified",
+    "stamp",
+)
+"""Fields that a job determines of an archive that is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ class BatchRow:
     """"sample" or "full" if a verification has passed since the last change."""
     large: bool = False
     """Whether it is run alone, with all workers."""
+    stamp: str = field(default="", repr=False, compare=False)
+    """That of the job file from which all this was read."""
 
     @property
     def in_place(self) -> bool:
@@ -89,7 +96,7 @@ class BatchRow:
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""
-        data = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "request"}
+        data = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _INTERNAL}
         return {**data, "problems": [problem.to_json() for problem in self.problems]}
 
 
@@ -114,52 +121,16 @@ def amounts(rows: Iterable[BatchRow], planned: Callable[[BatchRow], int]) -> tup
 def of_job(row: BatchRow) -> BatchRow:
     """An archive as its job has it."""
     path = Path(row.job)
+    before = stamp(row.job)
     try:
-        with damage_told(path):
-            known = _of_complete_job(path, row)
-            if known is None:
-                with Job.open(path, write=False) as job:
-                    known = _of_job(job, row)
-            return replace(row, **known)
+        with damage_told(path), Job.open(path, write=False) as job:
+            return replace(row, **_of_job(job, row), stamp=before)
     except JobError as error:
         return replace(row, state="failed", problems=(error.problem,))
 
 
-def _of_complete_job(path: Path, row: BatchRow) -> dict[str, Any] | None:
-    """The fields that a job determines, read at once; None unless it is done and nothing was refused.
-
-    Most of thousands of jobs are: to open each of them as a job takes twice as long.
-    """
-    try:
-        with closing(connect(path, fsync=False, write=False)) as db:
-            found = db.execute(_COMPLETE).fetchall()
-    except sqlite3.Error:
-        return None
-    *facts, (_, arrays, _, _), (_, objects, bytes_in, bytes_out) = found
-    meta = {name: value for name, value, _, _ in facts}
-    if meta.get("version") != VERSION or meta["state"] not in COMPLETE:
-        return None
-    header, run = json.loads(meta["plan"]), json.loads(meta["run"])
-    is_own = row.source in (header["source"], as_text(meta.get("source_place", "")))
-    is_whole = meta["state"] == "done" or header["in_place"]  # finished without what failed on a branch
-    is_whole = is_whole and all(problem["severity"] != "refusal" for problem in header["problems"])
-    if not is_own or not is_whole or header["recipe"] != row.request.recipe_json or run["ended"] is None:
-        return None
-    return {
-        "format": header["format"],
-        "state": meta["state"],
-        "problems": (),
-        "arrays": arrays,
-        "objects": objects or 0,
-        "bytes_in": bytes_in or 0,
-        "bytes_out": bytes_out or 0,
-        "seconds": run["seconds"],
-        "verified": meta.get("verified"),
-    }
-
-
 def _of_job(job: Job, row: BatchRow) -> dict[str, Any]:
-    """The same for any job."""
+    """The fields that a job determines."""
     header, nodes = job.header, job.nodes()
     if header["recipe"] != row.request.recipe_json or not _is_of(job, row):
         raise JobError(

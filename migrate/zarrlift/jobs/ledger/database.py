@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 VERSION: Final = "4"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
+_COUNTER: Final = slice(24, 28)
 _WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
 _SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -187,6 +188,20 @@ def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def stamp(path: str) -> str:
+    """What differs after every change of a job file; "" if it cannot be told.
+
+    SQLite counts the changes of a database (https://www.sqlite.org/fileformat.html, 1.3.7).
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            status, counter = os.fstat(file.fileno()), file.read(_COUNTER.stop)[_COUNTER]
+    except OSError:
+        return ""
+    is_in_doubt = os.path.lexists(f"{path}-journal")  # a commit is being written, or was not completed
+    return "" if is_in_doubt else f"{status.st_mtime_ns}-{status.st_size}-{counter.hex()}"
 
 
 @contextlib.contextmanager

@@ -151,6 +151,7 @@ print("zarr_metadata" in sys.modules)
 """
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("dtype", "loaded"), [("<u2", "False"), ("<U3", "False"), ("<c8", "True")])
 def test_what_most_archives_hold_is_read_without_loading_zarr_metadata(dtype, loaded, tmp_path):
     zarr.create_array(tmp_path / "a", shape=(4,), chunks=(2,), dtype=np.dtype(dtype), zarr_format=2)[:] = 1

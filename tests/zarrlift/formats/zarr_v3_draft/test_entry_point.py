@@ -29,6 +29,7 @@ def told(storage: LocalStorage) -> dict[str, str]:
     return {"found": problem.found or "", "advice": problem.advice or ""}
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("name", [one.name for one in archives("zarr_v3_draft")])
 def test_the_same_nodes_are_found_with_and_without_it(name: str, tmp_path: Path) -> None:
     source = archive(name).path

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.support.job_archives import results, tree
 
 import zarrlift
 from zarrlift.errors import JobError, UsageError
+from zarrlift.jobs.batch.rows import BatchRow
 from zarrlift.report.batch import progress_line
 
 from .conftest import BROKEN, NOTHING, SOUND
@@ -26,6 +28,11 @@ TO = "v3/{relative}.zarr"
 def states(batch: zarrlift.Batch) -> dict[str, str]:
     """The state of each archive."""
     return {row.relative: row.state for row in batch.rows}
+
+
+def begun(batch: zarrlift.Batch) -> list[BatchRow]:
+    """The archives that have a job."""
+    return [row for row in batch.rows if row.begun()]
 
 
 def alone(old: Path, folder: Path) -> dict[str, bytes]:
@@ -192,6 +199,43 @@ def test_a_torn_event_is_ignored(torn: str, old: Path) -> None:
     assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
     Path("v3.zarrlift.events.jsonl").unlink()
     assert made.status().counts == {"done": 5, "failed": 1, "pending": 1}
+
+
+def test_what_is_noted_of_archives_that_are_done_is_what_their_jobs_say(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = zarrlift.batch("old", to=TO)
+    noted = Path("v3.zarrlift.events.jsonl")
+    for act in (lambda: made.verify(full=True), made.update, made.undo, made.run):
+        act()
+        rows = begun(made)
+        moved = noted.rename("elsewhere")
+        assert begun(made) == rows
+        moved.rename(noted)
+    done = zarrlift.Batch(made.path, only="a/*")
+    monkeypatch.setattr("zarrlift.jobs.batch.events.of_job", None)
+    assert done.status().counts == {"done": 2}, "without a look into any job"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: zarrlift.verify("v3/a/v2.zarr", full=True),
+        lambda: zarrlift.undo("v3/a/v2.zarr"),
+        lambda: Path("v3/a/v2.zarr.zarrlift.db").write_bytes(b"SQLite format 3\0"),
+        lambda: Path("v3/a/v2.zarr.zarrlift.db").unlink(),
+        lambda: shutil.copy("v3/a/v1.zarr.zarrlift.db", "v3/a/v2.zarr.zarrlift.db"),
+    ],
+    ids=["verified", "undone", "damaged", "gone", "that of another archive"],
+)
+def test_what_is_noted_does_not_count_where_a_job_has_changed(
+    change: Callable[[], object], old: Path
+) -> None:
+    made = zarrlift.batch("old", to=TO)
+    change()
+    rows = begun(made)
+    Path("v3.zarrlift.events.jsonl").unlink()
+    assert begun(made) == rows
 
 
 def test_undo_takes_back_all_archives(old: Path) -> None:

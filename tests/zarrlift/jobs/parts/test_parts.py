@@ -244,6 +244,7 @@ def test_a_run_on_another_machine_has_a_file_of_its_own(
     assert not left(tmp_path)
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("flushed", [True, False])
 def test_of_another_machine_only_what_reached_the_disk_counts(
     flushed: bool, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -401,6 +402,7 @@ def test_records_reach_the_file_while_a_part_runs(
     assert counts[-1] > counts[0] > 0
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("size", [0, 20, 400, -5])
 def test_a_line_that_a_killed_run_did_not_complete_is_ignored(
     size: int, planned: MakesJob, calm: dict[str, bytes], tmp_path: Path

@@ -58,7 +58,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "bounded"])
 def test_a_bomb_is_refused_at_the_cost_of_its_chunk(name, exact):
