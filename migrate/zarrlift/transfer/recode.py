@@ -65,9 +65,9 @@ class InnerChunkConversion:
 
     def _pad(self, chunk: InnerChunk, shape: tuple[int, ...], counts: MoveCounts | None) -> Buffer | None:
         """The payload of a whole inner chunk, for a block that does not fill its cell."""
+        array = self.source.decode(chunk)
         if counts is not None:
             counts.filled += 1
-        array = self.source.decode(chunk)
         if 0 not in shape:
             self.again(chunk.number, chunk.payload, array[tuple(map(slice, shape))], shape)
         return self.encode(chunk.number, array, counts)

@@ -121,9 +121,8 @@ class InnerChunks:
         for number, key, data in zip(numbers.tolist(), keys, self.contents(keys, counts), strict=True):
             try:
                 if data is not None:
-                    chunks = self.split(number, data)
                     counts.chunks += 1
-                    for chunk in chunks:
+                    for chunk in self.split(number, data):
                         yield key, chunk
                     continue
             except ZarrstackError as error:
