@@ -42,7 +42,7 @@ class ObjectConversion:
             try:
                 payload = self._convert(chunk, counts)
             except ZarrstackError as error:
-                raise self._source.located(error, chunk.number) from error
+                raise self._source.with_position(error, chunk.number) from error
             if payload is not None:
                 payloads.append((chunk.number, payload))
         if chunks and not payloads:

@@ -67,7 +67,7 @@ class PayloadAssembler(Assembler):
                 try:
                     changed = self.inner_chunk(chunk, counts)
                 except (ZarrstackError, MemoryError) as error:
-                    counts.failed(self.chunks.located(error, chunk.number), key)
+                    counts.failed(self.chunks.with_position(error, chunk.number), key)
                     continue
                 counts.inner_chunk(chunk.size, 0 if changed is None else memory(changed).nbytes)
                 if changed is None:

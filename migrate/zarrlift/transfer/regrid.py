@@ -33,6 +33,7 @@ class ValueAssembler(Assembler):
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
         self._grid = move.destination.grid
+        self._source_grid = move.source.grid
         self._type = move.destination.data_type.numpy
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
@@ -119,7 +120,7 @@ class ValueAssembler(Assembler):
         """
         start = counts.failures
         buffer = RegionBuffer(region, self._type, self._fill, self.move.destination.chunk_shape)
-        grid = self.move.source.grid
+        grid = self._source_grid
         if kept is not None:
             kept.paste(buffer)
         for key, chunk in self.chunks.read(present, counts, region=region, kept=kept):
@@ -127,7 +128,7 @@ class ValueAssembler(Assembler):
             try:
                 values = self._values(chunk, grid)
             except (ZarrstackError, MemoryError) as error:
-                counts.failed(self.chunks.located(error, chunk.number), key)
+                counts.failed(self.chunks.with_position(error, chunk.number), key)
             else:
                 counts.inner_chunk(chunk.size, 0)
                 buffer.paste(values, where)

@@ -62,7 +62,7 @@ class ShardReader(InnerChunks):
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
         """The inner chunks in the content of a shard, in stored order; ChunkError."""
         view = memory(data)
-        numbers, offsets, lengths = _in_order(*self._located(number, self.frame.index_of(view)))
+        numbers, offsets, lengths = _in_order(*self._ranges_in(number, self.frame.index_of(view)))
         for inner_chunk, offset, length in zip(numbers, offsets, lengths, strict=True):
             yield InnerChunk(inner_chunk, view[offset : offset + length], length)
 
@@ -105,7 +105,7 @@ class ShardReader(InnerChunks):
             numbers, offsets, lengths = numbers[keep], offsets[keep], lengths[keep]
         yield from self._spans(self.key(number), *_in_order(numbers, offsets, lengths))
 
-    def located(self, error: E, number: int) -> E:
+    def with_position(self, error: E, number: int) -> E:
         """An error of an inner chunk, with its position in the shard."""
         return inside_shard(error, self.inner(number))
 
@@ -193,11 +193,11 @@ class ShardReader(InnerChunks):
         index = self.index(number)
         if index is None:
             raise MissingObject
-        numbers, offsets, lengths = self._located(number, index)
+        numbers, offsets, lengths = self._ranges_in(number, index)
         inside = numbers >= 0
         return numbers[inside], offsets[inside], lengths[inside]
 
-    def _located(self, number: int, index: ShardIndex) -> tuple[Indexes, Indexes, Indexes]:
+    def _ranges_in(self, number: int, index: ShardIndex) -> tuple[Indexes, Indexes, Indexes]:
         """Linear index (-1 beyond the array), offset and length of a shard's inner chunks, in its order."""
         counts = self.frame.chunks_per_shard
         there = np.flatnonzero(index.present)

@@ -144,7 +144,7 @@ class InnerChunks:
         """The values of an inner chunk, in its whole shape; ChunkError."""
         return self.pipeline.decode(chunk.payload)
 
-    def located(self, error: E, number: int) -> E:
+    def with_position(self, error: E, number: int) -> E:
         """An error of an inner chunk, with its position in the object if there are several."""
         return error
 
@@ -157,28 +157,27 @@ def _each(
     size: int,
 ) -> Iterator[bytes | None]:
     """Yield what `read` returns of each object, or what requests by `ask` for about `size` bytes return."""
-    with contextlib.ExitStack() as stack:
-        results: Iterable[Callable[[], bytes | None]]
-        if ask is None:
-            results = (partial(read, key) for key in keys)
-        else:
-            from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
+    coming = None
+    results: Iterable[Callable[[], bytes | None]] = (partial(read, key) for key in keys)
+    if ask is not None:
+        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
 
-            coming = stack.enter_context(
-                contextlib.closing(read_ahead(keys, lambda _: size, ask, most=READ_AHEAD))
-            )
-            results = (future.result for future in coming)
+        coming = read_ahead(keys, lambda _: size, ask, most=READ_AHEAD)
+        results = (future.result for future in coming)
+    try:
         for key, result in zip(keys, results, strict=True):
+            data = None
             try:
                 data = result()
+                if data is None:
+                    counts.missing(key)
             except (ZarrstackError, MemoryError) as error:
                 # One unreadable object must not affect the others.
                 counts.failed(error, key)
-                data = None
-            else:
-                if data is None:
-                    counts.missing(key)
             yield data
+    finally:
+        if coming is not None:
+            coming.close()
 
 
 def _starts(requests: AsyncRequests, size: int, keys: Sequence[str]) -> list[Future[bytes | None]]:

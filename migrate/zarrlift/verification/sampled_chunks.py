@@ -124,7 +124,7 @@ class SourceObjects:
             try:
                 values = self._stored.decode(chunk)
             except ZarrstackError as error:
-                raise self._stored.located(error, chunk.number) from error
+                raise self._stored.with_position(error, chunk.number) from error
             yield chunk.number, part_of(values, grid.valid(grid.coordinates(chunk.number)))
 
     def fill(self, shape: tuple[int, ...]) -> Values:

@@ -114,7 +114,7 @@ class PresentedArray:
                 writer = self._inner_chunk.writer
                 result = writer.apply(writer.undo(result, last), last)
         except ZarrstackError as error:
-            error = self.source.located(error, index)
+            error = self.source.with_position(error, index)
             raise error.at(node=self.path, key=self.source_key(place)) from None
         assert result is not None
         return self.header + bytes(memory(result))
