@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.v3 import DataType, fill_to_json
@@ -22,6 +22,10 @@ from zarrstack.core.paths import prefix_of
 
 from ..recipe.options import Format, ZeroFill
 from .notebook import NotebookResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""
@@ -84,6 +88,11 @@ class Layout:
         """Key prefix of the objects of the array at `path`: "" or a path with "/" at its end."""
         place = path if self.root is None else self.root
         return prefix_of(place)
+
+    def object_keys(self, path: str, places: npt.NDArray[np.int64]) -> list[str]:
+        """The keys of objects at (n, ndim) positions in their grid, relative to the archive's root."""
+        prefix = self.prefix(path)
+        return [prefix + key for key in self.keys.keys(places)]
 
     def key(self, path: str, place: tuple[int, ...]) -> str:
         """The key of an object, relative to the archive's root."""

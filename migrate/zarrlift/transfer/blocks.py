@@ -7,12 +7,10 @@ chunk.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.codecs.base import Buffer, memory
-from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.grid import Grid
 from zarrstack.core.grid.overlap import touching
@@ -21,10 +19,9 @@ from zarrstack.core.grid.shard_index import ShardIndex
 from ..storage.base import Storage
 from ..storage.listed_versions import holding
 from ..storage.writer import Writer
-from .object_keys import ObjectKeys
-from .objects import ObjectReader
+from .inner_chunks import inner_chunks
 from .recode import InnerChunkConversion
-from .shard_reader import MissingShard, ShardReader, present_candidates
+from .shard_reader import present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -48,23 +45,16 @@ class Assembler(ABC):
         assert move.block_shape is not None
         self.move = move
         self.writer = writer
-        self.source = source
+        self.chunks = inner_chunks(source, move.path, move.source, allow_pickle=move.allow_pickle)
+        self.inner_chunk = InnerChunkConversion(move, self.chunks, recheck=recheck)
         self.blocks = Grid(move.source.shape, move.block_shape)
         self.origins = move.source.objects
         self.targets = move.destination.objects
-        self._origin_keys = ObjectKeys(move.source, move.path)
-        self.target_keys = ObjectKeys(move.destination, move.path)
-        self.inner_chunk = InnerChunkConversion(move, recheck=recheck)
-        self.reader = ObjectReader(source, move.source, self.inner_chunk.reader)
-        """Reads the objects of a source without shards."""
-        self.shards: ShardReader | None = None
-        if isinstance(move.source.frame, Shards):
-            self.shards = ShardReader(source, move.path, move.source)
 
     def __call__(self, task: Task, counts: MoveCounts) -> None:
         """Make every object of the task's blocks; problems are recorded in `counts`. DestinationError."""
         assert task.sources is not None
-        with holding(self.source, task.held(partial(self.keys, task.sources))):
+        with holding(self.chunks.storage, task.held(partial(self.chunks.keys, task.sources))):
             for number in task.indexes.tolist():
                 place = self.blocks.coordinates(number)
                 present = present_candidates(touching(place, self.blocks, self.origins), task.sources)
@@ -74,41 +64,20 @@ class Assembler(ABC):
     def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
         """Make the objects of one block from the existing source objects."""
 
-    def keys(self, indexes: Indexes) -> list[str]:
-        """The keys of source objects with these linear indexes."""
-        return self._origin_keys(self.origins.coordinates_of(indexes))
-
     def open(self, place: Place, *, together: int = 1) -> ObjectBuilder:
-        """A new, empty object at a position in the destination's grid; its inner chunks are added singly.
+        """A new, empty shard at a position in the destination's grid, or objects of single inner chunks.
 
-        It is one of `together` objects that are built at the same time, which share the memory of one.
+        It is one of `together` shards that are built at the same time, which share the memory of one.
         """
-        key, frame = self.target_keys.at(place), self.move.destination.frame
-        return (
-            ShardBuilder(self.writer, key, frame, held=_HELD // together)
-            if isinstance(frame, Shards)
-            else InnerChunkBuilder(self.writer, key)
-        )
-
-    def inner_chunks_of(
-        self, shards: ShardReader, number: int, wanted: Indexes, counts: MoveCounts, *, again: bool = False
-    ) -> Iterator[tuple[int, Buffer]]:
-        """Yield (inner chunk, payload) of one shard; a missing or damaged shard is recorded in `counts`.
-
-        A shard that is opened `again` is not counted twice.
-        """
-        try:
-            yield from shards.inner_chunks(number, wanted)
-        except MissingShard:
-            counts.missing(shards.key(number))
-        except (ZarrstackError, MemoryError) as error:
-            counts.failed(error, shards.key(number))
-        else:
-            counts.chunks += not again
+        target = self.move.destination
+        if not isinstance(target.frame, Shards):
+            return PayloadWriter(self.writer, self.move)
+        key = target.key(self.move.path, place)
+        return ShardBuilder(self.writer, key, target.frame, held=_HELD // together)
 
 
 class ObjectBuilder(ABC):
-    """An object of the destination that is being written."""
+    """A shard, or objects of single inner chunks, of the destination."""
 
     @abstractmethod
     def put(self, place: Place, payload: Buffer) -> None:
@@ -122,19 +91,19 @@ class ObjectBuilder(ABC):
         """Discard the object."""
 
 
-class InnerChunkBuilder(ObjectBuilder):
-    """An object that is the payload of one inner chunk."""
+class PayloadWriter(ObjectBuilder):
+    """Objects that are the payload of one inner chunk each."""
 
-    def __init__(self, writer: Writer, key: str) -> None:
+    def __init__(self, writer: Writer, move: Move) -> None:
         self._writer = writer
-        self._key = key
+        self._move = move
 
     def put(self, place: Place, payload: Buffer) -> None:
         """Write the payload of the inner chunk at `place`."""
-        self._writer.write(self._key, payload)
+        self._writer.write(self._move.destination.key(self._move.path, place), payload)
 
     def finish(self) -> None:
-        """Do nothing: the object is already written."""
+        """Do nothing: they are already written, and an array with failures is not published."""
 
 
 class ShardBuilder(ObjectBuilder):
@@ -156,7 +125,7 @@ class ShardBuilder(ObjectBuilder):
 
     def put(self, place: Place, payload: Buffer) -> None:
         """Add the payload of the inner chunk at `place`."""
-        inner = tuple(a % b for a, b in zip(place, self._frame.chunks_per_shard, strict=True))
+        inner = self._frame.inner(place)
         size = len(payload) if isinstance(payload, bytes) else memory(payload).nbytes
         self._index.offsets[inner] = self._offset
         self._index.lengths[inner] = size

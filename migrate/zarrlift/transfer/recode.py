@@ -22,7 +22,7 @@ from zarrstack.core.errors import ChunkError
 from zarrstack.core.grid.grid import Grid
 
 from ..planning.move import Move
-from .objects import ObjectConversion
+from .stored_chunks import InnerChunk, InnerChunks
 
 if TYPE_CHECKING:
     from zarrstack.core.digest.value_digest import BlockSums, ValueSums
@@ -33,17 +33,15 @@ RECHECK_EVERY: Final = 100
 """For routes that decode, one inner chunk out of this number is decoded again by an independent library."""
 
 
-class InnerChunkConversion(ObjectConversion):
-    """Converts the payload of a whole inner chunk; for `reframe`, it only checks the payload."""
+class InnerChunkConversion:
+    """Converts inner chunks; if their codecs stay, it only checks them. Shared between threads."""
 
-    def __init__(self, move: Move, *, recheck: bool) -> None:
+    def __init__(self, move: Move, source: InnerChunks, *, recheck: bool) -> None:
         self.move = move
+        self.source = source
         self.recheck = recheck
-        source = move.source
-        self.reader = Pipeline(
-            source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle
-        )
-        self.casts = source.data_type != move.destination.data_type
+        self.reader = source.pipeline
+        self.casts = move.source.data_type != move.destination.data_type
         self._judged = self._judged_by_undoing()
         self._change = self._chosen()
 
@@ -53,14 +51,26 @@ class InnerChunkConversion(ObjectConversion):
         target = self.move.destination
         return Pipeline(target.chain, target.chunk_shape, target.data_type)
 
-    def __call__(self, index: int, data: Buffer, counts: MoveCounts | None = None) -> Buffer | None:
-        """The payload of inner chunk `index` (in their grid), or None if it is to be omitted.
+    def __call__(self, chunk: InnerChunk, counts: MoveCounts | None = None) -> Buffer | None:
+        """The payload of an inner chunk for the destination, or None if it is to be omitted.
 
-        Its values are added to the digest in `counts`, if there is one.
+        Its values are added to the digest in `counts`, if there is one. Raises ChunkError, CastError.
         """
+        index, payload, _, shape = chunk
+        if shape is not None:
+            return self._pad(chunk, shape, counts)
         if counts is not None and counts.sums is not None and self.move.route.name != "rewrite":
-            self._add(counts.sums, index, self.reader.decode(data))
-        return self._change(index, data, counts)
+            self._add(counts.sums, index, self.reader.decode(payload))
+        return self._change(index, payload, counts)
+
+    def _pad(self, chunk: InnerChunk, shape: tuple[int, ...], counts: MoveCounts | None) -> Buffer | None:
+        """The payload of a whole inner chunk, for a block that does not fill its cell."""
+        array = self.source.decode(chunk)
+        if counts is not None:
+            counts.filled += 1
+        if 0 not in shape:
+            self.again(chunk.number, chunk.payload, array[tuple(map(slice, shape))], shape)
+        return self.encode(chunk.number, array, counts)
 
     @cached_property
     def _values(self) -> ValueSums:
@@ -76,7 +86,7 @@ class InnerChunkConversion(ObjectConversion):
 
     def _chosen(self) -> Callable[[int, Buffer, MoveCounts | None], Buffer | None]:
         route = self.move.route
-        if route.name == "reframe":
+        if not route.decodes:
             return self._keep
         if route.name == "rewrite":
             return self._rewrite

@@ -9,10 +9,9 @@ A block that does not fill its cell has no payload that Zarr v3 could read: it i
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,21 +25,17 @@ from zarrstack.core.grid.frames import N5Blocks, Shards
 from zarrstack.core.n5.blocks import BlockHeader, head_bytes, require_end
 
 from ..archive.chunk_columns import Indexes
-from ..archive.decoder import object_bound
-from ..storage.limits import READ_AHEAD
 from ..storage.listed_versions import ListedVersions, holding
-from .object_keys import ObjectKeys
-from .reframe import change_for
-from .shard_reader import MissingShard, ShardReader
+from .inner_chunks import inner_chunks
+from .recode import InnerChunkConversion
+from .shard_reader import ShardReader
+from .stored_chunks import MissingObject
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from ..archive.chunk_inventory import Inventory
     from ..planning.plans import ArrayPlan
-    from ..storage.base import AsyncRequests, Storage
+    from ..storage.base import Storage
     from .counts import MoveCounts
-    from .objects import ObjectConversion
 
 BATCH: Final = 4096
 """Number of objects whose references are made together."""
@@ -78,24 +73,23 @@ class ArrayReferences:
         self._storage = storage
         self._inventory = inventory
         self._counts = counts
-        self._keys = ObjectKeys(plan.source, plan.path)
+        self._source = inner_chunks(storage, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
         self._grid = plan.source.objects
 
     def __iter__(self) -> Iterator[References | ConvertedChunk]:
-        frame = self._layout.frame
         for start in range(0, len(self._inventory.indexes), BATCH):
             which = np.arange(start, min(start + BATCH, len(self._inventory.indexes)))
             indexes = self._inventory.indexes[which]
             places = self._grid.coordinates_of(indexes)
-            keys = self._keys(places)
+            keys = self._source.keys(indexes)
             with holding(self._storage, self._versions(which, keys)):
-                if isinstance(frame, Shards):
-                    yield from self._of_shards(which, keys)
-                elif isinstance(frame, N5Blocks):
-                    yield from self._of_blocks(which, places, keys, frame)
-                else:
-                    yield from self._of_objects(which, places, keys)
-            self._counts.chunks += len(which)
+                match self._layout.frame:
+                    case Shards():
+                        yield from self._of_shards(which, keys)
+                    case N5Blocks() as frame:
+                        yield from self._of_blocks(which, places, keys, frame)
+                    case None:
+                        yield from self._of_objects(which, places, keys)
 
     def _versions(self, which: Indexes, keys: Sequence[str]) -> ListedVersions | None:
         """The versions with which reads are compared, as for a task."""
@@ -123,16 +117,10 @@ class ArrayReferences:
                 self._counts.failed(error, key)
                 continue
             if size is None:
-                self._missing(key)
+                self._counts.missing(key)
             else:
                 result[row] = size
         return result
-
-    def _missing(self, key: str) -> None:
-        if self._inventory.certain:
-            self._counts.missing(key)
-        else:
-            self._counts.chunks -= 1
 
     def _made(
         self,
@@ -178,7 +166,10 @@ class ArrayReferences:
         self, which: Indexes, places: npt.NDArray[np.int64], keys: Sequence[str]
     ) -> Iterator[References]:
         sizes = self._sizes(which, keys)
-        yield self._made(which, places, keys, np.zeros(len(which), np.int64), self._stated_sizes(keys, sizes))
+        none = np.zeros(len(which), np.int64)
+        made = self._made(which, places, keys, none, self._stated_sizes(keys, sizes))
+        self._counts.chunks += len(made.keys)
+        yield made
 
     def _stated_sizes(self, keys: Sequence[str], sizes: Indexes) -> Indexes:
         """The sizes of objects without trailing bytes, which the first object has if any has."""
@@ -187,7 +178,7 @@ class ArrayReferences:
         existing = np.flatnonzero(sizes >= 0).tolist()
         stated = sizes.copy()
         for rows in (existing[:1], existing[1:]):
-            heads = self._heads([keys[row] for row in rows], HEADER_BYTES)
+            heads = self._source.heads([keys[row] for row in rows], HEADER_BYTES, self._counts)
             for row, head in zip(rows, heads, strict=True):
                 stated[row] -= trailing_bytes(head or b"", int(sizes[row]))
             if (stated == sizes).all():
@@ -208,7 +199,8 @@ class ArrayReferences:
         whole = BlockHeader.of(block_size).to_bytes()
         headers = np.full(len(which), -1, np.int64)
         cut: list[int] = []
-        heads = self._heads(keys, head_bytes(len(block_size)) + HEADER_BYTES * self._states_lengths)
+        size = head_bytes(len(block_size)) + HEADER_BYTES * self._states_lengths
+        heads = self._source.heads(keys, size, self._counts)
         for row, (key, head) in enumerate(zip(keys, heads, strict=True)):
             if head is None or sizes[row] < 0:
                 continue
@@ -230,54 +222,33 @@ class ArrayReferences:
                 except ZarrstackError as error:
                     self._counts.failed(error, key)
                     headers[row] = -1
-        yield self._made(which, places, keys, headers, sizes)
+        made = self._made(which, places, keys, headers, sizes)
+        self._counts.chunks += len(made.keys)
+        yield made
         for row in cut:
             data = self._converted(int(self._inventory.indexes[which[row]]), keys[row])
             if data is not None:
                 yield ConvertedChunk(place=tuple(places[row].tolist()), data=data)
 
-    def _heads(self, keys: Sequence[str], size: int) -> Iterator[bytes | None]:
-        """The start of each object; None for one that cannot be read, or is missing."""
-        requests = self._storage.requests
-        if requests is None:
-            for key in keys:
-                yield self._head(key, partial(self._storage.get_part, key, 0, size))
-            return
-        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
-
-        ask = partial(_starts, requests, size)
-        with contextlib.closing(read_ahead(keys, lambda _: size, ask, most=READ_AHEAD)) as coming:
-            for key, future in zip(keys, coming, strict=True):
-                yield self._head(key, future.result)
-
-    def _head(self, key: str, read: partial[bytes | None] | object) -> bytes | None:
-        try:
-            head: bytes | None = read()  # type: ignore[operator]
-        except ZarrstackError as error:
-            self._counts.failed(error, key)
-            return None
-        if head is None:
-            self._missing(key)
-        return head
-
     @cached_property
-    def _change(self) -> ObjectConversion:
+    def _convert(self) -> InnerChunkConversion:
         route = replace(self._plan.route, name="reframe")
-        return change_for(replace(self._plan.move, route=route), recheck=False)
+        return InnerChunkConversion(replace(self._plan.move, route=route), self._source, recheck=False)
 
     def _converted(self, index: int, key: str) -> bytes | None:
         """A cut block as a whole chunk."""
         try:
-            data = self._storage.get(key, object_bound(self._layout))
-            if data is None:
-                self._missing(key)
-                return None
-            result = self._change(index, data, self._counts)
+            (chunk,) = self._source.stored(index)
+            result = self._convert(chunk, self._counts)
+        except MissingObject:
+            self._counts.missing(key)
+            return None
         except (ZarrstackError, MemoryError) as error:
             self._counts.failed(error, key)
             return None
         assert result is not None
         made = bytes(memory(result))
+        self._counts.chunks += 1
         self._counts.bytes_out += len(made)
         return made
 
@@ -292,12 +263,13 @@ class ArrayReferences:
         for row, number in enumerate(self._shards.in_turn(numbers)):
             try:
                 inner, offsets, lengths = self._shards.ranges(number)
-            except MissingShard:
-                self._missing(keys[row])
+            except MissingObject:
+                self._counts.missing(keys[row])
                 continue
             except ZarrstackError as error:
                 self._counts.failed(error, keys[row])
                 continue
+            self._counts.chunks += 1
             yield self._made(
                 np.full(len(inner), which[row]),
                 self._layout.grid.coordinates_of(inner),
@@ -305,7 +277,3 @@ class ArrayReferences:
                 offsets,
                 offsets + lengths,
             )
-
-
-def _starts(requests: AsyncRequests, size: int, keys: Sequence[str]) -> list[Future[bytes | None]]:
-    return [future for key in keys for future in requests.parts(key, [(0, size)])]

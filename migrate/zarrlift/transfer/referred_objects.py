@@ -18,7 +18,6 @@ from ..archive.chunk_columns import Indexes
 from ..archive.chunk_indexes import NO_CHUNK, chunk_indexes
 from ..storage.listed_versions import source_object_changed, version_numbers
 from ..storage.local.storage import LocalStorage
-from .object_keys import ObjectKeys
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
@@ -119,7 +118,7 @@ class ReferredVersions:
         listed = [tags.get(index, "") for index in self._indexes.tolist()]
         for row in np.flatnonzero(version_numbers(listed) != inventory.versions)[:1].tolist():
             place = layout.objects.coordinates(int(self._indexes[row]))
-            raise source_object_changed().at(node=path, key=ObjectKeys(layout, path).at(place))
+            raise source_object_changed().at(node=path, key=layout.key(path, place))
         # Other stores list times with a precision of their own, and gcsfs the ETags of another interface.
         same = storage.url.startswith("s3") or storage.tells_versions
         if same and all(map(_ETAG.fullmatch, listed)):

@@ -7,7 +7,6 @@ change.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.overlap import touching
 from zarrstack.core.grid.shard_index import ShardIndex
 
 from ..storage.listed_versions import Version, held_each, require_version
@@ -24,10 +22,8 @@ from ..storage.local.files import open_regular
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, Writer
-from .blocks import Assembler, ObjectBuilder, Place
-from .reframe import without_header
+from .blocks import Assembler, Place
 from .relink import MORE
-from .shard_reader import inside_shard
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -60,25 +56,24 @@ class PayloadAssembler(Assembler):
 
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
-        self._payload = without_header(move, self.inner_chunk)
+        self._grid = move.destination.grid
 
     def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
         """Pass on the payloads of one block."""
-        whole = self.targets.chunk_shape == self.blocks.chunk_shape
-        target = self.open(place) if whole else _Many(self)
+        target = self.open(place)
         start = counts.failures
         try:
-            for inner_chunk, payload, key in self._inner_chunks(place, present, counts):
+            for key, chunk in self.chunks.read(present, counts, region=self.blocks.region(place)):
                 try:
-                    changed = self._changed(inner_chunk, payload, counts)
+                    changed = self.inner_chunk(chunk, counts)
                 except (ZarrstackError, MemoryError) as error:
-                    counts.failed(error, key)
+                    counts.failed(self.chunks.with_position(error, chunk.number), key)
                     continue
-                counts.inner_chunk(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
+                counts.inner_chunk(chunk.size, 0 if changed is None else memory(changed).nbytes)
                 if changed is None:
                     counts.dropped += 1
                     continue
-                target.put(self.move.destination.grid.coordinates(inner_chunk), changed)
+                target.put(self._grid.coordinates(chunk.number), changed)
         except BaseException:
             target.discard()
             raise
@@ -86,47 +81,6 @@ class PayloadAssembler(Assembler):
             target.discard()
         else:
             target.finish()
-
-    def _inner_chunks(
-        self, place: Place, present: Indexes, counts: MoveCounts
-    ) -> Iterator[tuple[int, Buffer, str]]:
-        """Yield (inner chunk, payload, key of its object); unreadable ones are recorded in `counts`."""
-        if self.shards is None:
-            keys = self.keys(present)
-            for number, key, data in zip(present.tolist(), keys, self.reader.read(keys, counts), strict=True):
-                if data is None:
-                    counts.missing(key)
-                    continue
-                counts.chunks += 1
-                yield number, data, key
-            return
-        wanted = touching(place, self.blocks, self.move.source.grid)
-        for number in self.shards.in_turn(present.tolist()):
-            key = self.shards.key(number)
-            for inner_chunk, payload in self.inner_chunks_of(self.shards, number, wanted, counts):
-                yield inner_chunk, payload, key
-
-    def _changed(self, inner_chunk: int, payload: Buffer, counts: MoveCounts) -> Buffer | None:
-        if self.shards is None:
-            assert isinstance(payload, bytes)
-            return self._payload(inner_chunk, payload, counts)
-        try:
-            return self.inner_chunk(inner_chunk, payload, counts)
-        except ZarrstackError as error:
-            raise inside_shard(error, self.shards.inner(inner_chunk)) from error
-
-
-class _Many(ObjectBuilder):
-    """The objects of a block, with one inner chunk each."""
-
-    def __init__(self, assembler: Assembler) -> None:
-        self._assembler = assembler
-
-    def put(self, place: Place, payload: Buffer) -> None:
-        self._assembler.open(place).put(place, payload)
-
-    def finish(self) -> None:
-        """Do nothing: they are already written, and an array with failures is not published."""
 
 
 class FileGatherer(PayloadAssembler):
@@ -140,21 +94,22 @@ class FileGatherer(PayloadAssembler):
         """Make one shard."""
         frame = self.move.destination.frame
         assert isinstance(frame, Shards)
-        assert isinstance(self.source, LocalStorage)
+        source = self.chunks.storage
+        assert isinstance(source, LocalStorage)
         if not len(present):
             return
         if counts.sums is not None:  # values are needed
             super().block(place, present, counts)
             return
-        root = self.source.path("") + os.sep
+        root = source.path("") + os.sep
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
-        stream = self.writer.stream(self.target_keys.at(place), reserve=start)
-        payload_check = self.inner_chunk.reader
+        stream = self.writer.stream(self.move.destination.key(self.move.path, place), reserve=start)
+        payload_check = self.chunks.pipeline
         lengths: list[int] = []
         parts: list[Buffer] = []
         size = held = 0
         try:
-            for key, version in zip(self.keys(present), held_each(self.source, present), strict=True):
+            for key, version in zip(self.chunks.keys(present), held_each(source, present), strict=True):
                 data = None
                 # After a large file, the next one is probably large too.
                 if size + MORE <= IN_ONE_READ:
@@ -165,7 +120,7 @@ class FileGatherer(PayloadAssembler):
                     size = self._append_file(root + key, version, stream)
                 else:
                     size = memory(data).nbytes
-                    self.reader.bound.check(size)
+                    self.chunks.bound.check(size)
                     parts.append(data)
                     held += size
                     if held >= _MAX_BYTES or len(parts) >= _AT_ONCE:
@@ -192,11 +147,11 @@ class FileGatherer(PayloadAssembler):
 
         OSError, ChunkError.
         """
-        payload_check = self.inner_chunk.reader
+        payload_check = self.chunks.pipeline
         descriptor, facts = open_regular(path)
         try:
             size = facts.st_size
-            self.reader.bound.check(size)
+            self.chunks.bound.check(size)
             if not payload_check.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
                 data = payload_check.check_whole(os.read(descriptor, size))
                 stream.append([data])

@@ -92,7 +92,7 @@ class CarryOver:
         self._seen: frozenset[int] = frozenset()
         self._opened: set[int] = set()
         self.lost: set[int] = set()
-        """Shards that could not be read."""
+        """Objects that are missing or could not be read."""
 
     def paste(self, buffer: RegionBuffer) -> None:
         """Start the next piece: insert the kept parts into its buffer, and drop those no longer needed."""
@@ -108,6 +108,10 @@ class CarryOver:
     def new(self, numbers: Indexes) -> Indexes:
         """The chunks that were not read for an earlier piece."""
         return numbers[[number not in self._seen for number in numbers.tolist()]]
+
+    def readable(self, objects: Indexes) -> Indexes:
+        """The objects that are not `lost`."""
+        return objects[[number not in self.lost for number in objects.tolist()]] if self.lost else objects
 
     def opened(self, shard: int) -> bool:
         """Whether a shard was opened before; marks it as opened."""

@@ -10,18 +10,16 @@ import numpy as np
 from zarrstack.core.codecs.base import memory
 from zarrstack.core.data_types.v3 import fill_from_json
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.grid.grid import Grid
 from zarrstack.core.grid.overlap import cutting_order, touching, within
-from zarrstack.core.n5.block_pipeline import BlockPipeline
 
-from ..archive.decoder import ObjectDecoder
 from ..storage.base import Storage
 from ..storage.writer import Writer
 from .blocks import Assembler, ObjectBuilder, Place
 from .recode import convert
 from .region_buffer import Array, CarryOver, Region, RegionBuffer
-from .shard_reader import ShardReader, inside_shard, present_candidates
+from .shard_reader import present_candidates
+from .stored_chunks import InnerChunk
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -34,11 +32,8 @@ class ValueAssembler(Assembler):
 
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
-        layout, frame = move.source, move.source.frame
-        self._decoder: ObjectDecoder = self.inner_chunk.reader
-        if isinstance(frame, N5Blocks):
-            self._decoder = BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
         self._grid = move.destination.grid
+        self._source_grid = move.source.grid
         self._type = move.destination.data_type.numpy
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
@@ -125,79 +120,31 @@ class ValueAssembler(Assembler):
         """
         start = counts.failures
         buffer = RegionBuffer(region, self._type, self._fill, self.move.destination.chunk_shape)
-        grid = self.origins
+        grid = self._source_grid
         if kept is not None:
             kept.paste(buffer)
-            if self.shards is None:
-                present = kept.new(present)
-        if self.shards is not None:
-            self._paste_shards(buffer, self.shards, present, counts, kept)
-        else:
-            keys = self.keys(present)
-            for number, key, data in zip(present.tolist(), keys, self.reader.read(keys, counts), strict=True):
-                where = grid.region(grid.coordinates(number))
-                if data is None:
-                    counts.missing(key)
-                    if kept is not None:
-                        kept.keep(number, where, None)
-                    continue
-                try:
-                    values = self._decoder.decode(data)
-                    if self.move.source.frame is None:
-                        self.inner_chunk.again(number, data, values)
-                    values = self._convert(values, number, grid)
-                except (ZarrstackError, MemoryError) as error:
-                    counts.failed(error, key)
-                    if kept is not None:
-                        kept.keep(number, where, None)
-                    continue
-                counts.add(len(data), 0)
+        for key, chunk in self.chunks.read(present, counts, region=region, kept=kept):
+            where, values = grid.region(grid.coordinates(chunk.number)), None
+            try:
+                values = self._values(chunk, grid)
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(self.chunks.with_position(error, chunk.number), key)
+            else:
+                counts.inner_chunk(chunk.size, 0)
                 buffer.paste(values, where)
-                if kept is not None:
-                    kept.keep(number, where, values)
+            if kept is not None:
+                kept.keep(chunk.number, where, values)
         return None if counts.failures > start else buffer
 
-    def _convert(self, values: Array, number: int, grid: Grid) -> Array:
-        """A chunk's values in the destination's form, without those beyond the array."""
+    def _values(self, chunk: InnerChunk, grid: Grid) -> Array:
+        """A chunk's values in the destination's form; those beyond the array may be missing."""
+        values = self.chunks.decode(chunk)
+        if self.move.source.frame is None:
+            self.inner_chunk.again(chunk.number, chunk.payload, values)
         if not self.inner_chunk.casts:
             return values
-        inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(number)), ...)
+        inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(chunk.number)), ...)
         return np.asarray(convert(self.move, values[inside]))
-
-    def _paste_shards(
-        self,
-        buffer: RegionBuffer,
-        shards: ShardReader,
-        present: Indexes,
-        counts: MoveCounts,
-        kept: CarryOver | None,
-    ) -> None:
-        grid = self.move.source.grid
-        wanted = within(buffer.region, grid)
-        if kept is not None:
-            wanted = kept.new(wanted)
-        for number in shards.in_turn(present.tolist()):
-            key = shards.key(number)
-            again = kept is not None and kept.opened(number)
-            if kept is not None and number in kept.lost:
-                continue  # already recorded
-            start = counts.failures
-            for inner_chunk, payload in self.inner_chunks_of(shards, number, wanted, counts, again=again):
-                where = grid.region(grid.coordinates(inner_chunk))
-                try:
-                    values = self._convert(self.inner_chunk.reader.decode(payload), inner_chunk, grid)
-                except ZarrstackError as error:
-                    counts.failed(inside_shard(error, shards.inner(inner_chunk)), key)
-                    continue
-                except MemoryError as error:
-                    counts.failed(error, key)
-                    continue
-                counts.inner_chunk(memory(payload).nbytes, 0)
-                buffer.paste(values, where)
-                if kept is not None:
-                    kept.keep(inner_chunk, where, values)
-            if kept is not None and counts.failures > start:
-                kept.lost.add(number)
 
     def _in_order(self, numbers: Indexes, grid: Grid) -> list[Place]:
         """Positions in the order in which a shard stores its inner chunks."""

@@ -9,7 +9,6 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.codecs.base import Buffer, HeadAndTail, memory
-from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
 
@@ -19,9 +18,10 @@ from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, PayloadCheck, Writer
-from .object_keys import ObjectKeys
-from .objects import ObjectConversion, Objects
-from .shard_reader import in_stored_order, inside_shard, packed, read_index
+from .inner_chunks import inner_chunks
+from .objects import Objects
+from .shard_reader import in_stored_order, inside_shard
+from .stored_chunks import InnerChunks
 
 if TYPE_CHECKING:
     from ..planning.move import Move
@@ -42,23 +42,27 @@ _BATCH: Final = 64
 
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
     """Moves unchanged objects: from file to file, within one store, or through memory."""
-    unchanged = Unchanged(move)
+    chunks = inner_chunks(source, move.path, move.source, allow_pickle=move.allow_pickle)
+    check = payload_check(chunks)
     objects = move.source.objects
-    source_keys, target_keys = ObjectKeys(move.source, move.path), ObjectKeys(move.destination, move.path)
 
     def keys(task: Task) -> Iterator[tuple[str, str]]:
         places = objects.coordinates_of(task.indexes)
-        return zip(source_keys(places), target_keys(places), strict=True)
+        return zip(
+            move.source.object_keys(move.path, places),
+            move.destination.object_keys(move.path, places),
+            strict=True,
+        )
 
     if isinstance(source, LocalStorage) and isinstance(writer, LocalWriter):
-        return partial(_files, keys, source, writer, unchanged.payload_check, hard_links)
+        return partial(_files, keys, source, writer, check, hard_links)
     if not isinstance(writer, LocalWriter):
         from .relink_server_side import server_copy  # files do not need asyncio
 
         copy = server_copy(source, writer.storage)
         if copy is not None:
-            return partial(_within_store, keys, copy, unchanged.payload_check)
-    return Objects(move, source, writer, unchanged)
+            return partial(_within_store, keys, copy, check)
+    return Objects(move, chunks, writer, lambda _, data, __: check.check_whole(data))
 
 
 def _files(
@@ -121,35 +125,19 @@ def _within_store(
                 counts.missing(key)
 
 
-class Unchanged(ObjectConversion):
-    """Checks objects, which keep their bytes up to the end that headers of payloads state."""
-
-    def __init__(self, move: Move) -> None:
-        source = move.source
-        self.reader = Pipeline(
-            source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle
-        )
-        self.payload_check: PayloadCheck = self.reader
-        if isinstance(source.frame, Shards):
-            self.payload_check = _ShardCheck(source.frame, self.reader)
-
-    def __call__(self, index: int, data: bytes, counts: MoveCounts) -> Buffer:
-        """The same bytes, after the check."""
-        return self.payload_check.check_whole(data)
+def payload_check(source: InnerChunks) -> PayloadCheck:
+    """The check of objects that move unchanged, up to the end that headers of their payloads state."""
+    return _ShardCheck(source) if isinstance(source.layout.frame, Shards) else source.pipeline
 
 
 class _ShardCheck:
     """Checks shards that move unchanged: the index, and the ends of every payload."""
 
-    def __init__(self, frame: Shards, inner_chunk: Pipeline) -> None:
-        self._frame = frame
-        self._inner_chunk = inner_chunk
-
-    @property
-    def most_stored(self) -> int:
-        """Maximum size of a shard in bytes."""
-        frame = self._frame
-        return self._inner_chunk.most_stored * frame.inner_chunks + frame.index.size(frame.chunks_per_shard)
+    def __init__(self, source: InnerChunks) -> None:
+        assert isinstance(source.layout.frame, Shards)
+        self._frame = source.layout.frame
+        self._inner_chunk = source.pipeline
+        self.most_stored = source.bound.most
 
     def check(self, ends: HeadAndTail) -> bool:
         self._frame.index.place(self._frame.chunks_per_shard, ends.length)
@@ -159,11 +147,11 @@ class _ShardCheck:
         view = memory(data)
         surplus = 0
         payloads: list[tuple[tuple[int, ...], Buffer]] = []
-        for inner, place in in_stored_order(read_index(data, self._frame)):
+        for inner, place in in_stored_order(self._frame.index_of(view)):
             try:
                 payload = self._inner_chunk.check_whole(view[place])
             except ZarrstackError as error:
                 raise inside_shard(error, inner) from error
             surplus += place.stop - place.start - memory(payload).nbytes
             payloads.append((inner, payload))
-        return packed(self._frame, payloads) if surplus else data
+        return self._frame.packed(payloads) if surplus else data

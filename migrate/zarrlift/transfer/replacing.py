@@ -14,7 +14,6 @@ from zarrstack.core.grid.grid import Grid
 from zarrstack.core.grid.overlap import touched
 
 from ..storage.writer import DestinationError, Writer
-from .object_keys import ObjectKeys
 
 if TYPE_CHECKING:
     from ..planning.move import Move
@@ -72,8 +71,8 @@ class Replacing:
         """`mover` writes to `writer`."""
         self._writer = writer
         self._mover = mover
+        self._move = move
         self._objects = move.destination.objects
-        self._keys = ObjectKeys(move.destination, move.path)
         self._blocks = None if move.block_shape is None else Grid(move.source.shape, move.block_shape)
 
     def __call__(self, task: Task, counts: MoveCounts) -> None:
@@ -86,7 +85,8 @@ class Replacing:
         if self._blocks is not None:
             objects = touched(objects, self._blocks, self._objects)
         try:
-            for key in self._keys(self._objects.coordinates_of(objects)):
+            places = self._objects.coordinates_of(objects)
+            for key in self._move.destination.object_keys(self._move.path, places):
                 if key not in written:
                     self._writer.storage.delete(key)
         except StorageError as error:

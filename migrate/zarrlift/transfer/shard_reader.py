@@ -1,7 +1,7 @@
-"""Reads the inner chunks of a source array from its objects, one after another.
+"""The inner chunks of an array whose objects are shards.
 
-Objects of one inner chunk each are read completely. Of a shard, only the index and the wanted inner chunks
-are read, adjacent ones together, so shards may be larger than memory.
+Of a shard, only the index and the wanted inner chunks are read, adjacent ones together, so shards may be
+larger than memory.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.codecs.base import memory
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.overlap import within
 from zarrstack.core.grid.shard_index import ShardIndex
 
 from ..archive.decoder import most_in_inner_chunk
 from ..storage.base import Storage
 from ..storage.limits import READ_AHEAD
+from .stored_chunks import E, InnerChunk, InnerChunks, MissingObject
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ..archive.chunk_inventory import Indexes
     from ..archive.nodes import Layout
+    from .counts import MoveCounts
+    from .region_buffer import CarryOver, Region
 
 _SPAN: Final = 4 << 20
 """Bytes of a shard read at once, unless one inner chunk is larger."""
@@ -44,28 +47,67 @@ _INDEXES: Final = 8
 """Number of indexes requested together."""
 
 
-class MissingShard(Exception):  # noqa: N818 - in a store that cannot list this is no error
-    """Raised for a shard that does not exist."""
+class ShardReader(InnerChunks):
+    """The inner chunks of an array whose objects are shards; thread-safe."""
 
-
-class ShardReader:
-    """Reads inner chunks from the shards of one array; thread-safe."""
-
-    def __init__(self, storage: Storage, path: str, layout: Layout) -> None:
+    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
+        super().__init__(storage, path, layout, allow_pickle=allow_pickle)
         assert isinstance(layout.frame, Shards)
-        self.storage = storage
-        self.layout = layout
         self.frame = layout.frame
-        self._path = path
         self._inner_chunks = layout.grid
-        self._objects = layout.objects
         self._most = most_in_inner_chunk(layout)
         self._lock = threading.Lock()
         self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
 
-    def key(self, number: int) -> str:
-        """The key of a shard."""
-        return self.layout.key(self._path, self._objects.coordinates(number))
+    def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
+        """The inner chunks in the content of a shard, in stored order; ChunkError."""
+        view = memory(data)
+        numbers, offsets, lengths = _in_order(*self._ranges_in(number, self.frame.index_of(view)))
+        for inner_chunk, offset, length in zip(numbers, offsets, lengths, strict=True):
+            yield InnerChunk(inner_chunk, view[offset : offset + length], length)
+
+    def read(
+        self,
+        numbers: Indexes,
+        counts: MoveCounts,
+        *,
+        region: Region | None = None,
+        kept: CarryOver | None = None,
+    ) -> Iterator[tuple[str, InnerChunk]]:
+        """As for other objects; only the index and the wanted inner chunks of each shard are read."""
+        wanted = None if region is None else within(region, self._inner_chunks)
+        if kept is not None:
+            numbers, wanted = kept.readable(numbers), None if wanted is None else kept.new(wanted)
+        for number in self.in_turn(numbers.tolist()):
+            key = self.key(number)
+            again = kept is not None and kept.opened(number)
+            try:
+                for chunk in self.stored(number, wanted):
+                    yield key, chunk
+            except MissingObject:
+                counts.missing(key)
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, key)
+            else:
+                counts.chunks += not again
+                continue
+            if kept is not None:
+                kept.lost.add(number)
+
+    def stored(self, number: int, wanted: Indexes | None = None) -> Iterator[InnerChunk]:
+        """Yield the existing inner chunks within the array, in the stored order.
+
+        `wanted` are linear indexes; None selects all. MissingObject, ChunkError, StorageError.
+        """
+        numbers, offsets, lengths = self.ranges(number)
+        if wanted is not None:
+            keep = np.isin(numbers, wanted, assume_unique=True)
+            numbers, offsets, lengths = numbers[keep], offsets[keep], lengths[keep]
+        yield from self._spans(self.key(number), *_in_order(numbers, offsets, lengths))
+
+    def with_position(self, error: E, number: int) -> E:
+        """An error of an inner chunk, with its position in the shard."""
+        return inside_shard(error, self.inner(number))
 
     def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
         """Yield the numbers of shards; several indexes are requested together if requests have latency."""
@@ -91,8 +133,7 @@ class ShardReader:
 
     def inner(self, inner_chunk: int) -> tuple[int, ...]:
         """The position of an inner chunk in its shard."""
-        places = self._inner_chunks.coordinates(inner_chunk)
-        return tuple(a % b for a, b in zip(places, self.frame.chunks_per_shard, strict=True))
+        return self.frame.inner(self._inner_chunks.coordinates(inner_chunk))
 
     def index(self, number: int) -> ShardIndex | None:
         """A shard's index; None if the shard does not exist. ChunkError, StorageError."""
@@ -143,63 +184,33 @@ class ShardReader:
             )
         return index
 
-    def inner_chunks(
-        self, number: int, wanted: npt.NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[int, memoryview]]:
-        """Yield (linear index, payload) of the existing inner chunks, in the stored order.
-
-        `wanted` are linear indexes of inner chunks, ascending; None selects all. Inner chunks entirely
-        beyond the array's end are skipped. MissingShard, ChunkError, StorageError.
-        """
-        index = self.index(number)
-        if index is None:
-            raise MissingShard
-        there, numbers = self._there(number, index)
-        keep = numbers >= 0
-        if wanted is not None:
-            keep &= np.isin(numbers, wanted, assume_unique=True)
-        numbers, there = numbers[keep], there[keep]
-        offsets = index.offsets.ravel()[there]
-        lengths = index.lengths.ravel()[there]
-        order = np.argsort(offsets, kind="stable")
-        yield from self._spans(
-            self.key(number), numbers[order].tolist(), offsets[order].tolist(), lengths[order].tolist()
-        )
-
     def present(self, number: int) -> Indexes:
-        """Linear indexes of the inner chunks in a shard, ascending; raises as `inner_chunks` does."""
-        index = self.index(number)
-        if index is None:
-            raise MissingShard
-        numbers = self._there(number, index)[1]
-        return np.sort(numbers[numbers >= 0])
+        """Linear indexes of the inner chunks in a shard, ascending; raises as `stored` does."""
+        return np.sort(self.ranges(number)[0])
 
     def ranges(self, number: int) -> tuple[Indexes, Indexes, Indexes]:
-        """Linear index, offset and length of each inner chunk in a shard; raises as `inner_chunks` does."""
+        """Linear index, offset and length of each inner chunk in a shard; raises as `stored` does."""
         index = self.index(number)
         if index is None:
-            raise MissingShard
-        there, numbers = self._there(number, index)
+            raise MissingObject
+        numbers, offsets, lengths = self._ranges_in(number, index)
         inside = numbers >= 0
-        found = (values.ravel()[there[inside]].astype(np.int64) for values in (index.offsets, index.lengths))
-        offsets, lengths = found
-        return numbers[inside], offsets, lengths
+        return numbers[inside], offsets[inside], lengths[inside]
 
-    def _there(self, number: int, index: ShardIndex) -> tuple[npt.NDArray[np.intp], Indexes]:
-        """Positions of a shard's inner chunks in its index; their linear indexes (-1 beyond the array)."""
-        first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
-            self.frame.chunks_per_shard, dtype=np.int64
-        )
+    def _ranges_in(self, number: int, index: ShardIndex) -> tuple[Indexes, Indexes, Indexes]:
+        """Linear index (-1 beyond the array), offset and length of a shard's inner chunks, in its order."""
+        counts = self.frame.chunks_per_shard
         there = np.flatnonzero(index.present)
-        inner = (
-            np.stack(np.unravel_index(there, index.offsets.shape), axis=1) if index.offsets.shape else None
-        )
-        places = first[None, :] if inner is None else inner.astype(np.int64) + first
-        return there, self._inner_chunks.indices_of(places[: len(there)])
+        places = np.array([self._objects.coordinates(number)], dtype=np.int64) * np.array(counts, np.int64)
+        if counts:
+            places = places + np.stack(np.unravel_index(there, counts), axis=1)
+        offsets, lengths = index.offsets.ravel()[there], index.lengths.ravel()[there]
+        numbers = self._inner_chunks.indices_of(places[: len(there)])
+        return numbers, offsets.astype(np.int64), lengths.astype(np.int64)
 
     def _spans(
         self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
-    ) -> Iterator[tuple[int, memoryview]]:
+    ) -> Iterator[InnerChunk]:
         """Read adjacent inner chunks together; in a store, with read-ahead."""
         requests = self.storage.requests
         spans = list(spans_of(offsets, lengths, gap=_GAP if requests is None else requests.gap()))
@@ -219,6 +230,11 @@ class ShardReader:
                 yield from span.cut(future.result() or b"", numbers, offsets, lengths)
 
 
+def _in_order(numbers: Indexes, offsets: Indexes, lengths: Indexes) -> tuple[list[int], list[int], list[int]]:
+    order = np.argsort(offsets, kind="stable")
+    return numbers[order].tolist(), offsets[order].tolist(), lengths[order].tolist()
+
+
 class Span(NamedTuple):
     """Inner chunks of a shard that are read together, by their positions in its order."""
 
@@ -230,15 +246,15 @@ class Span(NamedTuple):
 
     def cut(
         self, data: bytes, numbers: list[int], offsets: list[int], lengths: list[int]
-    ) -> Iterator[tuple[int, memoryview]]:
-        """Yield (inner chunk, payload) for each."""
+    ) -> Iterator[InnerChunk]:
+        """Yield each of them."""
         view = memory(data)
         for place in range(self.first, self.end):
             low = offsets[place] - self.start
             part = view[low : low + lengths[place]]
             if len(part) < lengths[place]:
                 raise ChunkError("a shard changed while it was read", found=f"{len(data)} bytes")
-            yield numbers[place], part
+            yield InnerChunk(numbers[place], part, lengths[place])
 
 
 def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Span]:
@@ -272,30 +288,6 @@ def present_candidates(candidates: Indexes, present: Indexes) -> Indexes:
     return candidates[present[place] == candidates] if len(present) else candidates[:0]
 
 
-def read_index(data: Buffer, frame: Shards) -> ShardIndex:
-    """The index of a shard, checked against its length; ChunkError."""
-    view = memory(data)
-    place = frame.index.place(frame.chunks_per_shard, view.nbytes)
-    index = ShardIndex.from_bytes(view[place], frame.chunks_per_shard, frame.index)
-    index.check(view.nbytes, frame.index)
-    return index
-
-
-def packed(frame: Shards, payloads: Iterable[tuple[tuple[int, ...], Buffer]]) -> bytes:
-    """A shard of payloads, each with its position in the shard, in this order."""
-    form, shape = frame.index, frame.chunks_per_shard
-    index = ShardIndex.empty(shape)
-    offset = form.size(shape) if form.location == "start" else 0
-    parts: list[memoryview] = []
-    for inner, payload in payloads:
-        part = memory(payload).cast("B")
-        index.offsets[inner], index.lengths[inner] = offset, part.nbytes
-        offset += part.nbytes
-        parts.append(part)
-    encoded = memory(index.to_bytes(form))
-    return b"".join((encoded, *parts) if form.location == "start" else (*parts, encoded))
-
-
 def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
     """(position in the shard, bytes) of every existing inner chunk, in stored order."""
     there = np.flatnonzero(index.present)
@@ -309,8 +301,10 @@ def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
     return result
 
 
-def inside_shard(error: ZarrstackError, inner: tuple[int, ...]) -> ZarrstackError:
-    """An error of one inner chunk, with its position in the shard."""
+def inside_shard(error: E, inner: tuple[int, ...]) -> E:
+    """An error of one inner chunk, with its position in the shard; MemoryError as it is."""
+    if not isinstance(error, ZarrstackError):
+        return error
     problem = error.problem
     return type(error)(
         f"inner chunk {inner} of a shard: {problem.message}",

@@ -24,8 +24,8 @@ from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
-from .object_keys import ObjectKeys
-from .shard_reader import MissingShard, ShardReader, present_candidates
+from .shard_reader import ShardReader, present_candidates
+from .stored_chunks import MissingObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,7 @@ class Task:
         """The key of the first object that the task reads."""
         indexes = self.indexes if self.sources is None else self.sources
         layout = self.move.source
-        (key,) = ObjectKeys(layout, self.move.path)(layout.objects.coordinates_of(indexes[:1]))
-        return key
+        return layout.key(self.move.path, layout.objects.coordinates(int(indexes[0])))
 
 
 class Parts:
@@ -242,7 +241,7 @@ def _held(
         return None
     whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
     places = plan.source.objects.coordinates_of(inventory.indexes)
-    return whole.held(partial(ObjectKeys(plan.source, plan.path), places))
+    return whole.held(partial(plan.source.object_keys, plan.path, places))
 
 
 def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
@@ -260,7 +259,7 @@ def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage)
     for number in shards.in_turn(inventory.indexes.tolist()):
         try:
             there = shards.present(number)
-        except MissingShard:
+        except MissingObject:
             continue  # missing although listed: reported by the first pass, or there was no listing
         except ZarrstackError as error:
             raise error.at(key=shards.key(number)) from None

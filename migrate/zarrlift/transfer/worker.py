@@ -20,8 +20,9 @@ from ..storage.transformer_stack import with_layers
 from ..storage.writer import Writer
 from ..storage.writer_for import writer_for
 from .counts import MoveCounts, MoveResult
+from .inner_chunks import inner_chunks
 from .objects import Mover, Objects
-from .reframe import change_for
+from .reframe import ObjectConversion
 from .reframe_shards import reshard
 from .regrid import ValueAssembler
 from .relink import relink
@@ -129,7 +130,8 @@ class Worker:
             case "relink":
                 return relink(move, source, writer, hard_links=self._hard_links)
             case "reframe" | "recode" | "rewrite" if move.block_shape is None:
-                return Objects(move, source, writer, change_for(move, recheck=recheck))
+                chunks = inner_chunks(source, move.path, move.source, allow_pickle=move.allow_pickle)
+                return Objects(move, chunks, writer, ObjectConversion(move, chunks, recheck=recheck))
             case "reframe" | "recode" | "rewrite":
                 return reshard(move, source, writer, recheck=recheck)
             case "regrid":

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.compare import (
     Values,
     kind,
@@ -28,10 +27,11 @@ from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.overlap import touching
 from zarrstack.core.grid.overlap import within as inner_chunks_within
 
-from ..archive.decoder import ObjectDecoder, object_bound, object_decoder
+from ..archive.decoder import ObjectDecoder, object_decoder
 from ..archive.nodes import Layout
 from ..storage.base import Storage
-from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard
+from ..transfer.inner_chunks import inner_chunks
+from ..transfer.stored_chunks import MissingObject
 from .documents import VARIABLE, scalar_array
 from .regions import Region, first_coordinates, intersection
 from .sampling import object_bytes, read_bytes
@@ -66,13 +66,7 @@ class SourceObjects:
         self.layout = layout
         self.grid = layout.objects
         self._allow_pickle = allow_pickle
-        self._shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
-        self._bound = object_bound(layout)
-        self._inner_chunk: Pipeline | None = None
-        if self._shards is not None:
-            self._inner_chunk = Pipeline(
-                layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
-            )
+        self._stored = inner_chunks(storage, path, layout, allow_pickle=allow_pickle)
         self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
 
     @cached_property
@@ -86,7 +80,7 @@ class SourceObjects:
 
     def read(self, coordinates: tuple[int, ...]) -> Values | None:
         """An object's values within the array, or None if it is missing; ChunkError, StorageError."""
-        data = self.storage.get(self.key(coordinates), self._bound)
+        data = self.storage.get(self.key(coordinates), self._stored.bound)
         if data is None:
             return None
         return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
@@ -108,7 +102,7 @@ class SourceObjects:
 
         In a shard, only the overlapping inner chunks are decoded. ChunkError, StorageError.
         """
-        if self._shards is None:
+        if not isinstance(self.layout.frame, Shards):
             yield self.grid.region(coordinates), self.read(coordinates)
             return
         grid, whole = self.layout.grid, self.grid.region(coordinates)
@@ -118,22 +112,20 @@ class SourceObjects:
             for number, values in self._inner_chunks(coordinates, wanted):
                 missing.remove(number)
                 yield grid.region(grid.coordinates(number)), values
-        except MissingShard:
+        except MissingObject:
             pass
         for number in sorted(missing):
             yield grid.region(grid.coordinates(number)), None
 
     def _inner_chunks(self, coordinates: tuple[int, ...], wanted: Indexes) -> Iterator[tuple[int, Values]]:
         """(linear index, values within the array) of those inner chunks of a shard that exist."""
-        assert self._shards is not None
-        assert self._inner_chunk is not None
         grid = self.layout.grid
-        for number, payload in self._shards.inner_chunks(self.grid.index(coordinates) or 0, wanted):
+        for chunk in self._stored.stored(self.grid.index(coordinates) or 0, wanted):
             try:
-                values = self._inner_chunk.decode(payload)
+                values = self._stored.decode(chunk)
             except ZarrstackError as error:
-                raise inside_shard(error, self._shards.inner(number)) from error
-            yield number, part_of(values, grid.valid(grid.coordinates(number)))
+                raise self._stored.with_position(error, chunk.number) from error
+            yield chunk.number, part_of(values, grid.valid(grid.coordinates(chunk.number)))
 
     def fill(self, shape: tuple[int, ...]) -> Values:
         """The values of a missing chunk."""

@@ -12,7 +12,6 @@ from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
-from ..archive.decoder import object_bound
 from ..formats.describe import describe
 from ..planning.chunk_advice import not_fetched
 from ..planning.planner import make_plan
@@ -22,9 +21,10 @@ from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
 from ..storage.local.files import ReadLimit
 from ..transfer.counts import MoveCounts
-from ..transfer.objects import ObjectConversion
-from ..transfer.reframe import change_for
-from ..transfer.relink import Unchanged
+from ..transfer.inner_chunks import inner_chunks
+from ..transfer.objects import Change
+from ..transfer.reframe import ObjectConversion
+from ..transfer.relink import payload_check
 from .hierarchy import PresentedHierarchy, StoredValue
 
 if TYPE_CHECKING:
@@ -39,19 +39,22 @@ _ANY: Final = ReadLimit(OBJECT_LIMIT)
 class ViewedArray:
     """An array and the conversion of its objects, compiled on first use."""
 
-    def __init__(self, plan: ArrayPlan) -> None:
+    def __init__(self, plan: ArrayPlan, storage: Storage) -> None:
         self.plan = plan
+        self._source = inner_chunks(storage, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
 
     @cached_property
-    def change(self) -> ObjectConversion:
+    def change(self) -> Change:
         """The conversion of each object, or its check if nothing is converted."""
-        move = self.plan.move
-        return Unchanged(move) if self.as_it_lies else change_for(move, recheck=False)
+        if self.as_it_lies:
+            check = payload_check(self._source)
+            return lambda _, data, __: check.check_whole(data)
+        return ObjectConversion(self.plan.move, self._source, recheck=False)
 
-    @cached_property
+    @property
     def bound(self) -> ReadLimit:
         """The maximum size of an object."""
-        return object_bound(self.plan.source)
+        return self._source.bound
 
     @property
     def as_it_lies(self) -> bool:
@@ -126,7 +129,7 @@ class ViewedArchive(PresentedHierarchy[ViewedArray]):
             names=frozenset({DOCUMENT}),
             plan=plan,
             documents={join(path, DOCUMENT): document(content) for path, content in nodes.items()},
-            arrays={array.path: ViewedArray(array) for array in plan.arrays},
+            arrays={array.path: ViewedArray(array, storage) for array in plan.arrays},
             refusals={
                 refusal.path: replace(problem, node=refusal.path)
                 for refusal in plan.refusals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,15 +15,15 @@ from zarrstack.core.codecs.zstd import is_sized_frame
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding, Separator
-from zarrstack.core.grid.frames import Shards
 from zarrstack.core.n5.blocks import BlockHeader
 from zarrstack.core.paths import prefix_of
 
-from ..archive.decoder import object_bound
 from ..planning.move import Move
 from ..planning.routes import route_between
+from ..transfer.inner_chunks import inner_chunks
 from ..transfer.recode import InnerChunkConversion
-from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard
+from ..transfer.shard_reader import ShardReader
+from ..transfer.stored_chunks import InnerChunk, MissingObject
 
 if TYPE_CHECKING:
     from zarrstack.core.chain.chain import Chain
@@ -78,7 +79,8 @@ class PresentedArray:
             # Every block has the full size of its cell, including edge blocks, as zarr-python's N5Store and
             # tensorstore write them: v3 chunks are full and need not be decoded for the header.
             self.header = BlockHeader.of(reverse_axes(layout.chunk_shape, showing.axes)).to_bytes()
-        self.shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
+        self.source = inner_chunks(storage, path, layout)
+        self.shards = self.source if isinstance(self.source, ShardReader) else None
         """Reader of the shards that contain the chunks; None if each chunk is an object."""
 
     @property
@@ -98,14 +100,13 @@ class PresentedArray:
 
     def source_key(self, place: tuple[int, ...]) -> str:
         """The key of the object that contains an inner chunk."""
-        return self.layout.key(self.path, self._object(place))
+        return self.source.key(self._object(place))
 
     def payload(self, place: tuple[int, ...], data: Any) -> bytes:
         """The presented payload for an inner chunk's stored payload; ChunkError with location."""
-        index = self.layout.grid.index(place)
-        assert index is not None
+        index = self._index(place)
         try:
-            result = self._inner_chunk(index, data)
+            result = self._inner_chunk(InnerChunk(index, data, len(data)))
             if result is not None and self._zstd and not is_sized_frame(result):
                 # Older readers cannot decompress these frames, which streaming encoders such as tensorstore's
                 # write.
@@ -113,19 +114,17 @@ class PresentedArray:
                 writer = self._inner_chunk.writer
                 result = writer.apply(writer.undo(result, last), last)
         except ZarrstackError as error:
-            if self.shards is not None:
-                error = inside_shard(error, self.shards.inner(index))
+            error = self.source.with_position(error, index)
             raise error.at(node=self.path, key=self.source_key(place)) from None
         assert result is not None
         return self.header + bytes(memory(result))
 
     def stored(self, place: tuple[int, ...]) -> bytes | None:
         """An inner chunk's payload from its shard, unchanged; None if missing. ChunkError, StorageError."""
-        shards, inner_chunk = self._in_shard(place)
         try:
-            for _, payload in shards.inner_chunks(self._number(place), np.array([inner_chunk])):
-                return bytes(payload)
-        except MissingShard:
+            for chunk in self.source.stored(self._object(place), np.array([self._index(place)])):
+                return bytes(chunk.payload)
+        except MissingObject:
             return None
         except ZarrstackError as error:
             raise error.at(node=self.path, key=self.source_key(place)) from None
@@ -133,50 +132,42 @@ class PresentedArray:
 
     def stored_size(self, place: tuple[int, ...]) -> int | None:
         """Length of the result of `stored`, from the shard's index alone."""
-        shards, inner_chunk = self._in_shard(place)
+        assert self.shards is not None
         try:
-            index = shards.index(self._number(place))
+            index = self.shards.index(self._object(place))
         except ZarrstackError as error:
             raise error.at(node=self.path, key=self.source_key(place)) from None
-        found = None if index is None else index.get(shards.inner(inner_chunk))
+        found = None if index is None else index.get(self.shards.frame.inner(place))
         return None if found is None else found.stop - found.start
 
     def inner_chunks_in(self, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """The inner chunks within the array that belong to the shard at `place` (in the grid of shards)."""
         assert self.shards is not None
         number = self.layout.objects.index(place)
-        index = None if number is None else self.shards.index(number)
-        if index is None:
-            return
-        counts = self.shards.frame.chunks_per_shard
-        there = np.argwhere(index.present) if counts else np.empty((int(index.present), 0), dtype=int)
-        for inner in there.tolist():
-            inner_chunk = tuple(p * n + i for p, n, i in zip(place, counts, inner, strict=True))
-            if self.layout.grid.index(inner_chunk) is not None:
-                yield inner_chunk
+        if number is not None:
+            with contextlib.suppress(MissingObject):
+                places = self.layout.grid.coordinates_of(self.shards.present(number))
+                yield from map(tuple, places.tolist())
 
-    @cached_property
+    @property
     def bound(self) -> ReadLimit:
         """The maximum size of an object."""
-        return object_bound(self.layout)
+        return self.source.bound
 
     @cached_property
     def _inner_chunk(self) -> InnerChunkConversion:
-        return InnerChunkConversion(self._move, recheck=False)
+        return InnerChunkConversion(self._move, self.source, recheck=False)
 
-    def _in_shard(self, place: tuple[int, ...]) -> tuple[ShardReader, int]:
-        inner_chunk = self.layout.grid.index(place)
-        assert self.shards is not None
-        assert inner_chunk is not None
-        return self.shards, inner_chunk
+    def _index(self, place: tuple[int, ...]) -> int:
+        """The linear index of an inner chunk."""
+        index = self.layout.grid.index(place)
+        assert index is not None
+        return index
 
-    def _object(self, place: tuple[int, ...]) -> tuple[int, ...]:
-        if self.shards is None:
-            return place
-        counts = self.shards.frame.chunks_per_shard
-        return tuple(a // b for a, b in zip(place, counts, strict=True))
-
-    def _number(self, place: tuple[int, ...]) -> int:
-        number = self.layout.objects.index(self._object(place))
+    def _object(self, place: tuple[int, ...]) -> int:
+        """The linear index of the object that contains an inner chunk."""
+        layout = self.layout
+        lengths = zip(place, layout.chunk_shape, layout.object_shape, strict=True)
+        number = layout.objects.index(tuple(at * inner // whole for at, inner, whole in lengths))
         assert number is not None
         return number

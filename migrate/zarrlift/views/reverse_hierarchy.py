@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from zarrstack.core.errors import Problem, ZarrstackError, warning
 from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.overlap import touching
 from zarrstack.core.json_text import JSON, JSONObject, document
 from zarrstack.core.n5 import writer as write_n5
 from zarrstack.core.n5.dataset import STANDARD, VERSION
@@ -23,6 +24,7 @@ from zarrstack.core.zarr_v2 import writer as write_v2
 from ..archive.chunk_inventory import take_inventory
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..transfer.shard_reader import ShardReader
+from ..transfer.stored_chunks import MissingObject
 from .hierarchy import PresentedHierarchy, StoredValue
 from .reverse_arrays import Presentation, PresentedArray, PresentedFormat
 
@@ -246,18 +248,14 @@ class _Work:
             return False
         if not isinstance(layout.frame, Shards):
             return True
-        reader, objects = ShardReader(self.storage, path, layout), layout.objects
-        counts = layout.frame.chunks_per_shard
+        shards, objects, grid = ShardReader(self.storage, path, layout), layout.objects, layout.grid
         try:
-            for number in range(objects.total):
-                index = reader.index(number)
-                first = [p * n for p, n in zip(objects.coordinates(number), counts, strict=True)]
-                inside = tuple(slice(n - a) for n, a in zip(layout.grid.counts, first, strict=True))
-                if index is None or not index.present[inside].all():
-                    return False
-        except ZarrstackError:
+            return all(
+                len(shards.present(number)) == len(touching(objects.coordinates(number), objects, grid))
+                for number in range(objects.total)
+            )
+        except (ZarrstackError, MissingObject):
             return False  # a faulty shard is reported when it is read
-        return True
 
     def _refused(self, path: str, found: list[Problem]) -> bool:
         shown = SHOWN[self.showing.format]

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -387,6 +388,21 @@ def test_plain_http_has_no_versions_and_says_so(form: str, tmp_path: Path) -> No
         assert [problem.kind for problem in warnings] == ["no-versions"]
         if form == "icechunk":
             assert zarrlift.verify(f"{address}/old.zarr", place, full=True).ok
+
+
+def test_blocks_that_a_server_does_not_have_are_not_counted(tmp_path: Path) -> None:
+    """Nothing lists them: neither their sizes nor their headers are there."""
+    described = {
+        "dimensions": [6, 4],
+        "blockSize": [3, 2],
+        "dataType": "int32",
+        "compression": {"type": "raw"},
+    }
+    block = struct.pack(">HHII", 0, 2, 3, 2) + np.arange(6, dtype=">i4").tobytes()
+    tree(tmp_path / "old.n5", {"attributes.json": described, "0/0": block})
+    with in_ranges(tmp_path) as address:
+        outcome = zarrlift.migrate(f"{address}/old.n5", str(tmp_path / "refs.json"), virtual=True)
+        assert (outcome.state, outcome.chunks) == ("done", 1), outcome.problems
 
 
 @contextmanager

@@ -339,7 +339,7 @@ def test_ranges_hold_every_inner_chunk_once_and_little_else(leaves: list[tuple[i
         wanted = sum(lengths[span.first : span.end])
         assert span.stop - span.start <= max(2 * wanted, wanted + (64 << 10))
         cut = span.cut(data[span.start : span.stop], list(range(len(leaves))), offsets, lengths)
-        for inner_chunk, payload in cut:
+        for inner_chunk, payload, *_ in cut:
             assert payload == data[offsets[inner_chunk] : offsets[inner_chunk] + lengths[inner_chunk]]
 
 

@@ -81,13 +81,13 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Decodes]:
     from zarrlift.transfer.regrid import ValueAssembler
 
     seen = Decodes()
-    real = ValueAssembler._convert
+    real = ValueAssembler._values
 
-    def convert(self: ValueAssembler, *arguments: object) -> object:
+    def values(self: ValueAssembler, *arguments: object) -> object:
         seen.one()
         return real(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ValueAssembler, "_convert", convert)
+    monkeypatch.setattr(ValueAssembler, "_values", values)
     return iter([seen])
 
 

@@ -30,7 +30,6 @@ from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url, open_storage
 from ...storage.remote.event_loop import close_soon
 from ...storage.remote.zarr_store import StoreStorage
-from ...transfer.object_keys import ObjectKeys
 from ...views.reverse_arrays import Presentation
 from ...views.reverse_hierarchy import DOCUMENTS, ReverseHierarchy
 from .output import ReferenceOutput, exists
@@ -91,7 +90,7 @@ class Kerchunk(ReferenceOutput):
 
     def refer(self, array: ArrayPlan, references: References, versions: Sequence[Version | None]) -> None:
         """Receive references."""
-        keys = ObjectKeys(array.destination, array.path)(references.places)
+        keys = array.destination.object_keys(array.path, references.places)
         urls = self.source.urls(references.keys)
         ranges = zip(urls, references.offsets.tolist(), references.lengths.tolist(), strict=True)
         self._refs.update(zip(keys, map(list, ranges), strict=True))

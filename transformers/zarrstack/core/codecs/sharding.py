@@ -18,7 +18,7 @@ from ..data_types.bits import same_bits
 from ..data_types.v3 import fill_from_json, zero_fill
 from ..errors import ChunkError, MetadataError
 from ..grid.grid import Grid
-from ..grid.shard_index import IndexFormat, ShardIndex
+from ..grid.shard_index import IndexFormat, ShardIndex, packed
 from .base import DEFAULT_OPTIONS, ArrayCodec, HeadAndTail, InnerChunk, Options, Size, memory
 from .bounds import require_fit
 from .config import Configuration
@@ -94,32 +94,20 @@ class ShardingIndexed(ArrayCodec):
 
     def encode(self, array: Array) -> Buffer:
         """Encode inner chunks in C order, with the index at the configured end."""
-        index = ShardIndex.empty(self.grid.counts)
-        at_start = self.form.location == "start"
-        offset = self.form.size(self.grid.counts) if at_start else 0
-        parts: list[memoryview | bytes] = []
+        chunks: list[tuple[tuple[int, ...], Buffer]] = []
         blank = self._blank(self.grid.chunk_shape)
         for number in range(self.grid.total):
             coordinates = self.grid.coordinates(number)
             chunk = array[self.grid.region(coordinates)]
-            if same_bits(chunk, blank):
-                continue
-            part = memory(self.inner.encode(chunk))
-            index.offsets[coordinates] = offset
-            index.lengths[coordinates] = len(part)
-            offset += len(part)
-            parts.append(part)
-        encoded = index.to_bytes(self.form)
-        return b"".join((encoded, *parts) if at_start else (*parts, encoded))
+            if not same_bits(chunk, blank):
+                chunks.append((coordinates, self.inner.encode(chunk)))
+        return packed(chunks, self.grid.counts, self.form)
 
     def decode(self, data: Buffer) -> Array:
         """Decode the shard; missing inner chunks have the fill value."""
         view = memory(data)
         require_fit(self.spec.name, len(view), self.size)
-        index = ShardIndex.from_bytes(
-            view[self.form.place(self.grid.counts, len(view))], self.grid.counts, self.form
-        )
-        index.check(len(view), self.form)
+        index = ShardIndex.of_shard(view, self.grid.counts, self.form)
         result = self._blank(self.inner_chunk.shape)
         for number in range(self.grid.total):
             coordinates = self.grid.coordinates(number)

@@ -6,9 +6,10 @@ shard contains the payloads of many inner chunks and their index (`shard_index.p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
@@ -16,7 +17,7 @@ from ..errors import MetadataError
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import Shape
 from .chunk_keys_n5 import Axes
-from .shard_index import IndexFormat
+from .shard_index import IndexFormat, ShardIndex, packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,18 @@ class Shards:
     def inner_chunks(self) -> int:
         """Number of inner chunks in a full shard."""
         return prod(self.chunks_per_shard)
+
+    def inner(self, place: Shape) -> Shape:
+        """The position in its shard of the inner chunk at `place` in the grid of inner chunks."""
+        return tuple([at % count for at, count in zip(place, self.chunks_per_shard, strict=True)])
+
+    def index_of(self, shard: bytes | memoryview) -> ShardIndex:
+        """The index of a whole shard, checked against its length; ChunkError."""
+        return ShardIndex.of_shard(shard, self.chunks_per_shard, self.index)
+
+    def packed(self, chunks: Iterable[tuple[Shape, Any]]) -> bytes:
+        """A shard of payloads, each with its position in it, in this order and without gaps."""
+        return packed(chunks, self.chunks_per_shard, self.index)
 
     def chain(self, inner_chunk: Shape, inner: Chain) -> Chain:
         """The v3 chain of a whole shard as an array.

@@ -10,7 +10,7 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
@@ -158,6 +158,16 @@ class ShardIndex:
             )
         return index
 
+    @classmethod
+    def of_shard(
+        cls, shard: bytes | memoryview, chunks_per_shard: tuple[int, ...], form: IndexFormat
+    ) -> ShardIndex:
+        """The index of a whole shard, after `check`; ChunkError."""
+        view = memoryview(shard)
+        index = cls.from_bytes(view[form.place(chunks_per_shard, len(view))], chunks_per_shard, form)
+        index.check(len(view), form)
+        return index
+
     def to_bytes(self, form: IndexFormat) -> bytes:
         """The inverse of `from_bytes`."""
         pairs = np.stack([self.offsets, self.lengths], axis=-1)
@@ -205,6 +215,23 @@ class ShardIndex:
                 found=f"bytes {starts[clash[0]]} to {stops[clash[0]]} and from {starts[clash[0] + 1]}",
                 expected="chunks apart",
             )
+
+
+def packed(
+    chunks: Iterable[tuple[tuple[int, ...], Any]], chunks_per_shard: tuple[int, ...], form: IndexFormat
+) -> bytes:
+    """A shard of chunks, each with its position in it, in this order and without gaps."""
+    index = ShardIndex.empty(chunks_per_shard)
+    at_start = form.location == "start"
+    offset = form.size(chunks_per_shard) if at_start else 0
+    parts = []
+    for place, chunk in chunks:
+        part = memoryview(chunk)
+        index.offsets[place], index.lengths[place] = offset, part.nbytes
+        offset += part.nbytes
+        parts.append(part)
+    encoded = index.to_bytes(form)
+    return b"".join([encoded, *parts] if at_start else [*parts, encoded])
 
 
 def checksum(data: bytes | memoryview) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...core.errors import UsageError
-from ...core.grid.shard_index import IndexFormat, ShardIndex
+from ...core.grid.shard_index import IndexFormat, ShardIndex, packed
 from ...core.json_text import JSON, excerpt
 
 Place: TypeAlias = tuple[int, ...]
@@ -119,16 +119,7 @@ class ShardForm:
 
     def close(self, chunks: Mapping[Place, Any]) -> bytes:
         """Assemble a shard object from chunks, in C order without gaps."""
-        index = ShardIndex.empty(self.chunks)
-        offset = self.index_size if self.index.location == "start" else 0
-        parts = []
-        for place in sorted(chunks):
-            part = memoryview(chunks[place])
-            index.offsets[place], index.lengths[place] = offset, part.nbytes
-            offset += part.nbytes
-            parts.append(part)
-        encoded = index.to_bytes(self.index)
-        return b"".join([encoded, *parts] if self.index.location == "start" else [*parts, encoded])
+        return packed(((place, chunks[place]) for place in sorted(chunks)), self.chunks, self.index)
 
     def slices(self, chunks: Mapping[Place, Any]) -> dict[Place, slice]:
         """Where `close` puts each chunk."""

@@ -1,0 +1,184 @@
+"""The inner chunks of an array whose stored objects are their payloads, and what all frames have in common.
+
+Objects of one inner chunk each are read completely.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from zarrstack.core.codecs.base import Buffer
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.errors import ZarrstackError
+
+from ..archive.decoder import object_bound
+from ..storage.base import AsyncRequests, Storage
+from ..storage.limits import READ_AHEAD
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ..archive.chunk_inventory import Indexes
+    from ..archive.nodes import Layout
+    from ..storage.local.files import ReadLimit
+    from .counts import MoveCounts
+    from .region_buffer import CarryOver, Region
+
+Array: TypeAlias = np.ndarray[Any, Any]
+E = TypeVar("E", bound=Exception)
+
+
+class MissingObject(Exception):  # noqa: N818 - in a store that cannot list this is no error
+    """Raised for an object that does not exist."""
+
+
+class InnerChunk(NamedTuple):
+    """A stored inner chunk."""
+
+    number: int
+    """Its linear index in the grid of inner chunks; -1 if it is entirely beyond the array's end."""
+    payload: Buffer
+    size: int
+    """Bytes read for it, with any header."""
+    shape: tuple[int, ...] | None = None
+    """Of an N5 block that does not fill its cell, the shape of its values in the displayed order."""
+
+
+class InnerChunks:
+    """The inner chunks of an array whose objects are payloads; thread-safe.
+
+    Its chain is compiled on first use: codecs of an array without chunks need not be supported.
+    """
+
+    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
+        self.storage = storage
+        self.path = path
+        self.layout = layout
+        self._objects = layout.objects
+        self._allow_pickle = allow_pickle
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The compiled chain of a payload that has the inner chunk's shape."""
+        layout = self.layout
+        return Pipeline(layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=self._allow_pickle)
+
+    @cached_property
+    def bound(self) -> ReadLimit:
+        """The maximum size of an object."""
+        with contextlib.suppress(ZarrstackError):  # reported when an object is decoded
+            return object_bound(self.layout, self.pipeline)
+        return object_bound(self.layout)
+
+    def keys(self, numbers: Indexes) -> list[str]:
+        """The keys of objects with these linear indexes."""
+        return self.layout.object_keys(self.path, self._objects.coordinates_of(numbers))
+
+    def key(self, number: int) -> str:
+        """The key of one object."""
+        return self.layout.key(self.path, self._objects.coordinates(number))
+
+    def contents(self, keys: Sequence[str], counts: MoveCounts) -> Iterator[bytes | None]:
+        """Yield whole objects in order; None for a missing or an unreadable one, which `counts` records."""
+        storage, bound = self.storage, self.bound
+        decoded = prod(self.layout.object_shape) * (self.layout.data_type.itemsize or 1)
+        requests = storage.requests
+        ask = None if requests is None else partial(requests.get, bound=bound)
+        return _each(keys, counts, lambda key: storage.get(key, bound), ask, decoded)
+
+    def heads(self, keys: Sequence[str], size: int, counts: MoveCounts) -> Iterator[bytes | None]:
+        """Yield the first `size` bytes of objects, as `contents` does."""
+        storage, requests = self.storage, self.storage.requests
+        ask = None if requests is None else partial(_starts, requests, size)
+        return _each(keys, counts, lambda key: storage.get_part(key, 0, size), ask, size)
+
+    def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
+        """The inner chunks in the content of an object, in stored order; ChunkError."""
+        return (InnerChunk(number, data, len(data)),)
+
+    def read(
+        self,
+        numbers: Indexes,
+        counts: MoveCounts,
+        *,
+        region: Region | None = None,
+        kept: CarryOver | None = None,
+    ) -> Iterator[tuple[str, InnerChunk]]:
+        """Yield the inner chunks of objects, each with its object's key; missing ones are omitted.
+
+        With `region`, those that overlap it suffice. Those in `kept` are not read again. An object that is
+        missing or cannot be read is recorded in `counts`, and the others are counted.
+        """
+        if kept is not None:
+            numbers = kept.new(kept.readable(numbers))
+        keys = self.keys(numbers)
+        for number, key, data in zip(numbers.tolist(), keys, self.contents(keys, counts), strict=True):
+            try:
+                if data is not None:
+                    counts.chunks += 1
+                    for chunk in self.split(number, data):
+                        yield key, chunk
+                    continue
+            except ZarrstackError as error:
+                counts.failed(error, key)
+            if kept is not None:
+                kept.lost.add(number)
+
+    def stored(self, number: int, wanted: Indexes | None = None) -> Iterator[InnerChunk]:
+        """Yield the inner chunks of one object, or those of them that are wanted and exist.
+
+        MissingObject, ChunkError, StorageError.
+        """
+        data = self.storage.get(self.key(number), self.bound)
+        if data is None:
+            raise MissingObject
+        yield from self.split(number, data)
+
+    def decode(self, chunk: InnerChunk) -> Array:
+        """The values of an inner chunk, in its whole shape; ChunkError."""
+        return self.pipeline.decode(chunk.payload)
+
+    def with_position(self, error: E, number: int) -> E:
+        """An error of an inner chunk, with its position in the object if there are several."""
+        return error
+
+
+def _each(
+    keys: Sequence[str],
+    counts: MoveCounts,
+    read: Callable[[str], bytes | None],
+    ask: Callable[[Sequence[str]], list[Future[bytes | None]]] | None,
+    size: int,
+) -> Iterator[bytes | None]:
+    """Yield what `read` returns of each object, or what requests by `ask` for about `size` bytes return."""
+    coming = None
+    results: Iterable[Callable[[], bytes | None]] = (partial(read, key) for key in keys)
+    if ask is not None:
+        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
+
+        coming = read_ahead(keys, lambda _: size, ask, most=READ_AHEAD)
+        results = (future.result for future in coming)
+    try:
+        for key, result in zip(keys, results, strict=True):
+            data = None
+            try:
+                data = result()
+                if data is None:
+                    counts.missing(key)
+            except (ZarrstackError, MemoryError) as error:
+                # One unreadable object must not affect the others.
+                counts.failed(error, key)
+            yield data
+    finally:
+        if coming is not None:
+            coming.close()
+
+
+def _starts(requests: AsyncRequests, size: int, keys: Sequence[str]) -> list[Future[bytes | None]]:
+    return [future for key in keys for future in requests.parts(key, [(0, size)])]
