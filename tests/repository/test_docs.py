@@ -1,7 +1,8 @@
 """Every command and code block in README.md and docs/ does what the page says.
 
 A page is run from top to bottom in an empty folder, with `zarrlift` and `python` on PATH. `cd FOLDER` holds
-for what follows. Where a page says "In a clone of the repository", the folder has the clone's `fixtures`.
+for what follows. Where a page says "In a clone of the repository", the folder in which it begins has the clone's
+`fixtures`, as the root of a clone has. A page gets nothing else that its own blocks do not make.
 What a fence means:
 
     ```console              `$ command` and what it prints; `...` stands for anything, dates, times, rates,
@@ -170,7 +171,8 @@ class Runner:
 
     def __init__(self, folder: Path, *, clone: bool) -> None:
         self.home = self.folder = folder
-        self.clone = clone
+        if clone:
+            (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], str(applications())))
         self.environment = {
             **os.environ,
@@ -186,9 +188,6 @@ class Runner:
         self.printed: str | None = None
 
     def call(self, words: list[str], place: str, code: int = 0) -> str:
-        fixtures = self.folder / "fixtures"
-        if self.clone and not fixtures.exists():
-            fixtures.symlink_to(ROOT / "fixtures", target_is_directory=True)
         done = subprocess.run(
             words,
             cwd=self.folder,
