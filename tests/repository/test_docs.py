@@ -1,7 +1,7 @@
 """Every command and code block in README.md and docs/ does what the page says.
 
 A page is run from top to bottom in an empty folder, with `zarrlift` and `python` on PATH. `cd FOLDER` holds
-for what follows. Where a page says "In a clone of the repository", the folder in which it begins has the clone's
+for what follows. Where a page says "In a clone of the repository", the folder in which it begins has
 `fixtures`, as the root of a clone has. A page gets nothing else that its own blocks do not make.
 What a fence means:
 

@@ -1,4 +1,4 @@
-"""The page of each layer, or its section of the page on small layers, names the options of the code, and no other.
+"""The page or section of each layer names the options that the code has, and no other.
 
 What the pages run is held by tests/repository/test_docs.py.
 """
