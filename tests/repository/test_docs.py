@@ -351,7 +351,7 @@ def test_every_dependency_has_its_reason() -> None:
     wanted += both[0]["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
     wanted += [text for _, texts in extras for text in texts]
     names = {re.match(r"[\w-]+", text)[0] for text in wanted} | {name for name, _ in extras}
-    page = (ROOT / "docs" / "design" / "dependencies.md").read_text()
+    page = (ROOT / "docs" / "design" / "decisions.md").read_text()
     assert sorted(name for name in names if not re.search(rf"\b{name}\b", page)) == []
 
 
