@@ -93,7 +93,7 @@ SCHEDULERS_OPTIONS = {
     *("--array-properties", "--container-overrides", "--depends-on", "--job-definition", "--job-queue"),
     "--retry-strategy",
 }
-"""Of Slurm and AWS Batch, on the page of job arrays."""
+"""Of Slurm and AWS Batch, on the page of clusters."""
 
 
 APPLICATIONS = re.compile(
