@@ -36,4 +36,5 @@ def on_post_build(config: Any) -> None:
         if place.exists():
             raise PluginError(f"{TABLE.name}: {old} is a page")
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(PAGE.format(url="../" * (old.count("/") + 1) + f"{page}/#{anchor}".rstrip("#")))
+        url = "../" * (old.count("/") + 1) + (f"{page}/" if page else "") + (f"#{anchor}" if anchor else "")
+        place.write_text(PAGE.format(url=url))
