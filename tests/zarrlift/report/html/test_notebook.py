@@ -144,10 +144,10 @@ def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
     # As the page says: a kernel's loop is running.
     cells = [cell.replace("asyncio.run(work())", "await work()") for cell in cells]
     folder = Path(os.environ["ZARRLIFT_ENGINES"]) / "bin"
-    subprocess.run([folder / "zarrlift", "demo", "."], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([folder / "zarrlift", "demo", "old"], cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run(
         [folder / "python", "-c", CELLS],
-        cwd=tmp_path,
+        cwd=tmp_path / "old",
         env={**os.environ, "HOME": str(tmp_path)},
         input=json.dumps(cells),
         stdout=subprocess.PIPE,
