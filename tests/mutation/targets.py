@@ -29,6 +29,7 @@ MODULES = {
         f"{_CORE}/grid/chunk_keys_v3.py",
     ),
     "fill values": (
+        f"{_CORE}/data_types/fill_forms.py",
         f"{_CORE}/data_types/v2_fill.py",
         "migrate/zarrlift/formats/zarr_v2/fill_values.py",
     ),

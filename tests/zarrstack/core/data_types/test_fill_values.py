@@ -210,6 +210,26 @@ def test_json_that_is_no_value_is_refused_with_what_was_found(data_type, data):
     assert caught.value.problem.found is not None
 
 
+@pytest.mark.parametrize(
+    ("name", "message", "found", "expected"),
+    [
+        ("text too long", "a fill value is too long", '"abcd"', "3 characters"),
+        ("bytes too long", "a fill value is too long", '"YWJjZA=="', "3 bytes"),
+        ("bytes too short", "a fill value has the wrong length", "2 bytes", "3 bytes of base64"),
+        ("struct too short", "a fill value has the wrong length", "4 bytes", "12 bytes of base64"),
+        ("struct lacks a field", "bad fill value", '{"a":1}', str(PAIR)),
+        ("struct with a bad field", "bad fill value", '"x"', "a value of dtype <f8"),
+        ("integer too large", "bad fill value", "128", "int8"),
+    ],
+)
+def test_the_part_that_is_wrong_is_named(name, message, found, expected):
+    data_type, data = BAD[name]
+    with pytest.raises(MetadataError) as caught:
+        fill_from_json(data, data_type)
+    problem = caught.value.problem
+    assert (problem.message, problem.found, problem.expected) == (message, found, expected)
+
+
 NO_VALUES = {
     "integer too large": (I1, 128),
     "float for an integer": (I1, 1.0),

@@ -9,18 +9,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
-from ..errors import MetadataError, UnsupportedError, ZarrstackError
+from ..errors import MetadataError, UnsupportedError
 from ..json_text import JSON, excerpt
-from .fill_forms import from_base64
-from .v3 import NAT, DataType, whole_number, zero_fill
+from .fill_forms import from_base64, read_fill, refusing, to_base64
+from .v3 import DataType, zero_fill
 
 _NUMBER: Final = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _MAX_NUMBER: Final = 400
 """Maximum length of a number given as text; a float64 needs at most about 330 characters."""
 
@@ -47,16 +49,8 @@ def v2_fill_to_scalar(data: JSON, dtype: np.dtype[Any]) -> Any:
     """
     if data is None or dtype.kind == "O":
         return data
-    try:
-        return _fill(data, dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, ZarrstackError):
-            raise
-        raise MetadataError(
-            "bad fill value",
-            found=excerpt(data),
-            expected=f"a value of dtype {dtype.str}" if dtype.names is None else f"a value of dtype {dtype}",
-        ) from error
+    with refusing(data, f"a value of dtype {dtype.str if dtype.names is None else dtype}"):
+        return read_fill(data, dtype, _specified)
 
 
 def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
@@ -88,116 +82,48 @@ def _as_base64(text: str) -> str:
         return "broken base64"
 
 
-def _fill(data: JSON, dtype: np.dtype[Any]) -> Any:
-    native = dtype.newbyteorder("=")
-    match dtype.kind:
-        case "b":
-            return np.bool_(_bool(data))
-        case "i" | "u":
-            return whole_number(_integer(data), native)[()]
-        case "f":
-            return _float(data, native)[()]
-        case "c":
-            parts = [data, 0.0] if isinstance(data, int | float) else data
-            if not isinstance(parts, list):
-                raise TypeError("not a pair")
-            real, imaginary = parts
-            half = native.type(0).real.dtype
-            return np.stack([_float(real, half), _float(imaginary, half)]).view(native)[0]
-        case "M" | "m":
-            number = NAT if isinstance(data, str) and data == "NaT" else _integer(data)
-            return whole_number(number, np.dtype("i8")).view(native)[()]
-        case "U":
-            return _text(_empty_for_zero(data), native)
-        case "S":
-            return _bytes(_empty_for_zero(data), native)
-    return _void(_empty_for_zero(data), dtype)
-
-
-def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
-    native = dtype.newbyteorder("=")
-    if dtype.hasobject:
+def _specified(data: JSON, dtype: np.dtype[Any]) -> JSON:
+    """The specified form of a fill value that has another one."""
+    kind = dtype.kind
+    if kind in "SUV" and type(data) is int and data == 0:
+        data = ""
+    if kind == "V" and dtype.hasobject:
         # zarr-python 2 stores such a fill encoded by the object codec, often pickle.
         raise UnsupportedError(
             "the fill value of a struct with objects is not supported", found=excerpt(data)
         )
-    if isinstance(data, dict) and dtype.names is not None and dtype.fields is not None:
-        if data.keys() != set(dtype.names):
-            raise ValueError("other fields")
-        result = np.zeros((), dtype=native)
-        for name in dtype.names:
-            result[name] = _fill(data[name], dtype.fields[name][0])
-        return result[()]
-    if dtype.itemsize == 0 and data == "":
-        return np.zeros((), dtype=native)[()]
-    raw = from_base64(data) or bytes(dtype.itemsize)
-    if len(raw) != dtype.itemsize:
-        raise MetadataError(
-            "a fill value has the wrong length",
-            found=f"{len(raw)} bytes",
-            expected=f"{dtype.itemsize} bytes of base64",
-        )
-    # The bytes are those of one stored element, including byte order.
-    return np.frombuffer(raw, dtype=dtype).astype(native)[0]
-
-
-def _text(data: JSON, native: np.dtype[Any]) -> Any:
-    if not isinstance(data, str):
-        raise TypeError("not a string")
-    if len(data.rstrip("\0")) > native.itemsize // 4:
-        raise MetadataError(
-            "a fill value is too long", found=excerpt(data), expected=f"{native.itemsize // 4} characters"
-        )
-    return np.array(data, dtype=native)[()]
-
-
-def _bytes(data: JSON, native: np.dtype[Any]) -> Any:
-    if not isinstance(data, str):
-        raise TypeError("not a string")
-    if native.itemsize == len(data) == 1:
-        # Too short for base64: a character written by netcdf-c (observed in 4.9.0 and 4.9.4), "-" as well as
-        # "x".
-        return np.array(data.encode("ascii"), dtype=native)[()]
-    try:
-        raw = from_base64(data)
-    except ValueError:
-        try:
-            base64.b64decode(data)
-        except binascii.Error:
-            raw = data.encode("ascii")  # text from before base64; zarr-python 2.18 reads it the same way
-        else:  # zarr-python skips characters outside base64 here; the intended value is unknown
-            raise
-    if len(raw.rstrip(b"\0")) > native.itemsize:
-        raise MetadataError(
-            "a fill value is too long", found=excerpt(data), expected=f"{native.itemsize} bytes"
-        )
-    return np.array(raw, dtype=native)[()]
-
-
-def _empty_for_zero(data: JSON) -> JSON:
-    return "" if type(data) is int and data == 0 else data
-
-
-def _bool(data: JSON) -> bool:
-    if data not in (0, 1) or isinstance(data, str):
-        raise ValueError("not a truth value")
-    return bool(data)
-
-
-def _integer(data: JSON) -> int:
-    if isinstance(data, str) and len(data) <= _MAX_NUMBER and re.fullmatch(r"[+-]?[0-9]+", data):
+    if kind == "S" and isinstance(data, str):
+        return _as_bytes(data, dtype.itemsize)
+    if kind == "f" and (isinstance(data, str) or _is_number(data)):
+        return _rounded(data, dtype)
+    if kind == "b" and _is_number(data) and data in (0, 1):
+        return bool(data)
+    if kind == "c" and _is_number(data):
+        return [data, 0.0]
+    if kind in "iuMm" and isinstance(data, str) and len(data) <= _MAX_NUMBER and _INTEGER.fullmatch(data):
         return int(data)
-    if isinstance(data, float) and data.is_integer():
-        return int(data)
-    if type(data) is not int:
-        raise TypeError("not an integer")
     return data
 
 
-def _float(data: JSON, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _is_number(data: JSON) -> bool:
+    return isinstance(data, int | float) and not isinstance(data, bool)
+
+
+def _rounded(data: str | float, dtype: np.dtype[Any]) -> float:
+    """A number as the type has it, infinite if it is beyond its range."""
     if isinstance(data, str) and (len(data) > _MAX_NUMBER or not _NUMBER.fullmatch(data)):
         raise ValueError("not a number")
-    if not isinstance(data, str | int | float) or isinstance(data, bool):
-        raise TypeError("not a number")
     with np.errstate(over="ignore"):
-        return np.array(float(data), dtype=native)
+        return float(np.array(float(data), dtype=dtype))
+
+
+def _as_bytes(text: str, length: int) -> str:
+    """The base64 of bytes that are given as plain text."""
+    # Too short for base64: a character written by netcdf-c (observed in 4.9.0 and 4.9.4), "-" as well as "x".
+    if not length == len(text) == 1:
+        with suppress(binascii.Error):
+            # zarr-python skips characters outside base64 here; the intended value is unknown, and refused.
+            base64.b64decode(text)
+            return text
+    # Text from before base64; zarr-python 2.18 reads it the same way.
+    return to_base64(text.encode("ascii"))

@@ -10,23 +10,20 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import CastError, MetadataError, UnsupportedError, ZarrstackError
+from ..errors import CastError, UnsupportedError
 from ..frozen_json import frozen, thawed
-from ..json_text import JSON, canonical, excerpt
+from ..json_text import JSON, canonical
 from .bits import same_bits
-from .fill_forms import fill_form, from_base64, to_base64
+from .fill_forms import NAT, expect, fill_form, from_base64, read_fill, refusing, to_base64, whole_number
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
 
 __all__ = ["NAT", "DataType", "fill_from_json", "fill_to_json", "same_bits", "zero_fill"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
-
-NAT: Final = -(2**63)
-"""The int64 that represents numpy's "not a time"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +170,12 @@ def fill_from_json(data: JSON, data_type: DataType) -> Any:
     zarr-python 3.4.2 writes these). MetadataError, with the data found and the type expected, for anything
     else.
     """
-    try:
-        return _from_json(data, data_type)
-    except (ValueError, TypeError, OverflowError) as error:
-        # Conversions below raise plain errors; errors with more information are passed on.
-        if isinstance(error, ZarrstackError) and not isinstance(error, CastError):
-            raise
-        raise MetadataError("bad fill value", found=excerpt(data), expected=str(data_type)) from error
-
-
-# ----- to JSON
+    if data_type.name == "object":
+        return data
+    with refusing(data, str(data_type)):
+        if data_type.name in VARIABLE:
+            return expect(data, str) if data_type.name == "string" else from_base64(data)
+        return read_fill(data, data_type.numpy.newbyteorder("<"))
 
 
 def _scalar(value: Any, data_type: DataType) -> Array:
@@ -199,10 +192,10 @@ def _array(value: Any, data_type: DataType) -> Array:
     kind = dtype.kind
     if kind == "O":
         result = np.empty((), dtype=object)
-        result[()] = _expect(value, str if data_type.name == "string" else bytes)
+        result[()] = expect(value, str if data_type.name == "string" else bytes)
         return result
     if kind in "US":
-        result = np.array(_expect(value, str if kind == "U" else bytes), dtype=dtype)
+        result = np.array(expect(value, str if kind == "U" else bytes), dtype=dtype)
         # numpy drops trailing zeros, which pad such values, and truncates values that are too long.
         if result.item() != np.array(value).item():
             raise ValueError("too long")
@@ -212,7 +205,7 @@ def _array(value: Any, data_type: DataType) -> Array:
             raise ValueError("wrong length")
         return np.frombuffer(value, dtype=dtype).reshape(())
     if kind == "b":
-        return np.array(_expect(value, bool | np.bool_), dtype=dtype)
+        return np.array(expect(value, bool | np.bool_), dtype=dtype)
     if kind in "iu":
         return whole_number(operator.index(value), dtype)
     if kind in "Mm" and isinstance(value, int):
@@ -227,88 +220,5 @@ def _array(value: Any, data_type: DataType) -> Array:
     return result
 
 
-def whole_number(value: int, dtype: np.dtype[Any]) -> Array:
-    """A 0-d integer array; OverflowError if the type cannot represent the value (numpy 1.26 wraps it)."""
-    info = np.iinfo(dtype)
-    if not info.min <= value <= info.max:
-        raise OverflowError(f"not from {info.min} to {info.max}")
-    return np.array(value, dtype=dtype)
-
-
 def _hexadecimal(nan: Array) -> JSON:
     return "0x" + nan.astype(nan.dtype.newbyteorder(">")).tobytes().hex()
-
-
-# ----- from JSON
-
-
-def _from_json(data: JSON, data_type: DataType) -> Any:
-    if data_type.name == "object":
-        return data
-    dtype = data_type.numpy
-    match dtype.kind:
-        case "O" if data_type.name == "string":
-            return _expect(data, str)
-        case "O":
-            return from_base64(data)
-        case "b" | "U":
-            return _scalar(data, data_type)[()]
-        case "i" | "u":
-            return _scalar(_whole(data), data_type)[()]
-        case "f":
-            return _float_from_json(data, dtype)[()]
-        case "c":
-            real, imaginary = _expect(data, list | tuple)
-            half = np.dtype(f"f{dtype.itemsize // 2}")
-            parts = [_float_from_json(real, half), _float_from_json(imaginary, half)]
-            return np.stack(parts).view(dtype)[0]
-        case "M" | "m":
-            return _scalar(NAT if data == "NaT" else _whole(data), data_type)[()]
-        case "S":
-            return _scalar(from_base64(data), data_type)[()]
-    if isinstance(data, dict) and data_type.fields:
-        return _struct_from_json(data, data_type)[()]
-    # zarr-python 3.1.6 writes "" for zeros of `raw_bytes`.
-    raw = from_base64(data) or bytes(dtype.itemsize)
-    if len(raw) != dtype.itemsize:
-        raise ValueError("wrong length")
-    return np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype)[0]
-
-
-def _struct_from_json(data: dict[str, JSON], data_type: DataType) -> Array:
-    if data.keys() != {label for label, _ in data_type.fields}:
-        raise ValueError("other fields")
-    result = np.zeros((), dtype=data_type.numpy)
-    for label, inner in data_type.fields:
-        result[label] = fill_from_json(data[label], inner)
-    return result
-
-
-def _float_from_json(data: JSON, dtype: np.dtype[Any]) -> Array:
-    if isinstance(data, str) and data.startswith("0x"):
-        raw = bytes.fromhex(data[2:])
-        if len(data) != 2 + 2 * dtype.itemsize or len(raw) != dtype.itemsize:
-            raise ValueError("wrong length")
-        return np.frombuffer(raw, dtype=dtype.newbyteorder(">")).astype(dtype)[0, ...]
-    if isinstance(data, str) and data not in ("NaN", "Infinity", "-Infinity"):
-        raise ValueError("not a number")
-    number = float(_expect(data, str | int | float))
-    with np.errstate(over="ignore"):
-        result = np.array(number, dtype=dtype)
-    if isinstance(data, bool) or (np.isinf(result) and not np.isinf(number)):
-        raise ValueError("out of range")
-    return result
-
-
-def _whole(data: JSON) -> int:
-    """An integer; `0.0` counts, as in every reader observed, `true` does not."""
-    number = int(data) if isinstance(data, float) and data.is_integer() else data
-    if type(number) is not int:
-        raise TypeError("not an integer")
-    return number
-
-
-def _expect(value: Any, kind: Any) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"a {type(value).__name__}")
-    return value

@@ -16,11 +16,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ..data_types.fill_forms import refusing
 from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
 from ..data_types.v3 import DataType, fill_to_json, zero_fill
-from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, warning
+from ..errors import MetadataError, Problem, UnsupportedError, warning
 from ..json_text import JSON, canonical, excerpt
 
 Dtype: TypeAlias = np.dtype[Any]
@@ -183,16 +184,12 @@ def read_fill(data: JSON, kind: DraftType, data_type: DataType) -> tuple[JSON, b
     zarr-python writes; "+Infinity"; and for core types all bits of a value as "0x..." or "0b...", most
     significant first, as in the ratified v3. MetadataError for anything else.
     """
-    try:
+    with refusing(data, str(data_type)):
         if data is None:
             return fill_to_json(zero_fill(data_type), data_type), True
         if data_type.name in ("string", "bytes"):
             return fill_to_json(v2_object_fill(data, data_type), data_type), False
         return fill_to_json(_scalar(data, kind), data_type), False
-    except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, ZarrstackError):
-            raise
-        raise MetadataError("bad fill value", found=excerpt(data), expected=str(data_type)) from error
 
 
 def _scalar(data: JSON, kind: DraftType) -> Any:
