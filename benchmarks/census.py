@@ -3,7 +3,7 @@
     python benchmarks/census.py [--archives 10000] [--folder DIR]
 
 Each archive has two groups and three arrays, with 12 chunks in all; one in a hundred has a broken document.
-The figures are in docs/howto/census.md.
+The figures are in docs/howto/batch.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Codec libraries beside each other, and our pipelines beside the fastest of them.
 
-    python benchmarks/codecs.py [--rounds 7] [--write]
+    python benchmarks/codecs.py [--rounds 7]
 
 A contender that is not installed is left out; `pip install isal zlib-ng imagecodecs cramjam` brings all.
 Every output is compared with what was encoded before anything is timed. Rounds are interleaved: every
 contender once with one thread and once with two, then all again. The fastest round counts, since what
 makes others slower comes from elsewhere; so machines that do other work give usable ratios too.
-With `--write` the tables go into docs/explanation/speed.md.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import argparse
 import gzip
 import os
 import platform
-import re
 import threading
 import time
 import zlib
@@ -24,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import crc32c
@@ -41,8 +38,6 @@ from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.data_types.v3 import DataType
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "speed.md"
-START, END = "<!-- figures: benchmarks/codecs.py --write -->", "<!-- end of figures -->"
 PACKAGES = (
     *("zarrlift", "numpy", "deflate", "isal", "zlib-ng", "imagecodecs", "cramjam"),
     *("zstandard", "numcodecs", "crc32c"),
@@ -338,10 +333,9 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Measure, print, and write if asked."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     lines = [machine(), f"{asked.rounds} rounds; MB/s of decoded data with 1 and 2 threads; encoded size", ""]
     for work in works():
@@ -352,12 +346,7 @@ def main() -> None:
         best = measure(work, asked.rounds)
         ratio = best["zarrstack"][1] / best["bare"][1]
         lines += [f"{work.title}: {ratio:.2f} times the bare codecs", *list(rows(work, best))[1:]]
-    text = "\n".join(lines)
-    print(text)
-    if asked.write:
-        page = PAGE.read_text()
-        block = f"{START}\n\n```text\n{text}\n```\n\n{END}"
-        PAGE.write_text(re.sub(f"(?s){re.escape(START)}.*?{re.escape(END)}", lambda _: block, page, count=1))
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

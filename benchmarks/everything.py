@@ -93,7 +93,7 @@ def main() -> None:
         "n5.py": [*common, *place, *options["z5py"]],
         "peers.py": [*common, *place, *options["z5py"], *options["rechunker"], *rust],
         # These count the fastest round, so they need more of them: their own number.
-        "codecs.py": ["--write"] if asked.write else [],
+        "codecs.py": [],
         "layers.py": ["--write"] if asked.write else [],
     }
     if find_spec("s3fs"):

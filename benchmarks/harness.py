@@ -15,6 +15,7 @@ it, some 20 MB here: that is the least that can be measured.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -26,8 +27,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+VERDICT: Final = re.compile(
+    r"(?m)^  no peer is faster .*\n?|,? +at (?:most|least) [^\n]*?: (?:holds|BROKEN)$"
+    r"|(?:   the same)?:? +(?:holds|BROKEN)$|, at most \d+ s and \d+ MB$"
+)
+"""What a run is held to and whether it was: for those who change the code, not for readers of the docs."""
 PAUSE = 0.01
 """Seconds between two looks at the processes of a command, at least: nine times as long as a look took."""
+
+
+def without_verdicts(text: str) -> str:
+    """The figures of a table alone, as the docs show them."""
+    return VERDICT.sub("", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/layers.py            prints the tables of overheads
     python benchmarks/layers.py --shards   prints those of writing arrays into shards (shard_writes.py)
-    python benchmarks/layers.py --write    puts them into docs/transformers/overhead.md, or sharding.md, too
+    python benchmarks/layers.py --write    puts them into docs/transformers/index.md, or sharding.md, too
 
 One event loop, one operation after the other, values of 4 KiB, each layer with nothing to do but to
 let them pass: no errors, no limits reached, every key known to the cache after the first round.
@@ -204,7 +204,7 @@ def main() -> None:
         machine += f"; LocalStore on {file_system(options.disk)}"
         text = shard_tables(min(options.rounds, 5), machine, options.disk)
     else:
-        page, text = PAGES / "overhead.md", tables(options.rounds)
+        page, text = PAGES / "index.md", tables(options.rounds)
     print(text)
     if options.write:
         whole = page.read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
     python benchmarks/main_job.py [--directory /dev/shm] [--rounds 5] [--write]
 
 The directory is best on a memory file system. Start-up is part of every figure and shown
-by itself as `zarrlift --version`. With `--write` the table goes into docs/explanation/speed.md.
+by itself as `zarrlift --version`. With `--write` the figures go into docs/explanation/speed.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from harness import Command, Figures, measure, remover
+from harness import Command, Figures, measure, remover, without_verdicts
 
 SOURCES = Path(__file__).with_name("main_job_sources.py")
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "speed.md"
@@ -101,8 +101,8 @@ def main() -> None:
     text = "\n".join((f"{machine()}, {asked.rounds} rounds", "", *table(figures)))
     print(text)
     if asked.write:
-        page = PAGE.read_text()
-        PAGE.write_text(re.sub(r"(?s)```text\n.*?```", lambda _: f"```text\n{text}\n```", page, count=1))
+        page, block = PAGE.read_text(), f"```text\n{without_verdicts(text)}\n```"
+        PAGE.write_text(re.sub(r"(?s)```text\n.*?```", lambda _: block, page, count=1))
 
 
 if __name__ == "__main__":

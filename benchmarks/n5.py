@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from harness import Command, Figures, executable_of, measure, remover
+from harness import Command, Figures, executable_of, measure, remover, without_verdicts
 from main_job import PAGE, ZARRLIFT, machine
 
 HERE = Path(__file__).parent
@@ -139,9 +139,9 @@ def main() -> None:
     text = "\n".join((f"{machine()},", f"{versions(z5py)}, {asked.rounds} rounds", "", *rows))
     print(text)
     if asked.write:
-        page = PAGE.read_text()
+        page, block = PAGE.read_text(), f"```text\n{without_verdicts(text)}\n```"
         pattern = rf"(?s)({re.escape(MARK)}\n\n)```text\n.*?```"
-        PAGE.write_text(re.sub(pattern, lambda found: f"{found[1]}```text\n{text}\n```", page, count=1))
+        PAGE.write_text(re.sub(pattern, lambda found: found[1] + block, page, count=1))
 
 
 if __name__ == "__main__":

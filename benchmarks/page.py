@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chart import Group, draw
+from harness import without_verdicts
 from main_job import PAGE
 
 MARK = "<!-- figures: benchmarks/peers.py --write -->"
@@ -24,7 +25,8 @@ def write(text: str, groups: Sequence[Group], circumstances: Sequence[str], page
         raise SystemExit(f"{page} has no place for the figures: {MARK} and {CHART_START} ... {CHART_END}")
     chart = page.with_name("speed-peers.svg")
     image = f"![Seconds of each workload: zarrlift, its peers and the machine's limits]({chart.name})"
-    new = _TABLE.sub(lambda match: f"{match[1]}```text\n{text}\n```", old, count=1)
+    block = f"```text\n{without_verdicts(text)}\n```"
+    new = _TABLE.sub(lambda match: match[1] + block, old, count=1)
     new = _CHART.sub(lambda match: f"{match[1]}\n{image}\n\n{match[2]}", new, count=1)
     chart.write_text(draw(groups, circumstances=circumstances))
     page.write_text(new)

@@ -8,6 +8,7 @@ Replaces what is below the line MARK; what is above is written by hand. A test c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
@@ -59,25 +60,83 @@ EXAMPLES: Final = {
 """Commands to try, from top to bottom, in a folder where `zarrlift demo` has written zarrlift-demo."""
 
 
+SHARED: Final = "Options of several commands"
+
+Record = tuple[str, str]
+"""Names and help of an argument or an option."""
+
+
 def generated() -> str:
-    """What follows the mark."""
+    """What follows the mark: each command with its own options, then those that several have, once."""
     root: Any = typer.main.get_command(app(*COMMANDS, nested=True))
-    return "\n".join(part for name in COMMANDS for part in _command(root.commands[name], name))
+    commands = [each for name in COMMANDS for each in _commands(root.commands[name], name)]
+    sections = [_sections(command, name) for command, name in commands]
+    times = Counter(_option(record) for each in sections for records in each.values() for record in records)
+    shared = {option for option, number in times.items() if number > 1 and option[0].startswith("-")}
+    parts = [part for command, name in commands for part in _command(command, name, shared)]
+    return "\n".join([*parts, f"## {SHARED}\n", *_shared(sections, shared)])
 
 
-def _command(command: Any, name: str) -> Iterator[str]:
+def _commands(command: Any, name: str) -> Iterator[tuple[Any, str]]:
+    """A command, and those below it."""
+    yield command, name
+    for below, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{name} {below}")
+
+
+def _sections(command: Any, name: str) -> dict[str, list[Record]]:
+    """The arguments and options of a command by heading."""
+    if not isinstance(command, Command):
+        return {}
+    sections = command.sections(typer.Context(command, info_name=f"zarrlift {name}"))
+    return {
+        heading: [record for record in records if not record[0].endswith("--help")]
+        for heading, records in sections.items()
+    }
+
+
+def _option(record: Record) -> Record:
+    """What makes an option the same one in several commands: what it may be given for may differ."""
+    names, text = record
+    return names, re.sub(r" \(.*?\)", "", text)
+
+
+def _shared(all_sections: list[dict[str, list[Record]]], shared: set[Record]) -> Iterator[str]:
+    """Each shared option, with the longest of its texts, below the heading of the command that has most."""
+    texts: dict[Record, str] = {}
+    for records in (records for sections in all_sections for records in sections.values()):
+        for record in records:
+            texts[_option(record)] = max(texts.get(_option(record), ""), record[1], key=len)
+    by_heading: dict[str, list[Record]] = {}
+    left = set(shared)
+    for sections in sorted(all_sections, key=len, reverse=True):
+        for heading, records in sections.items():
+            options = [option for option in map(_option, records) if option in left]
+            by_heading.setdefault(heading, []).extend((option[0], texts[option]) for option in options)
+            left.difference_update(options)
+    for heading, records in by_heading.items():
+        if records:
+            yield f"**{heading}**\n"
+            yield from _records(records)
+
+
+def _command(command: Any, name: str, shared: set[Record]) -> Iterator[str]:
     context = typer.Context(command, info_name=f"zarrlift {name}")
     yield f"## {name}\n"
     yield f"```text\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
     yield from _description(command.help)
     if name in EXAMPLES:
         yield f"```bash\n{EXAMPLES[name]}\n```\n"
-    if isinstance(command, Command):
-        for heading, records in command.sections(context).items():
+    sections = _sections(command, name)
+    for heading, records in sections.items():
+        own = [record for record in records if _option(record) not in shared]
+        if own:
             yield f"**{heading}**\n"
-            yield from _records(records)
-    for below, inner in getattr(command, "commands", {}).items():
-        yield from _command(inner, f"{name} {below}")
+            yield from _records(own)
+    names = [record[0] for records in sections.values() for record in records if _option(record) in shared]
+    if names:
+        words = ", ".join(f"`{re.findall('--[a-z-]+', each)[0]}`" for each in names)
+        yield f"[{SHARED}](#{SHARED.lower().replace(' ', '-')}): {words}\n"
 
 
 def _description(text: str) -> Iterator[str]:
@@ -90,11 +149,9 @@ def _description(text: str) -> Iterator[str]:
             yield _prose(lines) + "\n"
 
 
-def _records(records: list[tuple[str, str]]) -> Iterator[str]:
+def _records(records: list[Record]) -> Iterator[str]:
     """A definition list, which needs no wide screen."""
     for names, text in records:
-        if names.endswith("--help"):
-            continue
         words, _, extra = text.partition("  [")
         items = [f"`{item.strip()}`" for item in names.split(" / ")]
         yield f"{' / '.join(items)}\n:   {_prose(words.strip())}{_limits(extra.rstrip(']'))}\n"

@@ -141,7 +141,7 @@ def migrate(
     - `format`: that of the source, if several are present; by default it is detected.
     - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
     - `virtual`: copy no chunk; the destination, an Icechunk repository or references of kerchunk, refers to
-      those of the source (see docs/howto/virtual.md).
+      those of the source (see docs/howto/references.md).
     - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or

@@ -282,6 +282,16 @@ def test_the_page_says_that_nothing_was_measured_or_shows_all_of_it(scripts: Scr
         looks_measured(scripts, page)
 
 
+def test_the_page_has_figures_without_what_they_are_held_to(scripts: Scripts, tmp_path: Path) -> None:
+    assert not re.search(r"BROKEN|: holds|at most [\d.]+ s", scripts.main_job.PAGE.read_text())
+    page = tmp_path / "speed.md"
+    page.write_text(scripts.main_job.PAGE.read_text())
+    text, groups, about = measured(scripts)
+    assert "holds" in text and "at most" in text
+    scripts.page.write(text, groups, about, page)
+    assert not re.search("BROKEN|holds|at (least|most)", scripts.page.table_of(page))
+
+
 def test_the_page_explains_every_workload(scripts: Scripts) -> None:
     text = scripts.main_job.PAGE.read_text()
     part = text[text.index("## Beside every peer") : text.index(scripts.page.MARK)]

@@ -30,9 +30,10 @@ server.serve_forever()
 
 def test_no_page_scrolls_sideways_fails_asks_other_servers_or_shuts_anyone_out() -> None:
     site = Path(os.environ["ZARRLIFT_SITE"])
-    folders = sorted(page.parent.relative_to(site) for page in site.rglob("index.html"))
+    pages = (page for page in site.rglob("index.html") if "http-equiv" not in page.read_text())
+    folders = sorted(page.parent.relative_to(site) for page in pages)  # without those that have moved
     paths = [f"{folder.as_posix()}/".removeprefix("./") for folder in folders]
-    assert len(paths) > 60
+    assert len(paths) > 40
     with running([sys.executable, "-c", SERVE, str(site)]) as server:
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/"
         done = subprocess.run(

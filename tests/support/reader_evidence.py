@@ -186,8 +186,12 @@ def page_tables() -> str:
 
 
 def _markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in which things with the same cells share a row."""
     heads = tuple(heads)
-    lines = [heads, ("---",) * len(heads), *map(tuple, rows)]
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        names.setdefault(tuple(cells), []).append(name)
+    lines = [heads, ("---",) * len(heads), *((", ".join(found), *cells) for cells, found in names.items())]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

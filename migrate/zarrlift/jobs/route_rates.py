@@ -25,7 +25,7 @@ _TYPICAL: Final[dict[RouteName, float]] = {
     "rewrite": 10.0,
     "regrid": 10.0,
 }
-"""Time relative to `relink`, for local files (docs/explanation/scale.md); only the ratios are used."""
+"""Time relative to `relink`, for local files (docs/explanation/speed.md); only the ratios are used."""
 _REMOTE: Final = 10.0
 """Time that a byte takes over a network, on the same scale: there, routes differ less."""
 _WINDOW: Final = 600.0

@@ -1,7 +1,7 @@
 """Validates models against JSON Schemas with jsonschema-rs; every violation has its path.
 
 jsonschema-rs takes 0.05 s for ten thousand nodes where jsonschema takes 32 s, and supports draft 2020-12,
-which zarr-metadata writes (docs/design/dependencies.md). It is configured to fetch nothing, and patterns
+which zarr-metadata writes (docs/design/decisions.md). It is configured to fetch nothing, and patterns
 cannot cause unbounded backtracking.
 """
 

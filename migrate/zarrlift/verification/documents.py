@@ -54,7 +54,7 @@ class _Kind:
 
 @lru_cache(maxsize=4096)
 def _differences_of(kind: _Kind) -> tuple[_Difference, ...]:
-    # Without this cache, 2,000 arrays in place take 1.35 times the processor time (docs/design/speed.md).
+    # Without this cache, 2,000 arrays in place take 1.35 times the processor time (docs/design/decisions.md).
     return tuple(head_differences(kind.document, kind.layout))
 
 

@@ -17,7 +17,7 @@ import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.rows import TaskTotals
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "job-arrays.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "cluster.md"
 PARTS = 8
 KILLED = """\
 import os, signal, time

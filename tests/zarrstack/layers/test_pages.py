@@ -1,4 +1,4 @@
-"""The page of each layer names the options that the code has, and no other.
+"""The page or section of each layer names the options that the code has, and no other.
 
 What the pages run is held by tests/repository/test_docs.py.
 """
@@ -21,7 +21,12 @@ ROW = re.compile(r"^\|(?P<options>[^|]+)\|(?P<rest>.*)$", re.MULTILINE)
 
 
 def page(name):
-    return (PAGES / f"{name}.md").read_text()
+    """The page of a layer, or its section: from its heading to the next one."""
+    if (PAGES / f"{name}.md").exists():
+        return (PAGES / f"{name}.md").read_text()
+    sections = re.split(r"^## ", (PAGES / "operations.md").read_text(), flags=re.MULTILINE)
+    *_, of_several = sections
+    return next(text for text in sections if text.partition("\n")[0].lower() == name) + of_several
 
 
 def table(name):
@@ -41,7 +46,7 @@ def named(cell):
 
 
 def test_every_layer_has_a_page():
-    assert [name for name in LAYERS if not (PAGES / f"{name}.md").exists()] == []
+    assert [name for name in LAYERS if not page(name)] == []
     assert all(not find(name).option_names() for name in WITHOUT)
 
 

@@ -2,7 +2,7 @@
 
 zarr-metadata, which checks all others, takes longer to load than a small archive takes to move (90 ms,
 against 50 for numpy, Python 3.11): without this module, one small array takes 1.27 times the processor time
-(docs/design/speed.md). It accepts every document accepted here, as a property test verifies
+(docs/design/decisions.md). It accepts every document accepted here, as a property test verifies
 (`tests/zarrlift/formats/zarr_v2/test_fast_path.py`); a document not accepted here may still be valid.
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata; members of codecs as written

@@ -3,7 +3,7 @@
 Loading zarr-python takes as long as moving half a gigabyte, and longer than loading the rest of this project.
 On a machine with two cores it is free if another process does it in the meantime. Without this process, 2,000
 arrays in place take 1.26 times as long, and 1.25 times if it is forked only when the archive has been read
-(docs/design/speed.md).
+(docs/design/decisions.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A pool of forked processes, for files so small that the interpreter lock is the bottleneck.
 
-Without it, 21,952 chunks of 3.3 KB take 1.4 times as long (docs/design/speed.md).
+Without it, 21,952 chunks of 3.3 KB take 1.4 times as long (docs/design/decisions.md).
 """
 
 from __future__ import annotations

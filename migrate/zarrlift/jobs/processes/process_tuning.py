@@ -1,7 +1,7 @@
 """Process-wide tuning, applied only if the command line owns the process.
 
 Without the rules for garbage collection, 2,000 arrays in place take 1.17 times the processor time; without
-those for the allocator, gzip to zstd takes 1.2 times as long (docs/design/speed.md).
+those for the allocator, gzip to zstd takes 1.2 times as long (docs/design/decisions.md).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Results without copied chunks: references into the objects of the source (docs/design/virtual.md)."""
+"""Results without copied chunks: references into the objects of the source (docs/design/decisions.md)."""

@@ -1,7 +1,7 @@
 """An Icechunk repository as `Storage`: a version of it to read, or a branch to write to.
 
 Writing goes to a branch of the job: `begin` commits the documents of all nodes, `checkpoint` what was written
-since, and `publish` moves the branch that readers see. docs/design/icechunk.md has the reasons.
+since, and `publish` moves the branch that readers see. docs/design/decisions.md has the reasons.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Found:
         return bool(self.quick or self.slow or any(wrong for wrong, _ in self.runs.values()))
 
     def row(self) -> str:
-        """A row of the table in docs/design/testing.md."""
+        """A row of the table that is printed, in Markdown."""
         runs = (
             "at once" if each == AT_ONCE else f"{each[0]} of {each[1]}" if each[1] else ""
             for each in self.runs.values()

@@ -138,15 +138,16 @@ print(json.dumps([[dict(output) for output in cell.outputs] for cell in notebook
 @pytest.mark.needs_reader("engines")
 @pytest.mark.slow(one_in=25)
 def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
-    page = Path(__file__).parents[4] / "docs" / "howto" / "notebooks.md"
-    cells = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    page = Path(__file__).parents[4] / "docs" / "howto" / "long-jobs.md"
+    _, _, section = page.read_text().partition("## In a notebook\n")
+    cells = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     # As the page says: a kernel's loop is running.
     cells = [cell.replace("asyncio.run(work())", "await work()") for cell in cells]
     folder = Path(os.environ["ZARRLIFT_ENGINES"]) / "bin"
     subprocess.run([folder / "zarrlift", "demo", "old"], cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run(
         [folder / "python", "-c", CELLS],
-        cwd=tmp_path,
+        cwd=tmp_path / "old",
         env={**os.environ, "HOME": str(tmp_path)},
         input=json.dumps(cells),
         stdout=subprocess.PIPE,
