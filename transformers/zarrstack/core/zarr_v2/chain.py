@@ -48,9 +48,9 @@ FILTERS: Final = COMPRESSORS | frozenset(
 """Buffer-to-buffer codecs, allowed at any position after the array."""
 
 _WHOLE: Final = frozenset("biumM")
-"""Kinds of integer types, including times."""
-_SHAPED: Final = frozenset({"json2", "msgpack2"})
 """Kinds whose values are integers in storage: booleans, integers and times."""
+_SHAPED: Final = frozenset({"json2", "msgpack2"})
+"""Object codecs that store the shape of a chunk."""
 _RAW_LZMA: Final = 3
 """The number of lzma's raw format, `lzma.FORMAT_RAW`."""
 _MAX_TYPESIZE: Final = 255
