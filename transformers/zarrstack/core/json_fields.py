@@ -10,7 +10,7 @@ from typing import Any, Final
 from .json_text import JSON, JSONObject
 
 _SAME: Final = frozenset({str, int, float, bool, type(None), dict})
-"""Types of values that are JSON as they are, looked up first: a status may have the fields of 100,000 nodes."""
+"""Types of values that are JSON as they are, looked up first: a status may have 100,000 nodes."""
 
 
 class FieldsAsJSON:
