@@ -140,7 +140,7 @@ def inflaters(size: int) -> dict[str, Contender]:
         "zlib": lambda data: zlib.decompressobj(31).decompress(data, size + 1),
         "numcodecs": numcodecs.GZip().decode,
     }
-    if module := deflate.library:
+    if module := deflate.libdeflate:
         found["libdeflate"] = lambda data: module.gzip_decompress(data, size)
     if isal := optional("isal.isal_zlib"):
         found["isal"] = lambda data: isal.decompressobj(31).decompress(data, size + 1)
@@ -159,7 +159,7 @@ def deflaters() -> dict[str, Contender]:
         "zlib 1": lambda data: zlib.compress(data, 1, 31),
         "zlib 6": lambda data: zlib.compress(data, 6, 31),
     }
-    if module := deflate.library:
+    if module := deflate.libdeflate:
         found["libdeflate 1"] = lambda data: module.gzip_compress(data, 1)
         found["libdeflate 6"] = lambda data: module.gzip_compress(data, 6)
         found["libdeflate 7"] = lambda data: module.gzip_compress(data, 7)
@@ -249,8 +249,12 @@ def works() -> Iterator[Work]:
 def jobs() -> Iterator[Work]:
     """The codec work of two migrations, bare and by our pipelines."""
     size = int(np.prod(SHAPE))
-    inflate = deflate.library.gzip_decompress if deflate.library else lambda data, _: gzip.decompress(data)
-    unzlib = deflate.library.zlib_decompress if deflate.library else lambda data, _: zlib.decompress(data)
+    inflate = (
+        deflate.libdeflate.gzip_decompress if deflate.libdeflate else lambda data, _: gzip.decompress(data)
+    )
+    unzlib = (
+        deflate.libdeflate.zlib_decompress if deflate.libdeflate else lambda data, _: zlib.decompress(data)
+    )
     big, little = (CodecSpec("bytes", {"endian": endian}) for endian in ("big", "little"))
 
     items = [camera(number).astype(">u2") for number in range(CHUNKS)]

@@ -210,7 +210,7 @@ def create_array(
 
 
 def _block(
-    given: StoreLike,
+    target: StoreLike,
     store: PerArray,
     memory_bytes: int | str | None,
     buffer: BufferMode,
@@ -224,7 +224,7 @@ def _block(
     budget = DEFAULT_BYTES if memory_bytes is None else size(store, "memory_bytes", memory_bytes)
     if memory_bytes is not None and buffer == "shards":
         store.buffer_writes(budget)
-    closes = not isinstance(given, Store | StorePath)
+    closes = not isinstance(target, Store | StorePath)
     return Block(
         store=store, budget=budget if buffer == "shards" else None, concurrency=concurrency, closes=closes
     )
@@ -240,6 +240,6 @@ def _place(store: StoreLike, path: str, *, create: bool, storage_options: Mappin
         store, path=path, mode="a" if create else None, storage_options=as_dict(storage_options)
     )
     place = sync(opened)
-    found = place.store
-    layer = found if isinstance(found, PerArray) else PerArray(found)
+    base = place.store
+    layer = base if isinstance(base, PerArray) else PerArray(base)
     return _Place(layer, place.path)

@@ -26,9 +26,9 @@ _FEW: Final = 16
 def chunk_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> Indexes:
     """The linear index of each key's chunk, or NO_CHUNK; keys are relative to the array."""
     if isinstance(keys, KeyEncoding | N5Keys) and grid.shape and len(names) > _FEW:
-        found = _all_regular(names, keys, grid)
-        if found is not None:
-            return found
+        indexes = _all_regular(names, keys, grid)
+        if indexes is not None:
+            return indexes
     ndim = len(grid.shape)
     places = (keys.coordinates(name, ndim) for name in names)
     each = (None if place is None else grid.index(place) for place in places)

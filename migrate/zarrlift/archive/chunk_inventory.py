@@ -134,21 +134,21 @@ def nothing_there() -> Inventory:
     return inventory_of(ChunkScan())
 
 
-def inventory_of(found: ChunkScan, columns: Columns | None = None) -> Inventory:
-    """The inventory of the chunks that were found; of `columns` if they are not in `found`."""
-    indexes, sizes, versions = found.chunks.sorted() if columns is None else columns
-    known = indexes, sizes if found.sized else None, versions if found.versioned else None
+def inventory_of(listing: ChunkScan, columns: Columns | None = None) -> Inventory:
+    """The inventory of the chunks that were found; of `columns` if they are not in `listing`."""
+    indexes, sizes, versions = listing.chunks.sorted() if columns is None else columns
+    facts = indexes, sizes if listing.sized else None, versions if listing.versioned else None
     return Inventory(
         indexes=indexes,
-        sizes=known[1],
-        versions=known[2],
-        total_bytes=int(sizes.sum()) if found.sized else None,
+        sizes=facts[1],
+        versions=facts[2],
+        total_bytes=int(sizes.sum()) if listing.sized else None,
         certain=True,
-        fingerprint=fingerprint_of(*known),
-        unclaimed=tuple(found.unclaimed),
-        unclaimed_count=found.unclaimed_count,
-        bad_links=tuple(found.bad_links),
-        no_files=tuple(found.no_files),
+        fingerprint=fingerprint_of(*facts),
+        unclaimed=tuple(listing.unclaimed),
+        unclaimed_count=listing.unclaimed_count,
+        bad_links=tuple(listing.bad_links),
+        no_files=tuple(listing.no_files),
     )
 
 
@@ -173,33 +173,33 @@ def _found(
     if isinstance(storage, LocalStorage):
         return scan(storage, path, layout, children=children, follow_links=follow_links)
     prefix = layout.prefix(path)
-    found = storage.list_objects(
+    result = storage.list_objects(
         prefix,
         lambda: ListedChunks(layout, prefix, METADATA | children, count),
         partial(_some_keys, layout, path),
     ).found
-    if not found.versioned and storage.beneath is not None:
+    if not result.versioned and storage.beneath is not None:
         # The layers determine which chunks exist; the storage below provides the rest.
         below = _found(storage.beneath, path, layout, children, count, follow_links=follow_links)
-        _complete(found, below)
+        _complete(result, below)
         # Entries that are not regular files are not listed through layers and would appear as missing chunks.
-        found.no_files, found.bad_links = below.no_files, below.bad_links
-    return found
+        result.no_files, result.bad_links = below.no_files, below.bad_links
+    return result
 
 
-def _complete(found: ChunkScan, below: ChunkScan) -> None:
+def _complete(incomplete: ChunkScan, below: ChunkScan) -> None:
     """Add sizes and versions from another listing, if it contains all chunks."""
     if not (len(below.chunks) and below.sized and below.versioned):
         return
-    wanted, _, _ = found.chunks.sorted()
-    known, sizes, versions = below.chunks.sorted()
-    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found.chunks = ChunkColumns()
-    if (known[places] == wanted).all():
-        found.chunks.extend(wanted, sizes[places], versions[places])
-        found.sized = found.versioned = True
+    wanted, _, _ = incomplete.chunks.sorted()
+    indexes, sizes, versions = below.chunks.sorted()
+    places = np.minimum(np.searchsorted(indexes, wanted), len(indexes) - 1)
+    incomplete.chunks = ChunkColumns()
+    if (indexes[places] == wanted).all():
+        incomplete.chunks.extend(wanted, sizes[places], versions[places])
+        incomplete.sized = incomplete.versioned = True
     else:
-        found.chunks.extend(wanted, np.zeros_like(wanted), np.zeros_like(wanted))
+        incomplete.chunks.extend(wanted, np.zeros_like(wanted), np.zeros_like(wanted))
 
 
 def _some_keys(layout: Layout, path: str) -> list[str]:
@@ -294,14 +294,14 @@ def task_bounds(inventory: Inventory, implied: int = 0, written: int = 0) -> tup
 def _starts(sizes: Indexes, step: int, room: int) -> Indexes:
     """The first chunk of each task of at most `step` chunks and about `room` bytes."""
     # The share of a chunk in a task, by bytes or as one of `step` chunks, in units of room * step.
-    found, before, last = [], 0.0, -1.0
+    starts, before, last = [], 0.0, -1.0
     for start in range(0, len(sizes), MAX_IN_MEMORY):
-        taken = np.maximum(sizes[start : start + MAX_IN_MEMORY] * float(step), float(room))
-        sums = np.cumsum(taken) + before
-        bins = (sums - taken) // (float(room) * step)
-        found.append(start + np.flatnonzero(np.diff(bins, prepend=last)))
+        shares = np.maximum(sizes[start : start + MAX_IN_MEMORY] * float(step), float(room))
+        sums = np.cumsum(shares) + before
+        bins = (sums - shares) // (float(room) * step)
+        starts.append(start + np.flatnonzero(np.diff(bins, prepend=last)))
         before, last = float(sums[-1]), float(bins[-1])
-    return np.concatenate(found)
+    return np.concatenate(starts)
 
 
 def object_sizes(inventory: Inventory, implied: int) -> Weights:

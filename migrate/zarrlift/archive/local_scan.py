@@ -204,24 +204,19 @@ def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[s
     """
     top = layout.prefix(path).rstrip("/")
     yield top
-    ndim = len(layout.shape)
-    if layout.keys.depth(ndim) == 1:
+    keys, ndim = layout.keys, len(layout.shape)
+    if keys.depth(ndim) == 1:
         return
     assert isinstance(storage, LocalStorage)
-    if isinstance(layout.keys, PatternKeys):
-        above = [top]
-        for number in range(layout.keys.depth(ndim) - 1):
-            names = ((place, name) for place in above for name in storage.directories(place))
-            above = [f"{place}/{name}".strip("/") for place, name in names if layout.keys.fits(number, name)]
-            yield from above
-        return
-    head, _ = _head(layout.keys)
-    level = [f"{top}/{head}".strip("/")]
+    head, _ = _head(keys)
+    above = [f"{top}/{head}".strip("/")]
     if head:
-        yield from level
-    for _ in range(len(_axes(layout.keys, ndim)) - 1):
-        level = [f"{place}/{name}".strip("/") for place in level for name in storage.directories(place)]
-        yield from level
+        yield from above
+    for level in range(keys.depth(ndim) - 1 - bool(head)):
+        names = ((place, name) for place in above for name in storage.directories(place))
+        fitting = (each for each in names if not isinstance(keys, PatternKeys) or keys.fits(level, each[1]))
+        above = [f"{place}/{name}".strip("/") for place, name in fitting]
+        yield from above
 
 
 def _number(text: str) -> int | None:

@@ -150,10 +150,10 @@ def _recognized(row: Sequence[str], file: Path) -> tuple[str, ...]:
         sizes = [at for at, value in enumerate(row) if at > 1 and _DIGITS.fullmatch(value)]
         tags = [at for at, value in enumerate(row) if at > 1 and _MD5.fullmatch(value.strip('"'))]
         versions = [value for value in row[2:] if value in ("true", "false")]
-        known = {0: _BUCKET, 1: _KEY}
+        names = {0: _BUCKET, 1: _KEY}
         if len(sizes) == len(tags) == 1 and not versions:
-            known |= {sizes[0]: _SIZE, tags[0]: _ETAG}
-        columns = tuple(known.get(at, "") for at in range(len(row)))
+            names |= {sizes[0]: _SIZE, tags[0]: _ETAG}
+        columns = tuple(names.get(at, "") for at in range(len(row)))
     if not set(_NEEDED) <= set(columns):
         raise UsageError(
             "the columns of the inventory cannot be recognized",

@@ -46,14 +46,14 @@ def of_batch(
     """The work of a verb on a batch; UsageError for options that are for one archive."""
 
     def work(progress: Any) -> BatchOutcome:
-        given = {**options.arguments(), **storage.arguments()}
-        known = {name for table in (Running, Places, Watching) for name in values(table(), table)}
-        if verify is not None or given.keys() - known:
+        keywords = {**options.arguments(), **storage.arguments()}
+        supported = {name for table in (Running, Places, Watching) for name in values(table(), table)}
+        if verify is not None or keywords.keys() - supported:
             raise usage(
                 "options of one archive or of its job are given for a batch",
                 expected="the result of the archive, or its job file",
             )
-        outcome: BatchOutcome = getattr(batch, verb)(progress=progress, **given, **more)
+        outcome: BatchOutcome = getattr(batch, verb)(progress=progress, **keywords, **more)
         return outcome
 
     return work
@@ -69,13 +69,13 @@ def answered(
     from ..jobs.command_line import command as command_line
     from ..report import batch as report
 
-    def how_to_continue(known: tuple[str, ...] | None) -> str:
+    def how_to_continue(job_words: tuple[str, ...] | None) -> str:
         if command == "status":
             return "The batch is not affected."
-        if known is None:
+        if job_words is None:
             return "Nothing was migrated."
         again = command if command in ("verify", "update", "finish", "undo") else "resume"
-        return f"Continue with: {command_line(again, known[0])}"
+        return f"Continue with: {command_line(again, job_words[0])}"
 
     def answer() -> Answer:
         first()

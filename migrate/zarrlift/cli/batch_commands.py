@@ -105,12 +105,12 @@ def run(
             raise usage("a list of archives is needed", expected="a folder, a glob or a manifest")
         how: dict[str, Any] = {"to": to, "list_file": list_file, "only": only, "update": update}
         how |= {"run": not dry_run, "recipe": recipe.recipe(), "progress": progress}
-        made = zarrlift.batch(*lists, **how, **options.arguments(), **storage.arguments())
+        result = zarrlift.batch(*lists, **how, **options.arguments(), **storage.arguments())
         if html is not None:
             from ..report import batch_report
 
-            batch_report.write(made.outcome, html, pictures=True, places=storage.arguments())
-        return made.outcome
+            batch_report.write(result.outcome, html, pictures=True, places=storage.arguments())
+        return result.outcome
 
     return answered("batch run", output, work)
 

@@ -112,8 +112,8 @@ def confirm_overwrite(destination: str, storage: Storage) -> Question:
             count = sum(1 for _ in islice(place.list_prefix(""), _MANY + 1))
         except ZarrstackError:
             return None  # there is none, or the command says what is wrong with it
-        shown = f"more than {_MANY:,} objects" if count > _MANY else count_text(count, "object")
-        return f"Replace {place.url}, which has {shown}?" if count else None
+        amount = f"more than {_MANY:,} objects" if count > _MANY else count_text(count, "object")
+        return f"Replace {place.url}, which has {amount}?" if count else None
 
     return question
 
@@ -122,8 +122,8 @@ def _arrays_of(target: str, options: Tables) -> tuple[int, str]:
     """The number of arrays that a job has done, and the place of its result."""
     import zarrlift
 
-    given = options.arguments()
-    given.pop("take_over", None)
-    status = zarrlift.status(target, **given)
+    keywords = options.arguments()
+    keywords.pop("take_over", None)
+    status = zarrlift.status(target, **keywords)
     done = sum(node.kind == "array" and node.state == "done" for node in status.nodes)
     return done, status.destination

@@ -33,11 +33,11 @@ class Census(Group):
 
     def wanted(self, source: str, reading: dict[str, Any]) -> bool:
         """Whether these options, or what is in a place, ask for a census."""
-        asked = bool(self.given())
-        if asked and "format" in reading:
+        has_options = bool(self.given())
+        if has_options and "format" in reading:
             raise usage("--from is for one archive, the options of a census are for many")
-        if asked or "format" in reading:
-            return asked
+        if has_options or "format" in reading:
+            return has_options
         from zarrstack.core.errors import ZarrstackError
 
         from ..formats.globs import divided
@@ -92,15 +92,15 @@ def inspect(
         from ..report import archive as report_archive
         from ..report import json as report_json
 
-        given = {**reading.arguments(), **storage.arguments()}
-        if census.wanted(source, given):
-            return _census(source, {**given, **census.arguments()}, html)
-        archive = zarrlift.inspect(source, **given)
+        keywords = {**reading.arguments(), **storage.arguments()}
+        if census.wanted(source, keywords):
+            return _census(source, {**keywords, **census.arguments()}, html)
+        archive = zarrlift.inspect(source, **keywords)
         if html is not None:
             from ..report.html.archive_page import page_of
             from ..report.html.rendering import write_page
 
-            write_page(html, page_of(source, **given))
+            write_page(html, page_of(source, **keywords))
         refused = sum(node.refused for node in archive.nodes)
         return Answer(
             code=PARTLY if any_refusal(archive.all_problems()) else DONE,
@@ -112,24 +112,24 @@ def inspect(
     return output.session("inspect").run(work)
 
 
-def _census(source: str, given: dict[str, Any], html: str | None) -> Answer:
+def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
     import zarrlift
 
     from ..report import census as report_census
     from .run_display import counted
 
     with counted("archives") as count:
-        found = zarrlift.census(source, **given, progress=count)
+        result = zarrlift.census(source, **keywords, progress=count)
     if html is not None:
         from ..report.html.census_page import census_page
         from ..report.html.rendering import write_page
 
-        write_page(html, census_page(found))
+        write_page(html, census_page(result))
     return Answer(
-        code=DONE if found.complete else PARTLY,
-        text=lambda page: report_census.lines(found, page),
-        data=found.to_json,
-        brief=lambda: report_census.brief_lines(found),
+        code=DONE if result.complete else PARTLY,
+        text=lambda page: report_census.lines(result, page),
+        data=result.to_json,
+        brief=lambda: report_census.brief_lines(result),
     )
 
 
@@ -176,7 +176,7 @@ def verify(
         from ..report import outcome as report_outcome
 
         with output.watched() as progress:
-            found = zarrlift.verify(
+            report = zarrlift.verify(
                 source,
                 destination,
                 full=full,
@@ -188,11 +188,11 @@ def verify(
                 **storage.of(source, destination),
             )
         return Answer(
-            code=DONE if found.ok else PARTLY,
-            text=lambda page: report_outcome.verification_lines(found, page),
-            data=found.to_json,
-            brief=lambda: report_outcome.verification_brief(found),
-            wrong=lambda page: report_outcome.verification_lines(found, page),
+            code=DONE if report.ok else PARTLY,
+            text=lambda page: report_outcome.verification_lines(report, page),
+            data=report.to_json,
+            brief=lambda: report_outcome.verification_brief(report),
+            wrong=lambda page: report_outcome.verification_lines(report, page),
         )
 
     return output.session("verify").run(work)
@@ -218,14 +218,14 @@ def digest(
         from ..report import digest as report_digest
 
         with output.watched() as progress:
-            found = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
+            digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
         if output_file is not None:
-            write_digests(found, output_file)
+            write_digests(digests, output_file)
         return Answer(
-            code=PARTLY if found.problems else DONE,
-            text=lambda page: report_digest.lines(found, page),
-            data=found.to_json,
-            brief=lambda: report_digest.brief(found),
+            code=PARTLY if digests.problems else DONE,
+            text=lambda page: report_digest.lines(digests, page),
+            data=digests.to_json,
+            brief=lambda: report_digest.brief(digests),
         )
 
     return output.session("digest").run(work)
@@ -292,5 +292,5 @@ def _named(what: str) -> Answer:
     from ..executors.choice import known_executors
     from ..recipe.format_names import known_names
 
-    found = list(known_names() if what == "formats" else known_executors())
-    return Answer(code=DONE, text=lambda _: found, data=lambda: {what: found})
+    names = list(known_names() if what == "formats" else known_executors())
+    return Answer(code=DONE, text=lambda _: names, data=lambda: {what: names})

@@ -65,11 +65,11 @@ def migrate(
         from ..report import json as report_json
         from ..report import plan as report_plan
 
-        given = arguments()
-        given.pop("job_storage_options", None)
+        keywords = arguments()
+        keywords.pop("job_storage_options", None)
         job = None if dry_run else options.of(JobPlace).get("job")
         if dry_run:
-            made = zarrlift.plan(_given(source), destination, virtual=virtual, **given)
+            result = zarrlift.plan(_required(source), destination, virtual=virtual, **keywords)
         elif virtual:
             raise usage(
                 "references are written in one run, not in parts", expected="--virtual without --parts"
@@ -77,21 +77,25 @@ def migrate(
         elif job is None:
             raise usage("--parts needs --job", expected="the path of the job file to create")
         else:
-            given |= options.of(TakingOver)
-            made = zarrlift.plan_parts(_given(source), destination, job=job, parts=parts or 0, **given)
-        refused = any(problem.severity == "refusal" for problem in made.all_problems())
+            keywords |= options.of(TakingOver)
+            result = zarrlift.plan_parts(
+                _required(source), destination, job=job, parts=parts or 0, **keywords
+            )
+        refused = any(problem.severity == "refusal" for problem in result.all_problems())
         return Answer(
             code=PARTLY if refused else DONE,
-            text=lambda page: report_plan.lines(made, page, job=job),
-            data=lambda: report_json.plan_json(made),
-            brief=lambda: refused_briefly(len(made.refusals)),
+            text=lambda page: report_plan.lines(result, page, job=job),
+            data=lambda: report_json.plan_json(result),
+            brief=lambda: refused_briefly(len(result.refusals)),
         )
 
     def work(progress: Any) -> Any:
         import zarrlift
 
-        given = arguments(JobPlace, Running, Watching)
-        return zarrlift.migrate(_given(source), destination, virtual=virtual, progress=progress, **given)
+        keywords = arguments(JobPlace, Running, Watching)
+        return zarrlift.migrate(
+            _required(source), destination, virtual=virtual, progress=progress, **keywords
+        )
 
     if dry_run or parts is not None:
         session = output.session("migrate")
@@ -119,9 +123,9 @@ def _migrate_part(
                 "the job has the places and the changes",
                 expected="--part with --job and options to run it",
             )
-        given = {**options.of(Running, Watching), **storage.arguments()}
-        given |= {name: value for name, value in options.arguments().items() if name == "verify"}
-        return zarrlift.migrate_part(job, part, progress=progress, **given)
+        keywords = {**options.of(Running, Watching), **storage.arguments()}
+        keywords |= {name: value for name, value in options.arguments().items() if name == "verify"}
+        return zarrlift.migrate_part(job, part, progress=progress, **keywords)
 
     return moving("migrate", output, work, job or "", options, job_array=True)
 
@@ -142,8 +146,8 @@ def gather(
     def work(progress: Any) -> Any:
         import zarrlift
 
-        given = {**options.arguments(), **storage.arguments()}
-        return zarrlift.gather(target, verify=verify or "sample", progress=progress, **given)
+        keywords = {**options.arguments(), **storage.arguments()}
+        return zarrlift.gather(target, verify=verify or "sample", progress=progress, **keywords)
 
     return moving("gather", output, work, target, options, job_array=True)
 
@@ -164,8 +168,8 @@ def resume(
     def work(progress: Any) -> Any:
         import zarrlift
 
-        given = {**options.arguments(), **storage.arguments()}
-        return zarrlift.resume(target, verify=verify, progress=progress, **given)
+        keywords = {**options.arguments(), **storage.arguments()}
+        return zarrlift.resume(target, verify=verify, progress=progress, **keywords)
 
     return moving("resume", output, work, target, options)
 
@@ -208,8 +212,8 @@ def update(
     def of_one(progress: Any) -> Any:
         import zarrlift
 
-        given = {**options.arguments(), **changes, **storage.arguments()}
-        return zarrlift.update(target, verify=verify, progress=progress, **given)
+        keywords = {**options.arguments(), **changes, **storage.arguments()}
+        return zarrlift.update(target, verify=verify, progress=progress, **keywords)
 
     if dry_run:
         session = output.session("update")
@@ -270,7 +274,7 @@ def _deleting(
     return moving(verb, output, work, target, options, first)
 
 
-def _given(source: str | None) -> str:
+def _required(source: str | None) -> str:
     if source is None:
         raise usage("a source is needed", expected="SRC, or --job with --part")
     return source
@@ -305,33 +309,33 @@ def moving(
     from ..jobs.command_line import command as command_line
     from ..report import outcome as report_outcome
 
-    def how_to_continue(known: tuple[str, ...] | None) -> str:
+    def how_to_continue(job_words: tuple[str, ...] | None) -> str:
         import zarrlift
         from zarrstack.core.errors import ZarrstackError
 
         if job_array:
             return "Run the same command again."
         try:
-            if known is None:
+            if job_words is None:
                 status = zarrlift.status(target, **options.of(JobPlace))
-                known = (status.job, *status.options)
+                job_words = (status.job, *status.options)
         except ZarrstackError:
             return "No job was started; run the same command again."
         again = command if command in ("undo", "finish") else "resume"
-        return f"Continue with: {command_line(again, *known)}"
+        return f"Continue with: {command_line(again, *job_words)}"
 
     def answer() -> Answer:
         first()
-        shown: list[Any] = []
-        watching = output.watched(shown) if command not in ("undo", "finish") else nullcontext()
+        logged_problems: list[Any] = []
+        watching = output.watched(logged_problems) if command not in ("undo", "finish") else nullcontext()
         with watching as progress:
             outcome = work(progress)
         return Answer(
             code=DONE if outcome.ok else PARTLY,
             text=lambda page: report_outcome.lines(outcome, page),
             data=outcome.to_json,
-            problems=lambda page: report_outcome.problem_lines(outcome, page, shown),
-            brief=lambda: report_outcome.brief_lines(outcome, shown),
+            problems=lambda page: report_outcome.problem_lines(outcome, page, logged_problems),
+            brief=lambda: report_outcome.brief_lines(outcome, logged_problems),
             wrong=lambda page: report_outcome.lines(outcome, page, whole=True),
         )
 

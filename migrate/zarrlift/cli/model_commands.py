@@ -89,10 +89,10 @@ def show(
         recipe = load_recipe(recipe_file)
         if flat and consolidated or (recipe is not None and as_ is None):
             raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
-        found = models.show(
+        result = models.show(
             source, recipe=recipe, migrated=as_ is not None, **reading.arguments(), **storage.arguments()
         )
-        model = found.model
+        model = result.model
         if flat:
             model = models.flatten(model)
         elif consolidated:
@@ -104,14 +104,14 @@ def show(
         def text(_page: Page) -> Iterable[str]:
             from ..models.text import lines
 
-            _tell(found.problems)
+            _tell(result.problems)
             return lines(model) if whole else iter((json.dumps(model, ensure_ascii=False, indent=2),))
 
-        problems = [problem.to_json() for problem in found.problems]
+        problems = [problem.to_json() for problem in result.problems]
         return Answer(
-            code=PARTLY if found.unread else DONE,
+            code=PARTLY if result.unread else DONE,
             text=text,
-            data=lambda: {"format": found.format, "model": model, "problems": problems},
+            data=lambda: {"format": result.format, "model": model, "problems": problems},
         )
 
     return output.session("model show").run(work)
@@ -144,18 +144,18 @@ def schema(
         if source is None:
             if leave_open:
                 raise usage("--open requires SRC")
-            made = models.schema(zarr_format=2 if as_ == "v2" else 3)
+            document = models.schema(zarr_format=2 if as_ == "v2" else 3)
         elif as_ == "v2":
             raise usage("--as v2 is for the schema of the whole format", expected="no SRC")
         else:
-            made = models.schema(
+            document = models.schema(
                 source,
                 leave_open=parts(leave_open or ()),
                 migrated=as_ is not None,
                 **reading.arguments(),
                 **storage.arguments(),
             )
-        return Answer(code=DONE, text=lambda _: (json.dumps(made, indent=2),), data=lambda: made)
+        return Answer(code=DONE, text=lambda _: (json.dumps(document, indent=2),), data=lambda: document)
 
     return Session(command="model schema").run(work)
 
@@ -230,11 +230,13 @@ def diff(
         from .. import models
         from ..report import models as report_models
 
-        found = models.diff(first, second, ignore=ignore or (), **reading.arguments(), **storage.arguments())
+        differences = models.diff(
+            first, second, ignore=ignore or (), **reading.arguments(), **storage.arguments()
+        )
         return Answer(
-            code=PARTLY if found else DONE,
-            text=lambda page: report_models.difference_lines(found, page),
-            data=lambda: {"differences": [difference.to_json() for difference in found]},
+            code=PARTLY if differences else DONE,
+            text=lambda page: report_models.difference_lines(differences, page),
+            data=lambda: {"differences": [difference.to_json() for difference in differences]},
         )
 
     return output.session("model diff").run(work)
@@ -261,14 +263,16 @@ def create(
         from .. import models
         from ..report import models as report_models
 
-        made = models.create(
+        result = models.create(
             source,
             destination,
             consolidate=consolidate,
             migrated=as_ is not None,
             storage_options=storage.arguments().get("dest_storage_options"),
         )
-        return Answer(code=DONE, text=lambda page: report_models.created_lines(made, page), data=made.to_json)
+        return Answer(
+            code=DONE, text=lambda page: report_models.created_lines(result, page), data=result.to_json
+        )
 
     return output.session("model create").run(work)
 
@@ -285,8 +289,8 @@ def _tell(problems: Iterable[Problem]) -> None:
     from ..report import problems as report_problems
     from ..report.page import Page
 
-    shown = tuple(problems)
-    for line in report_problems.lines(shown, Page.of(sys.stderr), refusal="refused") if shown else ():
+    items = tuple(problems)
+    for line in report_problems.lines(items, Page.of(sys.stderr), refusal="refused") if items else ():
         say(line.removeprefix("  "))
 
 

@@ -35,9 +35,9 @@ class Command(TyperCommand):
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """(names, help) of the arguments and the options by heading; without empty headings."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _HEADINGS}}
-        shown = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx))]
-        many = len(shown) >= _MANY
-        for item, record in shown:
+        items = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx))]
+        many = len(items) >= _MANY
+        for item, record in items:
             name = (many and getattr(item, "rich_help_panel", None)) or "Options"
             sections["Arguments" if item.param_type_name == "argument" else name].append(record)
         return {name: records for name, records in sections.items() if records}
@@ -58,8 +58,8 @@ class Group:
     heading: Heading | None = None
     """Where `--help` shows those options that name no heading."""
 
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
 
     def given(self) -> set[str]:
         """Names of the options that do not have their defaults."""
@@ -69,15 +69,15 @@ class Group:
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """The options as typer reads them; those of the class itself first."""
-        found: dict[str, Parameter] = {}
+        parameters: dict[str, Parameter] = {}
         for level in cls.__mro__:
             for name, annotation in get_annotations(level, eval_str=True).items():
-                if level is Group or name in found:
+                if level is Group or name in parameters:
                     continue
-                found[name] = parameter(name, annotation, getattr(cls, name))
+                parameters[name] = parameter(name, annotation, getattr(cls, name))
                 words = annotation.__metadata__[0]
                 words.rich_help_panel = words.rich_help_panel or getattr(level, "heading", None)
-        return tuple(found.values())
+        return tuple(parameters.values())
 
 
 def parameter(name: str, annotation: Any, default: Any) -> Parameter:
@@ -94,19 +94,20 @@ class Tables(Group):
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """The options as typer reads them, in the order of the tables."""
-        known = {each.name: each for table in cls.tables for each in fields(table) if each.metadata}
-        return tuple(described(name, each.metadata["option"], each.default) for name, each in known.items())
+        options = {each.name: each for table in cls.tables for each in fields(table) if each.metadata}
+        return tuple(described(name, each.metadata["option"], each.default) for name, each in options.items())
 
     def arguments(self) -> dict[str, Any]:
         """What is given, as arguments of the public functions; UsageError."""
-        given = {name: vars(self)[name] for name in self.given()}
-        if "max_document_size" in given:
-            given["max_document_size"] = size(given["max_document_size"], "--max-document-size")
-        if str(given.get("job", "")).isdigit():
+        arguments = {name: vars(self)[name] for name in self.given()}
+        if "max_document_size" in arguments:
+            arguments["max_document_size"] = size(arguments["max_document_size"], "--max-document-size")
+        if str(arguments.get("job", "")).isdigit():
             raise usage(
-                f"--job names a job file, found {given['job']}", expected=f"-j {given['job']} for workers"
+                f"--job names a job file, found {arguments['job']}",
+                expected=f"-j {arguments['job']} for workers",
             )
-        return given
+        return arguments
 
     def of(self, *tables: type) -> dict[str, Any]:
         """`arguments` without the options of other tables."""
@@ -114,19 +115,19 @@ class Tables(Group):
         return {name: value for name, value in self.arguments().items() if name in names}
 
 
-def described(name: str, known: Option, default: Any) -> Parameter:
+def described(name: str, row: Option, default: Any) -> Parameter:
     """An option of a table as typer reads it."""
     more: dict[str, Any] = {"autocompletion": formats} if name == "format" else {}
-    kind: Any = known.type
+    kind: Any = row.type
     if kind is Size:
         kind, default = str, None
     if kind is int:
         more["min"] = 1
     words = option(
-        *flag_of(name, known).split(" "),
-        help=known.help,
-        metavar=known.metavar,
-        heading=known.heading,
+        *flag_of(name, row).split(" "),
+        help=row.help,
+        metavar=row.metavar,
+        heading=row.heading,
         **more,
     )
     return parameter(name, Annotated[kind if default is not None else kind | None, words], default)
@@ -134,22 +135,22 @@ def described(name: str, known: Option, default: Any) -> Parameter:
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
     """The command with each group replaced by its options."""
-    shown: list[Parameter] = []
+    parameters: list[Parameter] = []
     groups: dict[str, type[Group]] = {}
-    for name, taken in signature(command, eval_str=True).parameters.items():
-        if isinstance(taken.annotation, type) and issubclass(taken.annotation, Group):
-            groups[name] = taken.annotation
-            shown += taken.annotation.parameters()
+    for name, original in signature(command, eval_str=True).parameters.items():
+        if isinstance(original.annotation, type) and issubclass(original.annotation, Group):
+            groups[name] = original.annotation
+            parameters += original.annotation.parameters()
         else:
-            shown.append(taken.replace(kind=Parameter.KEYWORD_ONLY))
+            parameters.append(original.replace(kind=Parameter.KEYWORD_ONLY))
 
-    def run(**given: Any) -> int:
+    def run(**arguments: Any) -> int:
         for name, group in groups.items():
-            given[name] = group(**{item.name: given.pop(item.name) for item in group.parameters()})
-        return command(**given)
+            arguments[name] = group(**{item.name: arguments.pop(item.name) for item in group.parameters()})
+        return command(**arguments)
 
     update_wrapper(run, command)
     del run.__wrapped__  # type: ignore[attr-defined]
-    run.__annotations__ = {item.name: item.annotation for item in shown}
-    run.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in parameters}
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return run

@@ -185,6 +185,6 @@ class WatchedOutput(QuietOutput):
         bool, option("--verbose", "-v", help="Report each array on standard error as it is processed.")
     ] = False
 
-    def watched(self, shown: list[Any] | None = None) -> "AbstractContextManager[Any]":
-        """The progress of the command, shown as requested; `shown` as for `run_display.watched`."""
-        return watched(quiet=self.quiet, verbose=self.verbose, shown=shown)
+    def watched(self, logged_problems: list[Any] | None = None) -> "AbstractContextManager[Any]":
+        """The progress of the command, shown as requested; `logged_problems` as for `run_display.watched`."""
+        return watched(quiet=self.quiet, verbose=self.verbose, logged_problems=logged_problems)

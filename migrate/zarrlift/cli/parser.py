@@ -63,8 +63,8 @@ class _Top(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of all commands, whichever are loaded."""
-        shown = "\n".join(f"  {name:11}{summary}" for name, (_, summary) in COMMANDS.items())
-        formatter.write(_HELP.format(commands=shown))
+        commands = "\n".join(f"  {name:11}{summary}" for name, (_, summary) in COMMANDS.items())
+        formatter.write(_HELP.format(commands=commands))
 
 
 _CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -180,7 +180,7 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
 
     `nested`: with the commands of `batch` and `model`, which else parse their own arguments.
     """
-    made = typer.Typer(
+    application = typer.Typer(
         cls=_Top,
         rich_markup_mode=None,
         add_completion=False,
@@ -188,17 +188,17 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    made.callback()(_top)
+    application.callback()(_top)
     if names:
         from .option_groups import Command, expanded
     for name in names:
         module, summary = COMMANDS[name]
         if module:
-            found = import_module(f".{module}", __package__)
-            command = found.list_ if name == "list" else getattr(found, name)
-            made.command(name=name, short_help=summary, cls=Command)(expanded(command))
+            commands = import_module(f".{module}", __package__)
+            command = commands.list_ if name == "list" else getattr(commands, name)
+            application.command(name=name, short_help=summary, cls=Command)(expanded(command))
         elif nested:
-            made.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
+            application.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
         else:
             # It parses its own arguments, with commands that are not needed elsewhere.
             free = {
@@ -207,8 +207,10 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
                 "allow_interspersed_args": False,
             }
             run = {"model": _model, "batch": _batch}[name]
-            made.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(run)
-    return made
+            application.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(
+                run
+            )
+    return application
 
 
 def _meant(words: list[str]) -> tuple[str, ...]:

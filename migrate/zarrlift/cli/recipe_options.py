@@ -14,7 +14,7 @@ from .option_values import size, usage
 if TYPE_CHECKING:
     from ..recipe import recipe
 
-_RARE: Final = tuple(name.replace("_", "-") for name, known in ARRAY_OPTIONS.items() if known.rare)
+_RARE: Final = tuple(name.replace("_", "-") for name, row in ARRAY_OPTIONS.items() if row.rare)
 
 Recipe: TypeAlias = Annotated[
     str | None, option("--recipe", help="A TOML recipe: that of the migration.", metavar="FILE.toml")
@@ -25,9 +25,9 @@ def _completed(incomplete: str) -> list[str]:
     """What `--set` may be continued with."""
     name, equals, _ = incomplete.partition("=")
     if not equals:
-        return [f"{known}=" for known in _RARE if known.startswith(name)]
-    known = ARRAY_OPTIONS.get(name.replace("-", "_"))
-    return [f"{name}={choice}" for choice in (known.choices if known else ())]
+        return [f"{word}=" for word in _RARE if word.startswith(name)]
+    row = ARRAY_OPTIONS.get(name.replace("-", "_"))
+    return [f"{name}={choice}" for choice in (row.choices if row else ())]
 
 
 class RecipeOptions(Group):
@@ -106,9 +106,9 @@ class RecipeOptions(Group):
         """The options declared here and those of `ArrayRecipe`; None and False mean "not given"."""
         file, rare, *others = super().parameters()
         arrays = [
-            described(name, known, False if known.type is bool else None)
-            for name, known in ARRAY_OPTIONS.items()
-            if not known.rare
+            described(name, row, False if row.type is bool else None)
+            for name, row in ARRAY_OPTIONS.items()
+            if not row.rare
         ]
         return (file, *arrays, rare, *others)
 
@@ -120,13 +120,15 @@ class RecipeOptions(Group):
         from ..recipe.convention_names import parse_conventions, require_known
 
         result = load_recipe(self.recipe_file) or recipe.Recipe()
-        given = {name: value for name, value in vars(self).items() if value not in (None, False)}
-        base = {name: value for name, value in given.items() if name in ARRAY_OPTIONS}
+        values = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        base = {name: value for name, value in values.items() if name in ARRAY_OPTIONS}
         require_known(parse_conventions(base.get("conventions", "auto")))
         base |= _rare(self.rare or ())
         if "casting" in base and self.recipe_file is None and "dtype" not in base:
             raise usage("--set casting=... requires --dtype", expected="--dtype NAME")
-        whole: dict[str, Any] = {name: tuple(given[name]) for name in ("include", "exclude") if name in given}
+        whole: dict[str, Any] = {
+            name: tuple(values[name]) for name in ("include", "exclude") if name in values
+        }
         if self.consolidate is not None:
             whole["consolidate"] = self.consolidate
         if self.memory is not None:
@@ -140,21 +142,21 @@ class RecipeOptions(Group):
 
 def _rare(texts: Iterable[str]) -> dict[str, Any]:
     """The members of a recipe that `--set` gives; UsageError."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
-        known = ARRAY_OPTIONS.get(name)
-        if known is not None and not known.rare:
-            raise usage(f"--set {name}: this has an option of its own", expected=flag_of(name, known))
-        if known is None or not equals:
+        row = ARRAY_OPTIONS.get(name)
+        if row is not None and not row.rare:
+            raise usage(f"--set {name}: this has an option of its own", expected=flag_of(name, row))
+        if row is None or not equals:
             near = meant(name.replace("_", "-"), _RARE)
             message = f"--set takes NAME=VALUE, found {text}"
             raise usage(f"{message}. {near}" if near else message, expected=", ".join(_RARE))
-        if known.choices and value not in known.choices:
-            raise usage(f"--set {name}: {value!r}", expected=", ".join(known.choices))
-        found[name] = value
-    return found
+        if row.choices and value not in row.choices:
+            raise usage(f"--set {name}: {value!r}", expected=", ".join(row.choices))
+        members[name] = value
+    return members
 
 
 def load_recipe(path: str | None) -> "recipe.Recipe | None":

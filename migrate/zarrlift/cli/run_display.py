@@ -18,12 +18,12 @@ _DATES: Final = "%Y-%m-%d %H:%M:%S"
 
 
 @contextmanager
-def watched(*, quiet: bool, verbose: bool, shown: list[JSONObject] | None = None) -> Iterator[Any]:
+def watched(*, quiet: bool, verbose: bool, logged_problems: list[JSONObject] | None = None) -> Iterator[Any]:
     """The progress of a command, with the log on standard error.
 
     Standard error gets failures and, if it is not a terminal, one line per minute; with `verbose` everything,
     and nothing if `quiet`. A terminal has the bar and the report instead. The failures that standard error
-    got are added to `shown`, so that the report need not repeat them.
+    got are added to `logged_problems`, so that the report need not repeat them.
     """
     from ..jobs.log_messages import log, progress_log
     from ..jobs.progress_display import ProgressBar, progress_for
@@ -31,7 +31,9 @@ def watched(*, quiet: bool, verbose: bool, shown: list[JSONObject] | None = None
     progress = progress_for(quiet=quiet)
     handlers: list[logging.Handler] = []
     if progress is not None and (verbose or not isinstance(progress, ProgressBar)):
-        handlers.append(_Shown(progress, [] if shown is None else shown, everything=verbose))
+        handlers.append(
+            _Shown(progress, [] if logged_problems is None else logged_problems, everything=verbose)
+        )
     levels = log.level, progress_log.level
     for handler in handlers:
         log.addHandler(handler)
@@ -68,10 +70,10 @@ def counted(unit: str) -> Iterator[Callable[[int], object]]:
 class _Shown(logging.Handler):
     """Writes records to standard error, above the bar if there is one."""
 
-    def __init__(self, progress: LogProgress, shown: list[JSONObject], *, everything: bool) -> None:
-        """`shown` gets the problems that were written."""
+    def __init__(self, progress: LogProgress, problems: list[JSONObject], *, everything: bool) -> None:
+        """`problems` gets those that were written."""
         super().__init__(logging.INFO)
-        self._shown = shown
+        self._problems = problems
         self.setFormatter(_Harmless(_FORMAT, _DATES))
         self._progress = progress
         self._everything = everything
@@ -88,7 +90,7 @@ class _Shown(logging.Handler):
         """Write one line."""
         self._progress.note(self.format(record))
         if (problem := getattr(record, "problem", None)) is not None:
-            self._shown.append(problem)
+            self._problems.append(problem)
 
 
 class _Harmless(logging.Formatter):

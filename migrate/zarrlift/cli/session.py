@@ -239,8 +239,8 @@ def _strict(value: JSON) -> JSON:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
     if isinstance(value, dict):
-        made = {str(name): _strict(item) for name, item in value.items()}
-        return made if any(made.get(name) is not item for name, item in value.items()) else value
+        members = {str(name): _strict(item) for name, item in value.items()}
+        return members if any(members.get(name) is not item for name, item in value.items()) else value
     if isinstance(value, (list, tuple)):
         items = [_strict(item) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value

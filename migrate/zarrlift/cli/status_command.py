@@ -64,36 +64,38 @@ def status(
         if batch is not None:
             now = _batch_now(batch, output, watch=watch)
             return _batch_report(now, html, places(), pictures=pictures)
-        given = options.of(JobPlace)
-        given |= {name: value for name, value in storage.arguments().items() if name == "job_storage_options"}
+        keywords = options.of(JobPlace)
+        keywords |= {
+            name: value for name, value in storage.arguments().items() if name == "job_storage_options"
+        }
 
         def ask() -> Any:
-            return zarrlift.status(target, **given)
+            return zarrlift.status(target, **keywords)
 
         code = DONE
         if watch:
             from . import watching
 
             stream = sys.stderr if output.as_json else sys.stdout
-            found = watching.watch(ask, stream, watching.a_job(), everything=output.show_all)
-            code = DONE if found.state in ("done", "finished") else PARTLY
+            current = watching.watch(ask, stream, watching.a_job(), everything=output.show_all)
+            code = DONE if current.state in ("done", "finished") else PARTLY
         else:
-            found = ask()
+            current = ask()
         report = None
         if verbose or html or check or output.as_json:
-            report = zarrlift.job_report(target, **given)
+            report = zarrlift.job_report(target, **keywords)
         if html is not None and report is not None:
-            _write_page(html, report, find_job(target, JobPlace(**given)), places() if pictures else None)
+            _write_page(html, report, find_job(target, JobPlace(**keywords)), places() if pictures else None)
         if check and report is not None:
             code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
         return Answer(
             code=code,
             text=lambda page: (
-                report_status.lines(found, page)
+                report_status.lines(current, page)
                 if report is None or not (verbose or html)
                 else report_job.lines(report, page, html=html)
             ),
-            data=lambda: {**found.to_json(), **(report.to_json() if report else {})},
+            data=lambda: {**current.to_json(), **(report.to_json() if report else {})},
         )
 
     session = output.session("status")
@@ -109,11 +111,11 @@ def _write_page(html: str, report: JobReport, path: JobPath, places: dict[str, A
     from ..report.html.rendering import write_page
     from ..report.html.report_page import ReportedArchive, report_page
 
-    shown = NO_PICTURES
+    previews = NO_PICTURES
     if places is not None:
         with Job.open(path, write=False) as opened:
-            shown = pictures_of_job(opened, PictureMaker(), **places)
-    write_page(html, report_page([ReportedArchive.of(report, pictures=shown)]))
+            previews = pictures_of_job(opened, PictureMaker(), **places)
+    write_page(html, report_page([ReportedArchive.of(report, pictures=previews)]))
 
 
 def _batch_now(batch: Batch, output: o.Output, *, watch: bool) -> BatchOutcome:

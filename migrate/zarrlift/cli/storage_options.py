@@ -34,15 +34,15 @@ class Storage(Group):
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """The two options."""
-        known = [*cls.places, *(["ref"] if "src" in cls.places else [])]
-        said = "fsspec options: KEY=VALUE (repeatable) or one JSON object"
-        if len(known) > 1:
-            places = ", ".join(f"{place}: for {_WORDS[place]}" for place in known)
+        prefixes = [*cls.places, *(["ref"] if "src" in cls.places else [])]
+        text = "fsspec options: KEY=VALUE (repeatable) or one JSON object"
+        if len(prefixes) > 1:
+            places = ", ".join(f"{place}: for {_WORDS[place]}" for place in prefixes)
             unnamed = " and ".join(_WORDS[place] for place in cls.unnamed)
-            said += f", after the place they are for ({places}); without one, for {unnamed}"
-        words = option("--storage-options", help=f"{said}.", metavar="[PLACE:]KEY=VALUE", heading=cls.heading)
-        found = [parameter("storage_options", Annotated[list[str] | None, words], None)]
-        if "ref" in known:
+            text += f", after the place they are for ({places}); without one, for {unnamed}"
+        words = option("--storage-options", help=f"{text}.", metavar="[PLACE:]KEY=VALUE", heading=cls.heading)
+        parameters = [parameter("storage_options", Annotated[list[str] | None, words], None)]
+        if "ref" in prefixes:
             words = option(
                 "--allow-references",
                 help="References of kerchunk and VirtualiZarr may lead to places below this directory or URL "
@@ -50,8 +50,8 @@ class Storage(Group):
                 metavar="PREFIX",
                 heading="What to convert",
             )
-            found.append(parameter("allow_references", Annotated[list[str] | None, words], None))
-        return tuple(found)
+            parameters.append(parameter("allow_references", Annotated[list[str] | None, words], None))
+        return tuple(parameters)
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the public functions; UsageError."""
@@ -59,13 +59,13 @@ class Storage(Group):
 
     def given_for(self, unnamed: tuple[str, ...]) -> dict[str, Any]:
         """`arguments`, with options without a place for these places."""
-        given = by_place(vars(self)["storage_options"], self.places, unnamed)
-        theirs, allowed = given.pop("ref", None), vars(self).get("allow_references")
+        per_place = by_place(vars(self)["storage_options"], self.places, unnamed)
+        theirs, allowed = per_place.pop("ref", None), vars(self).get("allow_references")
         if theirs or allowed:
             from ..storage.reference_options import with_references
 
-            given["src"] = with_references(given.get("src"), allowed, theirs) or {}
-        return {_ARGUMENTS[place]: options for place, options in given.items() if options}
+            per_place["src"] = with_references(per_place.get("src"), allowed, theirs) or {}
+        return {_ARGUMENTS[place]: options for place, options in per_place.items() if options}
 
 
 class SourceStorage(Storage):
@@ -114,15 +114,15 @@ def by_place(
     A place stands at the start of the key only. The value of a pair is JSON if it can be parsed as such
     (`anon=true`, `timeout=5`), otherwise text. What is given for one place goes to no other.
     """
-    found: dict[str, dict[str, Any]] = {}
-    named: dict[str, dict[str, Any]] = {}
-    known = (*places, "ref") if "src" in places else places
+    general: dict[str, dict[str, Any]] = {}
+    specific: dict[str, dict[str, Any]] = {}
+    allowed = (*places, "ref") if "src" in places else places
     for text in texts or ():
         key, equals, content = text.partition("=")
         start, colon, _ = key.partition(":")
         place = start.strip() if colon and start.strip() in _WORDS else None
-        if place is not None and place not in known:
-            raise usage(f"--storage-options: this command has no {place}:", expected=", ".join(known))
+        if place is not None and place not in allowed:
+            raise usage(f"--storage-options: this command has no {place}:", expected=", ".join(allowed))
         word = text if place is None else text.partition(":")[2]
         if word.lstrip().startswith("{"):
             options = _object(word)
@@ -137,8 +137,10 @@ def by_place(
             except ValueError:
                 options = {name: content}
         for each in unnamed if place is None else (place,):
-            (found if place is None else named).setdefault(each, {}).update(options)
-    return {place: found.get(place, {}) | named.get(place, {}) for place in found.keys() | named.keys()}
+            (general if place is None else specific).setdefault(each, {}).update(options)
+    return {
+        place: general.get(place, {}) | specific.get(place, {}) for place in general.keys() | specific.keys()
+    }
 
 
 def _object(text: str) -> dict[str, Any]:

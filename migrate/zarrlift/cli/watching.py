@@ -61,21 +61,21 @@ def watch(
     terminal = False
     with suppress(ValueError):  # closed
         terminal = stream.isatty()
-    shown, interval = 0, _REFRESH if terminal else _LINE
+    height, interval = 0, _REFRESH if terminal else _LINE
     try:
         while True:
             began = clock()
-            found = ask()
-            if how.has_ended(found):
-                return found
+            status = ask()
+            if how.has_ended(status):
+                return status
             if terminal:
-                shown = _draw(found, how, stream, shown, everything=everything)
+                height = _draw(status, how, stream, height, everything=everything)
             else:
-                write(how.brief(found) + "\n", stream)
+                write(how.brief(status) + "\n", stream)
             wait(max(interval, (clock() - began) * _SHARE))
     finally:
-        if shown:
-            write(_UP.format(shown) + _BELOW, stream)
+        if height:
+            write(_UP.format(height) + _BELOW, stream)
 
 
 def has_ended(status: Status) -> bool:
@@ -110,7 +110,7 @@ def brief(status: Status) -> str:
     return ", ".join(parts)
 
 
-def _draw(status: T, how: Shown[T], stream: TextIO, shown: int, *, everything: bool) -> int:
+def _draw(status: T, how: Shown[T], stream: TextIO, height: int, *, everything: bool) -> int:
     """Draw a picture over the one before, in one write; returns its number of lines."""
     from ..report.page import Page
 
@@ -121,7 +121,7 @@ def _draw(status: T, how: Shown[T], stream: TextIO, shown: int, *, everything: b
 
     rows = max(shutil.get_terminal_size().lines - 1, 1)
     drawn = list(islice(lines(), rows))
-    above = _UP.format(shown) if shown else ""
+    above = _UP.format(height) if height else ""
     write(_CUT + above + "".join(f"{line}{_END_OF_LINE}\n" for line in drawn) + _BELOW + _WRAP, stream)
     return len(drawn)
 
@@ -137,4 +137,4 @@ def a_batch() -> Shown[BatchOutcome]:
     """How the status of a batch is shown."""
     from ..report import batch as report
 
-    return Shown(lambda found: not found.running, report.progress_line, report.lines)
+    return Shown(lambda status: not status.running, report.progress_line, report.lines)

@@ -61,66 +61,66 @@ def apply_conventions(
     archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
 ) -> ConventionChanges:
     """Run every convention that the recipe names anywhere; UsageError for an unknown name."""
-    wanted = _wanted(archive, recipe)
-    everywhere = tuple(dict.fromkeys(name for names in set(wanted.values()) for name in names))
+    names_of = _wanted(archive, recipe)
+    everywhere = tuple(dict.fromkeys(name for names in set(names_of.values()) for name in names))
     classes = chosen(everywhere)
     if not classes:
         return ConventionChanges()
-    meant = {names: frozenset(chosen(names)) for names in set(wanted.values())}
+    classes_of = {names: frozenset(chosen(names)) for names in set(names_of.values())}
     changes: dict[str, Change] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
     files: dict[str, tuple[str, ...]] = {}
     seen = []
     left = archive
-    taken: set[str] = set()
+    claimed: set[str] = set()
     for convention in classes:
 
-        def asked(path: str, convention: type[Convention] = convention) -> bool:
-            return path in wanted and path not in taken and convention in meant[wanted[path]]
+        def applies(path: str, convention: type[Convention] = convention) -> bool:
+            return path in names_of and path not in claimed and convention in classes_of[names_of[path]]
 
-        view = View(archive=left, storage=storage, recipe=recipe, in_place=in_place, wanted=asked)
-        found = convention().recognise(view)
-        if found is None:
+        view = View(archive=left, storage=storage, recipe=recipe, in_place=in_place, wanted=applies)
+        result = convention().recognise(view)
+        if result is None:
             continue
-        problems_found = [p for p in found.problems if p.node is None or asked(p.node)]
-        told = [_judged(problem, convention, recipe) for problem in problems_found]
-        refused = {p.node: p for p in told if p.severity == "refusal" and p.node is not None}
-        plain = {p.node for p in problems_found if p.severity == "refusal" and p.node is not None}
-        kept = {
+        own_problems = [p for p in result.problems if p.node is None or applies(p.node)]
+        judged_problems = [_judged(problem, convention, recipe) for problem in own_problems]
+        refused = {p.node: p for p in judged_problems if p.severity == "refusal" and p.node is not None}
+        plain = {p.node for p in own_problems if p.severity == "refusal" and p.node is not None}
+        accepted = {
             path: change
-            for path, change in found.changes.items()
-            if asked(path) and plain.isdisjoint((path, *parents(path)))
+            for path, change in result.changes.items()
+            if applies(path) and plain.isdisjoint((path, *parents(path)))
         }
         carried = {
             path: keys
-            for path, keys in found.files.items()
-            if keys and asked(path) and refused.keys().isdisjoint((path, *parents(path)))
+            for path, keys in result.files.items()
+            if keys and applies(path) and refused.keys().isdisjoint((path, *parents(path)))
         }
-        if not kept and not told and not carried:
+        if not accepted and not judged_problems and not carried:
             continue
         for path, keys in carried.items():
             files[path] = (*files.get(path, ()), *keys)
-        seen.append(RecognizedConvention(name=convention.name, summary=found.summary))
-        for path, change in kept.items():
+        seen.append(RecognizedConvention(name=convention.name, summary=result.summary))
+        for path, change in accepted.items():
             changes[path] = _merged(changes.get(path), change)
-        for problem in told:
+        for problem in judged_problems:
             path = problem.node or ""
             problems[path] = (*problems.get(path, ()), problem)
         for path, problem in _below(left, refused):
             problems[path] = (*problems.get(path, ()), problem)
         if convention.exclusive:
-            taken.update(found.changes, refused)
-        left = replace(left, nodes=tuple(_changed(node, kept.get(node.path)) for node in left.nodes))
+            claimed.update(result.changes, refused)
+        left = replace(left, nodes=tuple(_changed(node, accepted.get(node.path)) for node in left.nodes))
     return ConventionChanges(seen=tuple(seen), changes=changes, problems=problems, files=files)
 
 
 def look_for(archive: Archive, storage: Storage) -> Archive:
     """The archive with automatically recognized conventions and their problems."""
     applied = apply_conventions(archive, storage, Recipe())
-    told = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
+    more = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
     nodes = tuple(map(applied.described, archive.nodes))
     return replace(
-        archive, nodes=nodes, conventions=applied.seen, problems=(*applied.strays(archive.problems), *told)
+        archive, nodes=nodes, conventions=applied.seen, problems=(*applied.strays(archive.problems), *more)
     )
 
 

@@ -51,7 +51,7 @@ class View:
             if path:
                 parent, _, name = path.rpartition("/")
                 names.setdefault(parent, []).append(name)
-        return {path: tuple(found) for path, found in names.items()}
+        return {path: tuple(children) for path, children in names.items()}
 
     def children(self, path: str) -> tuple[str, ...]:
         """The names of the nodes directly below a path."""

@@ -27,11 +27,11 @@ def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:
     zarrlift's own come first, then the others by name. UsageError for one that cannot be loaded.
     """
     everything = AUTO in names
-    found = [_ours(name) for name in _ORDER if everything or name in names]
+    classes = [_ours(name) for name in _ORDER if everything or name in names]
     others = dict.fromkeys(point.name for point in outside() if point.name not in _ORDER)
-    found += [find(name) for name in others if everything or name in names]
+    classes += [find(name) for name in others if everything or name in names]
     return tuple(
-        convention for convention in found if convention.name in names or (everything and convention.auto)
+        convention for convention in classes if convention.name in names or (everything and convention.auto)
     )
 
 

@@ -91,7 +91,7 @@ class _OwnEngine(Engine):
 def _from_entry(name: str, workers: int | None) -> Engine:
     point = _entry(name)
     try:
-        made = point.load()(workers)
+        result = point.load()(workers)
     except UsageError:
         raise
     except Exception as error:  # a plug-in may raise anything
@@ -100,9 +100,9 @@ def _from_entry(name: str, workers: int | None) -> Engine:
             found=f"{type(error).__name__}: {error}",
         ) from error
     slots: Callable[[], int] | None = None
-    executor = made
-    if isinstance(made, tuple) and len(made) == 2:
-        executor, slots = made
+    executor = result
+    if isinstance(result, tuple) and len(result) == 2:
+        executor, slots = result
     if not isinstance(executor, Executor):
         raise UsageError(
             f"the function registered as executor {name!r} returns no executor",
@@ -118,16 +118,16 @@ def known_executors() -> list[str]:
 
 
 def _entry(name: str) -> EntryPoint:
-    found = [point for point in plugins.registered(GROUP) if point.name == name]
-    if not found:
-        known = known_executors()
+    points = [point for point in plugins.registered(GROUP) if point.name == name]
+    if not points:
+        names = known_executors()
         raise UsageError(
-            f"there is no executor {name!r}", expected=", ".join(known), advice=meant(name, known)
+            f"there is no executor {name!r}", expected=", ".join(names), advice=meant(name, names)
         )
-    if len(found) > 1:
+    if len(points) > 1:
         raise UsageError(
             f"more than one executor is called {name!r}",
-            found=" and ".join(point.value for point in found),
+            found=" and ".join(point.value for point in points),
             advice="Uninstall one of the packages.",
         )
-    return found[0]
+    return points[0]

@@ -42,9 +42,9 @@ class DaskEngine(Engine):
 
     def close(self) -> None:
         """Close the client and the cluster, if they were made here."""
-        for made in self._own:
+        for resource in self._own:
             with contextlib.suppress(Exception):  # the scheduler no longer exists
-                made.close()
+                resource.close()
 
     def _threads(self) -> int:
         """Threads of all workers, now."""
@@ -55,23 +55,23 @@ class DaskEngine(Engine):
         return self._known
 
 
-def is_dask(given: object) -> bool:
+def is_dask(candidate: object) -> bool:
     """Whether an object is a client, an executor of a client, or a cluster."""
     return any(
         kind.__module__.partition(".")[0] in ("distributed", "dask_jobqueue", "dask_kubernetes", "coiled")
-        for kind in type(given).__mro__
+        for kind in type(candidate).__mro__
     )
 
 
-def dask_engine(given: Any, *, workers: int | None) -> Engine:
+def dask_engine(target: Any, *, workers: int | None) -> Engine:
     """The engine for a client, an executor of a client, or a cluster."""
-    if isinstance(given, Executor):
-        return DaskEngine(given._client, given, workers=workers)  # type: ignore[attr-defined] # noqa: SLF001
-    if hasattr(given, "get_executor"):
-        return DaskEngine(given, workers=workers)
+    if isinstance(target, Executor):
+        return DaskEngine(target._client, target, workers=workers)  # type: ignore[attr-defined] # noqa: SLF001
+    if hasattr(target, "get_executor"):
+        return DaskEngine(target, workers=workers)
     from distributed import Client
 
-    client = Client(given, set_as_default=False)  # its `get_client` may return one that the caller uses
+    client = Client(target, set_as_default=False)  # its `get_client` may return one that the caller uses
     return DaskEngine(client, own=(client,), workers=workers)
 
 
@@ -89,8 +89,8 @@ def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
         try:
             client = Client(address, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            shown = re.sub(r"(?<=://)[^/]*@", "", address)  # without a user and password
-            raise WorkerError("the Dask scheduler does not answer", found=shown) from error
+            redacted = re.sub(r"(?<=://)[^/]*@", "", address)  # without a user and password
+            raise WorkerError("the Dask scheduler does not answer", found=redacted) from error
         return DaskEngine(client, own=(client,), workers=workers)
     try:
         with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers

@@ -54,8 +54,8 @@ class Engine:
         slots = self.slots()
         if self.at_most is not None and not 0 < slots <= self.at_most:
             return self.at_most
-        known = self.workers is not None or self.on_this_machine
-        return max(slots * WAITING, 1 if known else _AT_LEAST)
+        is_known = self.workers is not None or self.on_this_machine
+        return max(slots * WAITING, 1 if is_known else _AT_LEAST)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Submit a call."""
@@ -106,9 +106,9 @@ def slots_of(executor: Executor) -> Slots | None:
     Its method `slots`, or the attribute that the pools of Python, loky (`_max_workers`) and mpi4py
     (`num_workers`) have.
     """
-    asked = getattr(executor, "slots", None)
-    if callable(asked):
-        return lambda: int(asked())
+    own_slots = getattr(executor, "slots", None)
+    if callable(own_slots):
+        return lambda: int(own_slots())
     for name in ("_max_workers", "num_workers"):
         if isinstance(getattr(executor, name, None), int):
             return lambda: int(getattr(executor, name))

@@ -116,10 +116,10 @@ def _serve(pipe: Connection) -> None:
         while True:
             function, arguments, named = pipe.recv()
             try:
-                told: tuple[Exception | None, Any] = (None, function(*arguments, **named))
+                answer: tuple[Exception | None, Any] = (None, function(*arguments, **named))
             except Exception as error:  # noqa: BLE001 - the coordinator judges it
-                told = (error, None)
-            pipe.send(told)
+                answer = (error, None)
+            pipe.send(answer)
 
 
 def _end_with_coordinator() -> None:

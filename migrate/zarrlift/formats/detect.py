@@ -156,20 +156,20 @@ def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDo
     names = dict.fromkeys(marker.key for marker in markers)
     keys = [(path, join(path, name)) for path in paths for name in names]
     contents = documents_at(storage, [key for _, key in keys])
-    found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
+    present = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
     seen: Seen = {}
     for path in paths:
-        there = [
+        documents = [
             (marker, content, _shown(marker, content, key))
             for marker in markers
-            if (content := found.get(key := join(path, marker.key))) is not None
+            if (content := present.get(key := join(path, marker.key))) is not None
         ]
-        told = [item for item in there if _tells(item[0], item[2])]
+        telling = [item for item in documents if _tells(item[0], item[2])]
         # A document without content identifies a format by its name, if nothing else does.
-        told = [item for item in told if item[0].by_name or item[1]] or told
-        if told:
-            array = any(marker.is_array(data) for marker, _, data in told)
-            seen[path] = Marks(tuple(marker for marker, _, _ in told), array=array)
+        telling = [item for item in telling if item[0].by_name or item[1]] or telling
+        if telling:
+            array = any(marker.is_array(data) for marker, _, data in telling)
+            seen[path] = Marks(tuple(marker for marker, _, _ in telling), array=array)
     return seen
 
 
@@ -242,12 +242,12 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
         found = f"none of them in {storage.url}, which cannot be listed"
     keys = tuple(dict.fromkeys(marker.key for marker in markers_for(format) if marker.parsed))
     contents = dict(zip(keys, documents_at(storage, keys), strict=True))
-    there = {key: content for key, content in contents.items() if content is not None}
-    unread = [key for key, content in there.items() if parsed_or_none(content, key) is None]
+    present = {key: content for key, content in contents.items() if content is not None}
+    unread = [key for key, content in present.items() if parsed_or_none(content, key) is None]
     advice = None
     if unread:
         advice = f"{' and '.join(unread)} would identify the format, but is not a JSON object."
-        if (elsewhere := pointer(there[unread[0]])) is not None:
+        if (elsewhere := pointer(present[unread[0]])) is not None:
             advice = f"{unread[0]} would identify the format, but {elsewhere.what} is stored in its place."
             advice += f" {elsewhere.advice}"
     return UsageError("no archive found", found=found, expected=expected, advice=advice)

@@ -51,7 +51,7 @@ class Files:
         In a store that cannot list, the root alone, which must be an array: UsageError if it is not.
         """
         self._nodes.find()
-        for path, place in self._tree.found.items():
+        for path, place in self._tree.directories.items():
             for name, content in place.documents.items():
                 self._contents[join(path, name)] = content
             if place.documents and not place.refused:

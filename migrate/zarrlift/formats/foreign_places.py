@@ -20,9 +20,9 @@ def foreign_place(storage: Storage, names: Sequence[str] | None) -> UsageError |
     if names is None:
         contents = documents_at(storage, DOCUMENTS)
         names = [name for name, content in zip(DOCUMENTS, contents, strict=True) if content is not None]
-    known = known_directory(names, lambda name: parsed_or_none(documents_at(storage, [name])[0] or b"", name))
-    if known is not None:
-        kind, advice = known
+    match = known_directory(names, lambda name: parsed_or_none(documents_at(storage, [name])[0] or b"", name))
+    if match is not None:
+        kind, advice = match
         advice = advice.replace("PLACE", repr(storage.url))
         return UsageError(f"{storage.url} is {kind}, not an archive", advice=advice)
     if storage.requests is None:

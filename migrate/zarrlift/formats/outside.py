@@ -25,7 +25,7 @@ from .files import Files
 from .registry import broken, find
 from .tree.conflicts import refuse_below_arrays
 from .tree.node_names import name_problems
-from .tree.nodes import implicit_group, placed, refuse
+from .tree.nodes import implicit_group, located, refuse
 from .tree.open_tree import Tree
 from .tree.reader import Describer
 from .tree.unclaimed_files import unclaimed_files
@@ -64,7 +64,7 @@ class _OutsideNodes(Describer):
                     nodes[described.path] = self._node(described)
                 except Exception as error:  # noqa: BLE001 - fields may be anything
                     refuse(nodes, self.files.problem(error, described.path))
-        for path, place in self.tree.found.items():
+        for path, place in self.tree.directories.items():
             if place.problems and path not in nodes:
                 nodes[path] = implicit_group(path, place.problems)
         if not nodes:
@@ -74,7 +74,7 @@ class _OutsideNodes(Describer):
             )
         refuse_below_arrays(nodes)
         arrays = (path for path, node in nodes.items() if isinstance(node, ArrayNode) and node.layout)
-        self.refuse_inside([path for path in arrays if path in self.tree.found], nodes)
+        self.refuse_inside([path for path in arrays if path in self.tree.directories], nodes)
         nodes.setdefault("", implicit_group(""))
         self.complete(nodes)
         return nodes
@@ -84,7 +84,7 @@ class _OutsideNodes(Describer):
         if any(layout is not None and layout.root is not None for layout in layouts):
             return ()
         names = {each.key.rpartition("/")[2] for node in nodes.values() for each in node.documents}
-        return unclaimed_files(self.tree.found, nodes, {*names, *self.tree.row.nodes})
+        return unclaimed_files(self.tree.directories, nodes, {*names, *self.tree.row.nodes})
 
     def _described_by_format(self) -> Iterator[object]:
         """What the format gives, which may be anything; UsageError if it fails."""
@@ -123,7 +123,7 @@ class _OutsideNodes(Describer):
             attributes=attributes if isinstance(attributes, dict) else {},
             documents=documents,
             implicit=not documents,
-            problems=placed(problems, group.path, documents[0].key if documents else None),
+            problems=located(problems, group.path, documents[0].key if documents else None),
         )
 
     def _array(self, array: Array) -> ArrayNode:
@@ -136,14 +136,14 @@ class _OutsideNodes(Describer):
         for document in documents:
             if layout is not None and is_chunk(layout, array.path, document.key):
                 problems.append(self._wrong("a document of it is one of its chunks", document.key))
-        told = placed(problems, array.path, documents[0].key if documents else None)
+        all_problems = located(problems, array.path, documents[0].key if documents else None)
         return ArrayNode(
             path=array.path,
             attributes=attributes if isinstance(attributes, dict) else {},
-            layout=None if any_refusal(told) else layout,
+            layout=None if any_refusal(all_problems) else layout,
             fill_is_null=array.fill_value is None,
             documents=documents,
-            problems=told,
+            problems=all_problems,
         )
 
     def _layout(self, array: Array, problems: list[Problem]) -> Layout | None:
@@ -202,7 +202,7 @@ class _OutsideNodes(Describer):
 
     def _problems_of(self, path: str) -> list[Problem]:
         """Problems of the name, and of the directory if it was visited."""
-        place = self.tree.found.get(path)
+        place = self.tree.directories.get(path)
         return name_problems(path) if place is None else list(place.problems)
 
     def _json(self, value: Any, what: str, problems: list[Problem]) -> JSON:

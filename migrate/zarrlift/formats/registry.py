@@ -112,19 +112,19 @@ def find(name: Format) -> type[SourceFormat]:
     """The format of another package; UsageError if it is unknown or cannot be used."""
     from .contract import SourceFormat  # not loaded where only our own formats are read
 
-    found = plugins.load(
+    plugin = plugins.load(
         points_of(name),
         SourceFormat,  # type: ignore[type-abstract]  # it is only compared with
         what="format",
         public="zarrlift.formats.SourceFormat",
         advice="Fix or uninstall that package, or choose another format with --from.",
     )
-    documents: object = getattr(found, "documents", None)
+    documents: object = getattr(plugin, "documents", None)
     if not isinstance(documents, tuple) or not documents or not all(map(_is_name, documents)):
         raise broken(
             name, "names no documents", repr(documents), "a tuple of file names, such as ('tiles.json',)"
         )
-    return found
+    return plugin
 
 
 def forget() -> None:

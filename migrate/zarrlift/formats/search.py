@@ -297,14 +297,14 @@ class _Search:
         for place in wanted:
             if place.root is not None:
                 inside.setdefault(place.root.format, []).append(place.path)
-        for known, paths in inside.items():
-            seen |= {path: marks for path, marks in self._marks_at(paths, known).items() if marks.array}
+        for root_format, paths in inside.items():
+            seen |= {path: marks for path, marks in self._marks_at(paths, root_format).items() if marks.array}
         left = [place.path for place in wanted if place.path not in seen and place.path not in self.failed]
         return seen | self._marks_at(left, None)
 
     def _marks_at(self, paths: Sequence[str], arrays_of: Format | None) -> Seen:
-        asked = self._asked(paths, lambda some: marks_at(self.storage, some, arrays_of))
-        return {path: marks for _, seen in asked for path, marks in seen.items()}
+        answers = self._asked(paths, lambda some: marks_at(self.storage, some, arrays_of))
+        return {path: marks for _, seen in answers for path, marks in seen.items()}
 
     def _asked(
         self, paths: Sequence[str], ask: Callable[[Sequence[str]], T]
@@ -329,12 +329,12 @@ class _Search:
 
     def _unique(self) -> Iterator[_Root]:
         """The archives without those that a link shows again."""
-        known = {root.place.real for root in self.roots if not root.place.by_link}
+        real_paths = {root.place.real for root in self.roots if not root.place.by_link}
         for root in sorted(self.roots, key=lambda root: root.place.path):
             real = Path(root.place.real)
-            if root.place.by_link and any(str(above) in known for above in (real, *real.parents)):
+            if root.place.by_link and any(str(above) in real_paths for above in (real, *real.parents)):
                 continue
-            known.add(root.place.real)
+            real_paths.add(root.place.real)
             yield root
 
     def _found(self, root: _Root) -> FoundArchive:

@@ -74,14 +74,14 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[Any], str | None]]] = {
 
 def writers(archive: Archive) -> frozenset[str]:
     """The names of the writers recognized in an archive, with versions where they are recorded."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in archive.nodes:
         for name in _ATTRIBUTES.keys() & node.attributes.keys():
             if writer := _ATTRIBUTES[name](node.attributes[name]):
-                found.add(writer)
+                names.add(writer)
         if isinstance(node, ArrayNode) and node.documents:
             start = node.documents[0].content[:_START]
-            found.update(writer for form, writer in _FORMS.get(archive.format, ()) if form.match(start))
-    if any(writer.startswith("netcdf-c ") for writer in found):
-        found.discard("netcdf-c")  # its documents have no version
-    return frozenset(found)
+            names.update(writer for form, writer in _FORMS.get(archive.format, ()) if form.match(start))
+    if any(writer.startswith("netcdf-c ") for writer in names):
+        names.discard("netcdf-c")  # its documents have no version
+    return frozenset(names)

@@ -90,9 +90,9 @@ class ArchiveRequest(Request, Places):
 
             return plan_virtual(self.virtual_request())
         ends = self.described(self.open())
-        made, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
-        refuse_unapplied(made)
-        return made
+        plan, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
+        refuse_unapplied(plan)
+        return plan
 
     def virtual_request(self) -> VirtualRequest:
         """The same, of references; UsageError for options that do not apply."""
@@ -127,7 +127,7 @@ class ArchiveRequest(Request, Places):
 
 
 def migrate_archive(
-    asked: ArchiveRequest,
+    request: ArchiveRequest,
     ends: Endpoints,
     path: JobPath,
     options: RunOptions,
@@ -136,43 +136,43 @@ def migrate_archive(
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
     with claimed(ends.place, path, take_over=options.take_over) as claim:
-        if not asked.in_place:
+        if not request.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
-        if os.path.lexists(path) and _continues_earlier(path, ends, asked):
+        if os.path.lexists(path) and _continues_earlier(path, ends, request):
             from .opened_job import FoundJob, open_claimed
             from .resume.resume_job import resume_job
 
-            found = FoundJob(verb="resume", path=path, ends=ends, options=options)
-            with open_claimed(found, claim, Observed(progress)) as it:
+            existing = FoundJob(verb="resume", path=path, ends=ends, options=options)
+            with open_claimed(existing, claim, Observed(progress)) as it:
                 return it.end(resume_job(it))
-        if not asked.in_place:
-            refuse_existing(ends.destination, overwrite=asked.overwrite)
+        if not request.in_place:
+            refuse_existing(ends.destination, overwrite=request.overwrite)
         refuse_closed(ends.place)
-        ends = asked.described(ends)
+        ends = request.described(ends)
         new_id = claim.new_id or os.urandom(4).hex()
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
             closing(new_inventories(path, new_id, ends.source)) as inventories,
         ):
             with listing_shown(progress, lambda: inventories.listed):
-                made, _ = ends.plan(
-                    asked.recipe,
-                    asked.format,
+                plan, _ = ends.plan(
+                    request.recipe,
+                    request.format,
                     elsewhere=options.on_other_machines,
                     inventories=inventories,
-                    inventory=asked.inventory,
+                    inventory=request.inventory,
                 )
-            refuse_unsuitable(made)
-            refuse_unapplied(made)
-            record, notes = ends.record(asked), ends.notes(digest=options.digest)
-            new = Job.create(path, made, id=new_id, record=record, notes=notes, fsync=options.fsync)
+            refuse_unsuitable(plan)
+            refuse_unapplied(plan)
+            record, notes = ends.record(request), ends.notes(digest=options.digest)
+            new = Job.create(path, plan, id=new_id, record=record, notes=notes, fsync=options.fsync)
             with new as created, noted_run(created):
                 keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
-                return claim.end(run_job(created, made, ends, options, checks, inventories, progress))
+                return claim.end(run_job(created, plan, ends, options, checks, inventories, progress))
 
 
-def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) -> bool:
+def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
     A job is removed if it was undone, if its archive was restored, if everything was refused, so that a new
@@ -182,22 +182,22 @@ def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) ->
     from .resume.relocate import follow, has_moved  # not loaded by a first run
     from .settled_places import settled
 
-    overwrite = asked.overwrite
+    overwrite = request.overwrite
     with Job.open(path) as job:
-        made = job.plan()
+        plan = job.plan()
         state = job.state
         refused: JobError | None = None
         same_places = False
         try:
             places = settled(job)
-            same_places = made.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
+            same_places = plan.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
         except JobError as error:
             refused = error
-        said = job.record.provenance
-        written = (False, False) if said is None else (said.in_attribute, said.in_crate)
-        same = made.recipe == asked.recipe and read_alike(made.format, made.reading, ends.reading)
-        same = same and written == (asked.provenance, asked.ro_crate)
-        if same and not same_places and refused is None and has_moved(job, made, ends):
+        provenance = job.record.provenance
+        written = (False, False) if provenance is None else (provenance.in_attribute, provenance.in_crate)
+        same = plan.recipe == request.recipe and read_alike(plan.format, plan.reading, ends.reading)
+        same = same and written == (request.provenance, request.ro_crate)
+        if same and not same_places and refused is None and has_moved(job, plan, ends):
             follow(job, ends)
             same_places = True
         if same and state != "undone" and refused is not None and not overwrite:
@@ -205,9 +205,9 @@ def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) ->
         same = same and same_places
         if overwrite and not (same and state == "incomplete"):
             resolve_previous_tree(job, ends.destination)
-        if same and made.in_place and state in ("done", "finished"):
-            state = "undone" if is_restored(job, made, ends.source) else state
-        elif same and not made.published:
+        if same and plan.in_place and state in ("done", "finished"):
+            state = "undone" if is_restored(job, plan, ends.source) else state
+        elif same and not plan.published:
             state = "undone"
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
@@ -217,13 +217,13 @@ def _continues_earlier(path: JobPath, ends: Endpoints, asked: ArchiveRequest) ->
         raise JobError(
             "this destination belongs to a different job",
             key=str(path),
-            found=_kind_of_job(made, same_places=same_places),
+            found=_kind_of_job(plan, same_places=same_places),
             advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
         )
     return True
 
 
-def _kind_of_job(made: Plan, *, same_places: bool) -> str:
+def _kind_of_job(plan: Plan, *, same_places: bool) -> str:
     if same_places:
         return "a job of the same source and destination with other options"
-    return f"{made.source} in place" if made.in_place else f"{made.source} to {made.destination}"
+    return f"{plan.source} in place" if plan.in_place else f"{plan.source} to {plan.destination}"

@@ -92,8 +92,8 @@ class Branch(NoBranch):
         """Commit the documents of all nodes; DestinationError."""
         documents = {join(node.path, "zarr.json"): document(node.document) for node in self._plan.published}
         with _as_destination():
-            known = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
-        self._job.note(**{_FACT: known})
+            snapshot = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
+        self._job.note(**{_FACT: snapshot})
         self._job.commit(now=True)
         self._job.before_commit = self._commit
 
@@ -190,7 +190,7 @@ def fitted(plan: Plan, destination: Storage) -> Plan:
             )
     left_out = [key for group in plan.groups for key in group.files]
     groups: tuple[GroupPlan, ...] = tuple(replace(group, files=()) for group in plan.groups)
-    told = tuple(
+    warnings = tuple(
         Problem(
             kind="extra-file",
             severity="warning",
@@ -201,8 +201,8 @@ def fitted(plan: Plan, destination: Storage) -> Plan:
         for key in left_out
     )
     if getattr(destination, "local_path", None) is not None:
-        told = (*told, _NOT_SAFE)
-    return replace(plan, groups=groups, consolidate=False, problems=(*plan.problems, *told))
+        warnings = (*warnings, _NOT_SAFE)
+    return replace(plan, groups=groups, consolidate=False, problems=(*plan.problems, *warnings))
 
 
 def refuse_executor(options: RunOptions, storage: Storage) -> None:

@@ -83,8 +83,8 @@ class Claim:
     new_id: str | None
     """Id of the job to create; None if a job file existed when the claim was made."""
     notes: tuple[Problem, ...] = ()
-    taken: list[_Place] = field(default_factory=list)
-    made: tuple[Path, ...] = ()
+    places: list[_Place] = field(default_factory=list)
+    directories: tuple[Path, ...] = ()
     """Directories created for the claim, innermost first."""
     lasting: bool = False
     """Whether the job keeps the destination when this process releases it, because its parts write to it."""
@@ -92,7 +92,7 @@ class Claim:
     @property
     def path(self) -> Path | None:
         """The file of the claim; None if the destination is not a directory."""
-        for place in self.taken:
+        for place in self.places:
             if isinstance(place.storage, LocalStorage):
                 return Path(place.storage.path(place.key))
         return None
@@ -101,19 +101,19 @@ class Claim:
         """Release the destination; returns notes about objects that could not be removed. May be repeated."""
         problems = []
         held.discard(self.holder.token)  # a claim that remains nevertheless can be taken over
-        while self.taken:
-            place = self.taken.pop()
+        while self.places:
+            place = self.places.pop()
             try:
-                there = ClaimHolder.from_bytes(place.read() or b"")
-                if there is not None and there.token == self.holder.token:
+                current = ClaimHolder.from_bytes(place.read() or b"")
+                if current is not None and current.token == self.holder.token:
                     if self.lasting:
-                        place.storage.put(place.key, replace(there, lasting=True).to_bytes())
+                        place.storage.put(place.key, replace(current, lasting=True).to_bytes())
                     else:
                         place.storage.delete(place.key)
             except StorageError as error:
                 problems.append(_stays(place, error))
-        with _claiming if self.made else nullcontext():  # another thread may be about to write there
-            for directory in self.made:
+        with _claiming if self.directories else nullcontext():  # another thread may be about to write there
+            for directory in self.directories:
                 with suppress(OSError):
                     directory.rmdir()
         return tuple(problems)
@@ -121,8 +121,8 @@ class Claim:
     def end(self, outcome: Outcome) -> Outcome:
         """Release the destination and add the resulting problems to the outcome."""
         self.lasting = self.lasting and outcome.state == "incomplete"
-        told = (*self.notes, *self.release())
-        return replace(outcome, problems=(*outcome.problems, *told)) if told else outcome
+        problems = (*self.notes, *self.release())
+        return replace(outcome, problems=(*outcome.problems, *problems)) if problems else outcome
 
 
 @contextmanager
@@ -133,10 +133,10 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
     StorageError.
     """
     file = Path(os.path.abspath(file)) if isinstance(file, Path) else file
-    known, lasting = _known_job(file)
+    job_id, lasting = _known_job(file)
     holder = ClaimHolder(
         token=os.urandom(8).hex(),
-        job=known or os.urandom(4).hex(),
+        job=job_id or os.urandom(4).hex(),
         file=str(file),
         owner=OwnerProcess.of_this_process(),
         since=time.time(),
@@ -203,24 +203,24 @@ def _places(destination: Storage) -> list[_Place]:
 def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
     for number, place in enumerate(places):
         try:
-            claim.made = tuple(_missing(place))
+            claim.directories = tuple(_missing(place))
             _take(place, claim.holder, take_over=take_over)
         except StorageError as error:
             cause = error.__cause__
             if number + 1 < len(places) and isinstance(cause, OSError) and cause.errno in _CLOSED:
                 continue
-            said = error.problem
-            advice = said.advice or _nothing_created(place, cause)
+            problem = error.problem
+            advice = problem.advice or _nothing_created(place, cause)
             raise StorageError(
-                "cannot claim the destination", key=place.shown, found=said.found, advice=advice
+                "cannot claim the destination", key=place.shown, found=problem.found, advice=advice
             ) from error
-        claim.taken.append(place)
+        claim.places.append(place)
         break
     for other in places:
-        if other not in claim.taken and (there := other.read()) is not None:
-            _require_free(other, there, claim.holder, take_over=take_over)
+        if other not in claim.places and (content := other.read()) is not None:
+            _require_free(other, content, claim.holder, take_over=take_over)
             other.storage.delete(other.key)
-    main = claim.taken[0]
+    main = claim.places[0]
     if not isinstance(main.storage, LocalStorage):
         _prove(claim, main)
 
@@ -231,8 +231,8 @@ def _nothing_created(place: _Place, cause: BaseException | None) -> str | None:
         return None
     if cause.errno not in (*_CLOSED, errno.ENOENT):
         return None
-    there = next((path for path in (place.storage.root, *place.storage.root.parents) if path.exists()), None)
-    return f"Nothing can be created in {there}. Choose another destination."
+    above = next((path for path in (place.storage.root, *place.storage.root.parents) if path.exists()), None)
+    return f"Nothing can be created in {above}. Choose another destination."
 
 
 def _prove(claim: Claim, place: _Place) -> None:
@@ -240,9 +240,9 @@ def _prove(claim: Claim, place: _Place) -> None:
     data = claim.holder.to_bytes()
     if place.storage.exclusive and place.storage.create(place.key, data):
         place.storage.exclusive = False
-    there = ClaimHolder.from_bytes(place.read() or b"")
-    if there is None or there.token != claim.holder.token:
-        claim.taken.clear()
+    current = ClaimHolder.from_bytes(place.read() or b"")
+    if current is None or current.token != claim.holder.token:
+        claim.places.clear()
         raise _beaten(place)
     if not is_exclusive(place.storage):
         claim.notes = (not_exclusive(place.storage.url),)
@@ -264,18 +264,18 @@ def _take(place: _Place, holder: ClaimHolder, *, take_over: bool) -> None:
     for _ in range(_ATTEMPTS):
         if place.storage.create(place.key, holder.to_bytes()):
             return
-        there = place.read()
-        if there is None:
+        content = place.read()
+        if content is None:
             continue
-        other = ClaimHolder.from_bytes(there)
+        other = ClaimHolder.from_bytes(content)
         if other is not None and other.token == holder.token:
             return  # the response was lost, not the request
-        _require_free(place, there, holder, take_over=take_over)
-        right = place.behind(_digest(there))
+        _require_free(place, content, holder, take_over=take_over)
+        right = place.behind(_digest(content))
         _take(right, holder, take_over=take_over)
         try:
-            if place.read() == there:
-                place.storage.put(place.key, replace(holder, replaced=_digest(there)).to_bytes())
+            if place.read() == content:
+                place.storage.put(place.key, replace(holder, replaced=_digest(content)).to_bytes())
                 if other is not None and other.replaced:
                     left = place.behind(other.replaced)
                     left.storage.delete(left.key)
@@ -285,10 +285,10 @@ def _take(place: _Place, holder: ClaimHolder, *, take_over: bool) -> None:
     raise _beaten(place)
 
 
-def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over: bool) -> None:
+def _require_free(place: _Place, content: bytes, holder: ClaimHolder, *, take_over: bool) -> None:
     """Raise JobError unless the existing claim may be taken over."""
-    other = ClaimHolder.from_bytes(there)
-    state: State = "unknown" if there.strip(b"\0") else "ended"
+    other = ClaimHolder.from_bytes(content)
+    state: State = "unknown" if content.strip(b"\0") else "ended"
     if other is not None:
         state = other.state
     job_left = other is not None and (other.lasting or is_url(other.file) or os.path.lexists(other.file))
@@ -310,7 +310,7 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
         advice = f"Resume or undo it: {command('resume', other.file)}. --take-over leaves it as it is."
     else:
         return
-    found = f"a claim that cannot be read: {there[:60]!r}" if other is None else str(other)
+    found = f"a claim that cannot be read: {content[:60]!r}" if other is None else str(other)
     held_by_others = state == "running" or (state == "unknown" and other is not None and is_scheduled())
     raise (HeldError if held_by_others else JobError)(message, key=key, found=found, advice=advice)
 

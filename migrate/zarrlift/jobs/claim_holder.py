@@ -36,11 +36,11 @@ class Attempt:
     @classmethod
     def of_this_process(cls, environment: Mapping[str, str] | None = None) -> Self | None:
         """That of this process; None without a scheduler, or if it does not count the starts."""
-        given = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment
         for name, counter in _ATTEMPTS.items():
-            if element := given.get(name):
-                count = given.get(counter, "0")
-                cluster = given.get("SLURM_CLUSTER_NAME", "")
+            if element := variables.get(name):
+                count = variables.get(counter, "0")
+                cluster = variables.get("SLURM_CLUSTER_NAME", "")
                 return cls(
                     element=f"{name}={element} {cluster}".strip(),
                     number=int(count) if count.isdecimal() else 0,
@@ -83,14 +83,14 @@ class ClaimHolder:
     def from_bytes(cls, data: bytes) -> ClaimHolder | None:
         """Inverse of `to_bytes`; None for any other content."""
         try:
-            found: Any = json.loads(data)
-            texts = {name: str(found[name]) for name in ("token", "job", "file", "replaced")}
-            attempt = found.get("attempt")
+            members: Any = json.loads(data)
+            texts = {name: str(members[name]) for name in ("token", "job", "file", "replaced")}
+            attempt = members.get("attempt")
             return cls(
                 attempt=None if attempt is None else Attempt(**attempt),
-                since=float(found["since"]),
-                owner=OwnerProcess.from_json(found["owner"]),
-                lasting=bool(found.get("lasting")),
+                since=float(members["since"]),
+                owner=OwnerProcess.from_json(members["owner"]),
+                lasting=bool(members.get("lasting")),
                 **texts,
             )
         except (ValueError, TypeError, KeyError):

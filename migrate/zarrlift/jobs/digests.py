@@ -94,16 +94,16 @@ def write_digests(digests: ArchiveDigest, path: str | os.PathLike[str]) -> None:
         raise StorageError("cannot write the digests", key=str(path), found=error.strerror) from error
 
 
-def load_digests(given: Digests, options: Mapping[str, Any] | None = None) -> ArchiveDigest:
+def load_digests(digests: Digests, options: Mapping[str, Any] | None = None) -> ArchiveDigest:
     """The digests in a file; StorageError if it cannot be read, UsageError if there are none in it.
 
     `options` are for a job file in a store.
     """
-    if isinstance(given, ArchiveDigest):
-        return given
-    path = Path(given)
+    if isinstance(digests, ArchiveDigest):
+        return digests
+    path = Path(digests)
     if path.name.endswith(SUFFIX):
-        return stored_digests(_job_file(given, options))
+        return stored_digests(_job_file(digests, options))
     try:
         return ArchiveDigest.from_json(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

@@ -139,10 +139,10 @@ class Endpoints:
         )
         return replace(opened, provenance=job.record.provenance)
 
-    def described(self, recipe: Recipe, **asked: bool) -> Endpoints:
+    def described(self, recipe: Recipe, **flags: bool) -> Endpoints:
         """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
-        given = Provenance.of_new_job(self.source, self.destination.url, recipe, self.in_place, **asked)
-        return replace(self, provenance=given)
+        provenance = Provenance.of_new_job(self.source, self.destination.url, recipe, self.in_place, **flags)
+        return replace(self, provenance=provenance)
 
     def plan(
         self,
@@ -164,8 +164,8 @@ class Endpoints:
         store_inventory = None if inventory is None else StoreInventory.open(Path(inventory))
         inventories = Inventories() if inventories is None else inventories
         with without_collecting():
-            made = self._plan(recipe, format, inventories, store_inventory, earlier, elsewhere=elsewhere)
-        return made, inventories
+            plan = self._plan(recipe, format, inventories, store_inventory, earlier, elsewhere=elsewhere)
+        return plan, inventories
 
     def _plan(
         self,
@@ -200,7 +200,7 @@ class Endpoints:
                 found="--axes reversed",
                 expected="--axes kept, or a destination",
             )
-        made, _ = make_plan(
+        plan, _ = make_plan(
             archive,
             self.source,
             recipe,
@@ -215,14 +215,14 @@ class Endpoints:
         if self.destination.on_branch:
             from .branch import fitted
 
-            made = fitted(made, self.destination)
+            plan = fitted(plan, self.destination)
         if recipe.model is not None:
             from ..models.requirement import unmet
 
-            made = replace(made, problems=(*made.problems, *unmet(recipe.model, made)))
+            plan = replace(plan, problems=(*plan.problems, *unmet(recipe.model, plan)))
         if self.named and not is_exclusive(self.place):
-            made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
-        return made if self.provenance is None else self.provenance.described(made)
+            plan = replace(plan, problems=(*plan.problems, not_exclusive(self.place.url)))
+        return plan if self.provenance is None else self.provenance.described(plan)
 
     @property
     def beside(self) -> Path | None:
@@ -231,11 +231,11 @@ class Endpoints:
             return getattr(self.place, "beside", None)
         return self.local_destination
 
-    def record(self, asked: Request, parts: int | None = None) -> JobRecord:
+    def record(self, request: Request, parts: int | None = None) -> JobRecord:
         """What a new job is created with."""
         return JobRecord(
-            link=asked.link,
-            overwrite=asked.overwrite,
+            link=request.link,
+            overwrite=request.overwrite,
             parts=parts,
             source_through=self.source_through,
             dest_through=self.destination_through,

@@ -76,19 +76,19 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
         if it.job.state == "finished":
             return it.end("nothing to do")
         _require_verified(it.job, it.plan)
-        found, problems = _legacy_documents(it.plan, it.place)
+        legacy, problems = _legacy_documents(it.plan, it.place)
         if problems:
             return it.end("incomplete", problems)
         # The chunks belong to the result and may be written by its users.
         changed = [replace(note, severity="note") for note in changed_objects(it.job, it.plan, it.place)]
         it.job.sync_commits()
-        it.job.legacy.keep(found)
+        it.job.legacy.keep(legacy)
         it.job.commit(now=True)
-        for key, _ in found:
+        for key, _ in legacy:
             it.place.delete(key)
         it.job.note(state="finished")
         it.job.commit()
-        return it.end("finished", changed, removed=len(found))
+        return it.end("finished", changed, removed=len(legacy))
 
 
 def _require_verified(job: Job, plan: Plan) -> None:
@@ -112,7 +112,7 @@ def _require_verified(job: Job, plan: Plan) -> None:
 
 def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
     """The documents to remove, with their contents, and the problems that prevent their removal."""
-    found: list[tuple[str, bytes]] = []
+    contents: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
     pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
     for path, content in documents(storage, (node.path for node in plan.published)):
@@ -124,11 +124,11 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
             continue
         if digest(content) != expected:
             problems.append(kept("the document changed since it was migrated", None, key, _AGAIN))
-        found.append((key, content))
+        contents.append((key, content))
     name = attributes_document(plan.format)
-    known = {key for key, _ in pairs}
-    later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
+    planned = {key for key, _ in pairs}
+    later = [key for node in plan.published if name and (key := join(node.path, name)) not in planned]
     for key, content in zip(later, storage.get_many(later), strict=True):
         if content is not None:
             problems.append(kept("the document was written after the migration", None, key, _AGAIN))
-    return found, problems
+    return contents, problems

@@ -162,14 +162,14 @@ class JobReport:
 
     def routes(self) -> Mapping[str, TaskTotals]:
         """Arrays, objects and bytes by route, of the arrays that are done."""
-        found: dict[str, TaskTotals] = {}
+        totals: dict[str, TaskTotals] = {}
         for array in self.arrays:
             if array.state == "done" and array.route is not None:
-                sums = found.get(array.route, TaskTotals())
+                sums = totals.get(array.route, TaskTotals())
                 read = array.bytes_read or array.bytes_before or 0
                 more = (1, array.objects_before, read, array.bytes_after or 0, array.dropped)
-                found[array.route] = TaskTotals(*map(sum, zip(sums, more, strict=True)))
-        return found
+                totals[array.route] = TaskTotals(*map(sum, zip(sums, more, strict=True)))
+        return totals
 
     def to_json(self) -> JSONObject:
         """JSON for machines; member names are stable."""
@@ -319,11 +319,11 @@ def _digest(document: Any) -> str:
 
 
 def _options(job: Job) -> dict[str, str]:
-    given = {name: job.fact(fact) for fact, name in _FACTS.items()}
-    asked = {name: redact(value) for name, value in given.items() if value not in (None, "auto")}
+    recorded = {name: job.fact(fact) for fact, name in _FACTS.items()}
+    options = {name: redact(value) for name, value in recorded.items() if value not in (None, "auto")}
     if words := option_words(job):
-        asked["storage"] = " ".join(words)
-    return asked
+        options["storage"] = " ".join(words)
+    return options
 
 
 def _changes(recipe: JSONObject) -> JSONObject:

@@ -63,7 +63,7 @@ def failed(problems: Sequence[Problem], *, before: int = 0) -> None:
         log.error(text, node_text(problems[0].node or ""), extra=more)
 
 
-def ended(outcome: Outcome) -> None:
+def log_outcome(outcome: Outcome) -> None:
     """Log the outcome of a call."""
     arrays = f"{count_text(outcome.arrays_done)} of {count_text(outcome.arrays_total, 'array')}"
     text = "%s: %s in %s"

@@ -19,12 +19,14 @@ _SEARCHED: Final = ("s3://", "gs://", "gcs://", "az://", "abfs://")
 """Stores that `zarrlift batch` searches; zip files and stores of one process are not."""
 
 
-def refuse_several(archive: Archive, source: Storage, asked: Format | None, destination: str | None) -> None:
+def refuse_several(
+    archive: Archive, source: Storage, requested_format: Format | None, destination: str | None
+) -> None:
     """Raise UsageError if a source, described as one archive, is a folder of archives.
 
     Not if the format was given, which merges them on purpose. `destination` is None in place.
     """
-    if asked is not None or archive.format not in _ROOTS or not _is_implicit(archive.nodes[0]):
+    if requested_format is not None or archive.format not in _ROOTS or not _is_implicit(archive.nodes[0]):
         return
     if not isinstance(source, LocalStorage) and not source.url.startswith(_SEARCHED):
         return

@@ -123,8 +123,8 @@ def found_job(
     verify: VerifyLevel | None = None,
 ) -> FoundJob:
     """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
-    with Job.open(find_job(target, job), write=False) as known:
-        return found_in(known, target, verb, places, options, moved=moved, verify=verify)
+    with Job.open(find_job(target, job), write=False) as ledger:
+        return found_in(ledger, target, verb, places, options, moved=moved, verify=verify)
 
 
 def found_in(
@@ -165,7 +165,7 @@ class OpenJob:
         """Where progress is shown."""
         return self.run.progress
 
-    def go_on(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
+    def run_to_end(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
         """Compare what a crash may have lost, and run the job to its end, or a share of it."""
         job, ends = self.job, self.ends
         if self.crashed:

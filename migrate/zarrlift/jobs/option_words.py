@@ -32,19 +32,19 @@ _FACTS: Final = {"source_options": "", "destination_options": "dst:"}
 
 def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, str]:
     """Notes for a job, from the options of both ends as JSON text; empty without options."""
-    given = {"source_options": json.loads(source)}
+    by_name = {"source_options": json.loads(source)}
     if not in_place:
-        given["destination_options"] = json.loads(destination)
-    return {name: json.dumps(_shown(options)) for name, options in given.items() if options}
+        by_name["destination_options"] = json.loads(destination)
+    return {name: json.dumps(_shown(options)) for name, options in by_name.items() if options}
 
 
 def option_words(job: Job) -> tuple[str, ...]:
     """Command line arguments with which a command can open the places of a job."""
-    given = {place: json.loads(job.fact(name) or "{}") for name, place in _FACTS.items()}
+    by_place = {place: json.loads(job.fact(name) or "{}") for name, place in _FACTS.items()}
     if not isinstance(job.path, Path):
-        given["job:"] = _shown(job.path.options)
+        by_place["job:"] = _shown(job.path.options)
     words: list[str] = []
-    for place, options in given.items():
+    for place, options in by_place.items():
         for prefix in options.pop(ALLOWED, ()):
             words += ("--allow-references", prefix)
         if theirs := options.pop(OPTIONS, None):

@@ -53,10 +53,10 @@ def whose(job: Job, node: Published, content: bytes) -> Whose:
     """
     if content == document(node.document):
         return "current"
-    found = digest(content)
-    if not node.path and found == job.fact("root_document"):
+    actual = digest(content)
+    if not node.path and actual == job.fact("root_document"):
         return "current"
-    if job.documents.has(node.path, found):
+    if job.documents.has(node.path, actual):
         return "earlier"
     with suppress(ValueError):
         present = json.loads(content)
@@ -69,9 +69,9 @@ def whose(job: Job, node: Published, content: bytes) -> Whose:
 
 def documents(storage: Storage, paths: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
     """(path, its `zarr.json` or None) of nodes; StorageError."""
-    known = list(paths)
-    for start in range(0, len(known), _BATCH):
-        batch = known[start : start + _BATCH]
+    all_paths = list(paths)
+    for start in range(0, len(all_paths), _BATCH):
+        batch = all_paths[start : start + _BATCH]
         yield from zip(batch, storage.find_many([join(path, "zarr.json") for path in batch]), strict=True)
 
 
@@ -283,12 +283,12 @@ class Conflicts:
         """Objects that already exist where a new node will be written."""
         if self._plan.in_place:
             keys = [join(new.path, "zarr.json")]
-            there = [
+            existing = [
                 key for key, content in zip(keys, self._destination.find_many(keys), strict=True) if content
             ]
         else:
-            there = list(islice(self._destination.list_prefix(prefix_of(new.path)), 1))
-        for key in there:
+            existing = list(islice(self._destination.list_prefix(prefix_of(new.path)), 1))
+        for key in existing:
             yield _conflict(new.path, "others have put something where a new node comes", key)
 
     def of_document(self, row: NodeRow, earlier: Published) -> Iterator[Problem]:
@@ -298,8 +298,8 @@ class Conflicts:
         if content is None:
             own, message = row.state != "done", "others have removed its document"
         else:
-            found, message = whose(self._job, earlier, content), "others have changed its document"
-            own = found == "current" or (row.state != "done" and found in OWN)
+            owner, message = whose(self._job, earlier, content), "others have changed its document"
+            own = owner == "current" or (row.state != "done" and owner in OWN)
         if not own:
             yield _conflict(row.path, message, key)
 
@@ -328,11 +328,11 @@ class Conflicts:
 
     def _of_places(self, row: NodeRow, plan: ArrayPlan, places: Indexes) -> Iterator[Problem]:
         """Local objects that others have written, by their positions in the grid."""
-        found = [key for key, is_others in self._objects.of_array(plan, row, places) if is_others]
-        if found:
-            names = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
-            message = f"others have written {len(found)} of its objects"
-            yield _conflict(plan.path, message, found[0], names)
+        keys = [key for key, is_others in self._objects.of_array(plan, row, places) if is_others]
+        if keys:
+            names = ", ".join(keys[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
+            message = f"others have written {len(keys)} of its objects"
+            yield _conflict(plan.path, message, keys[0], names)
 
 
 def _conflict(node: str, message: str, key: str, found: str | None = None) -> Problem:

@@ -80,27 +80,27 @@ def remove_deleted_tree(job: Job, destination: Storage) -> None:
     """Delete the rest of an old tree whose removal was interrupted."""
     if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return
-    gone = _name(job, destination, "gone")
-    if os.path.isdir(gone) and not os.path.islink(gone):
-        shutil.rmtree(gone, ignore_errors=True)
+    tree = _name(job, destination, "gone")
+    if os.path.isdir(tree) and not os.path.islink(tree):
+        shutil.rmtree(tree, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):
-            os.unlink(gone)
+            os.unlink(tree)
 
 
 def left_aside(job: Job, destination: Storage) -> Problem | None:
     """A note with the location of the old tree while any part of it exists; else None."""
     if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return None
-    found, what = _name(job, destination, "gone"), "remove it"
+    leftover, what = _name(job, destination, "gone"), "remove it"
     message = "the old tree could not be removed"
-    if not os.path.lexists(found):
-        found, what = _name(job, destination), "rename it back"
+    if not os.path.lexists(leftover):
+        leftover, what = _name(job, destination), "rename it back"
         message = "the old tree is kept until the new one is complete"
-    if not os.path.lexists(found):
+    if not os.path.lexists(leftover):
         return None
     advice = f"Resume once the cause is gone, or {what} yourself."
-    return Problem(kind="aside", severity="note", message=message, found=found, advice=advice)
+    return Problem(kind="aside", severity="note", message=message, found=leftover, advice=advice)
 
 
 def resolve_previous_tree(job: Job, destination: Storage) -> None:

@@ -327,9 +327,9 @@ def _removed_when_closed(base: Any) -> Any:
             self._output = display(self.container, display_id=True)
 
         def close(self) -> None:
-            shown = not self.disable
+            visible = not self.disable
             super().close()
-            if shown:
+            if visible:
                 self._output.update({"text/plain": ""}, raw=True)
 
     return Removed

@@ -64,14 +64,14 @@ class Provenance(NamedTuple):
         options: JSONObject = {name: value for name, value in recipe.to_json().items() if value}
         if recipe.model is not None:
             options["model"] = recipe.model.name
-        said = {
+        attribute = {
             "version": __version__,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "source": {"url": source.url},
             "destination": destination,
             "options": {"in_place": in_place, **options},
         }
-        return cls(attribute=said, in_attribute=provenance, in_crate=ro_crate)
+        return cls(attribute=attribute, in_attribute=provenance, in_crate=ro_crate)
 
     @classmethod
     def from_text(cls, text: str | None) -> Self | None:
@@ -106,15 +106,15 @@ class Provenance(NamedTuple):
 
     def value(self, format: str, previous: JSON = None) -> JSONObject:
         """The attribute; `previous` is that of the source, which was migrated before."""
-        said = {name: value for name, value in self.attribute.items() if name != "destination"}
-        said["source"] = {**said["source"], "format": format}
-        return said if previous is None else {**said, _PREVIOUS: previous}
+        attribute = {name: value for name, value in self.attribute.items() if name != "destination"}
+        attribute["source"] = {**attribute["source"], "format": format}
+        return attribute if previous is None else {**attribute, _PREVIOUS: previous}
 
     def crate(self, format: str) -> bytes:
         """The content of the file."""
-        said = self.attribute
-        source = _identifier(said["source"]["url"])
-        name = said["destination"].rstrip("/").rpartition("/")[2] or "archive"
+        attribute = self.attribute
+        source = _identifier(attribute["source"]["url"])
+        name = attribute["destination"].rstrip("/").rpartition("/")[2] or "archive"
         graph = [
             {
                 "@id": CRATE,
@@ -127,7 +127,7 @@ class Provenance(NamedTuple):
                 "@type": "Dataset",
                 "name": name,
                 "description": f"A Zarr v3 hierarchy, converted from {FORMATS.get(format, format)}.",
-                "datePublished": said["time"],
+                "datePublished": attribute["time"],
                 "license": {"@id": "#license"},
                 "isBasedOn": {"@id": source},
                 "hasPart": [{"@id": "zarr.json"}],
@@ -148,14 +148,14 @@ class Provenance(NamedTuple):
             {
                 "@id": source,
                 "@type": "CreativeWork",
-                "name": said["source"]["url"],
+                "name": attribute["source"]["url"],
                 "encodingFormat": FORMATS.get(format, format),
             },
             {
                 "@id": "#conversion",
                 "@type": "CreateAction",
                 "name": "Conversion to Zarr v3",
-                "startTime": said["time"],
+                "startTime": attribute["time"],
                 "instrument": {"@id": "#zarrlift"},
                 "object": {"@id": source},
                 "result": {"@id": "./"},
@@ -164,7 +164,7 @@ class Provenance(NamedTuple):
                 "@id": "#zarrlift",
                 "@type": "SoftwareApplication",
                 "name": "zarrlift",
-                "softwareVersion": said["version"],
+                "softwareVersion": attribute["version"],
             },
         ]
         document = {"@context": f"{_SPECIFICATION}/context", "@graph": graph}
@@ -185,30 +185,30 @@ def digest_of(digests: Iterable[tuple[str, JSON]]) -> str:
 
 
 def as_expected(
-    found: JSONObject,
+    attributes: JSONObject,
     source: JSONObject,
     *,
-    made: bool,
-    known: Provenance | None,
+    has_job: bool,
+    provenance: Provenance | None,
     format: str,
     digest: str | None,
 ) -> JSONObject:
     """The attributes of a result's root as they are without the provenance that zarrlift has added.
 
-    If the job that `made` it is there, the provenance must be that of the job; else it must have its form.
+    If its job is known (`has_job`), the provenance must be that of the job; else it must have its form.
     """
-    value, before = found.get(ATTRIBUTE), source.get(ATTRIBUTE)
+    value, before = attributes.get(ATTRIBUTE), source.get(ATTRIBUTE)
     if not isinstance(value, dict) or value == before or not value.keys() >= _MEMBERS:
-        return found
-    if made:
-        if known is None or not known.in_attribute:
-            return found
-        wanted = known.value(format, before)
-        if value not in (wanted, {**wanted, _DIGEST: digest}):
-            return found
+        return attributes
+    if has_job:
+        if provenance is None or not provenance.in_attribute:
+            return attributes
+        expected = provenance.value(format, before)
+        if value not in (expected, {**expected, _DIGEST: digest}):
+            return attributes
     elif value.get(_PREVIOUS) != before:
-        return found
-    rest = {name: item for name, item in found.items() if name != ATTRIBUTE}
+        return attributes
+    rest = {name: item for name, item in attributes.items() if name != ATTRIBUTE}
     return rest if _PREVIOUS not in value else {**rest, ATTRIBUTE: value[_PREVIOUS]}
 
 

@@ -104,9 +104,9 @@ class Publisher:
 
     def _crate(self) -> None:
         """Write the root's `ro-crate-metadata.json`, if the job has one."""
-        said = self.job.record.provenance
-        if said is not None and said.in_crate:
-            data = said.crate(self.plan.format)
+        origin = self.job.record.provenance
+        if origin is not None and origin.in_crate:
+            data = origin.crate(self.plan.format)
             if self.plan.in_place:
                 self._refuse_others(CRATE, data, lambda _: self.job.fact("update") is not None)
             self._write(CRATE, data)
@@ -118,7 +118,7 @@ class Publisher:
         """
         key, data = join(node.path, "zarr.json"), document(content)
         if self.plan.in_place or not self._is_first:
-            self._refuse_others(key, data, lambda there: whose(self.job, node, there) in OWN)
+            self._refuse_others(key, data, lambda existing: whose(self.job, node, existing) in OWN)
         self._write(key, data)
         if isinstance(self.destination, LocalStorage):
             return os.stat(self.destination.path(key)).st_mtime_ns
@@ -131,8 +131,8 @@ class Publisher:
     def _refuse_others(self, key: str, data: bytes, is_ours: Callable[[bytes], bool]) -> None:
         if json.loads(self.job.fact("update") or "{}").get("force"):
             return
-        (there,) = self.destination.find_many([key])
-        if there is not None and there != data and not is_ours(there):
+        (existing,) = self.destination.find_many([key])
+        if existing is not None and existing != data and not is_ours(existing):
             raise JobError(
                 f"a {key.rpartition('/')[2]} that this job did not write already exists",
                 key=key,
@@ -149,8 +149,8 @@ class Publisher:
         groups: list[GroupPlan] = sorted(
             self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
         )
-        said = self.job.record.provenance
-        with_digest = said is not None and said.in_attribute and self.job.fact("digest") is not None
+        origin = self.job.record.provenance
+        with_digest = origin is not None and origin.in_attribute and self.job.fact("digest") is not None
         depends = self.plan.consolidate or with_digest
         for group in groups:
             if group.path == "" and depends:

@@ -29,16 +29,16 @@ class Policy(Protocol):
 def reconcile(job: Job, old: Plan, fresh: Plan, policy: Policy) -> tuple[Planned, ...]:
     """The nodes that a job goes on with, sorted by path."""
     rows = {row.path: row for row in job.nodes()}
-    known = {node.path: node for node in old.nodes}
-    found = {node.path: node for node in fresh.nodes}
+    planned = {node.path: node for node in old.nodes}
+    current = {node.path: node for node in fresh.nodes}
     chosen: list[Planned | None] = []
-    for path in sorted(known.keys() | found.keys()):
-        if path not in known:
-            chosen.append(policy.added(found[path]))
-        elif path not in found:
-            chosen.append(policy.gone(rows[path], known[path]))
+    for path in sorted(planned.keys() | current.keys()):
+        if path not in planned:
+            chosen.append(policy.added(current[path]))
+        elif path not in current:
+            chosen.append(policy.gone(rows[path], planned[path]))
         else:
-            chosen.append(policy.compared(rows[path], known[path], found[path]))
+            chosen.append(policy.compared(rows[path], planned[path], current[path]))
     return tuple(node for node in chosen if node is not None)
 
 
@@ -67,6 +67,6 @@ def begun(job: Job) -> frozenset[str]:
 
 def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
     """Whether the source of all completed or partial work is unchanged."""
-    known = {node.path: node for node in old.nodes}
-    found = {node.path: node for node in fresh.nodes}
-    return all(path in found and same_plan(known[path], found[path]) for path in begun(job))
+    planned = {node.path: node for node in old.nodes}
+    current = {node.path: node for node in fresh.nodes}
+    return all(path in current and same_plan(planned[path], current[path]) for path in begun(job))

@@ -45,14 +45,14 @@ class RouteRates:
     `reach` may be called from several threads.
     """
 
-    def __init__(self, now: float | None = None, *, remote: bool = False, known: str | None = None) -> None:
-        """`known` is the text of the rates of an earlier run, which are expected again."""
+    def __init__(self, now: float | None = None, *, remote: bool = False, earlier: str | None = None) -> None:
+        """`earlier` is the text of the rates of an earlier run, which are expected again."""
         now = time.monotonic() if now is None else now
         self._last = self._pending_at = now
         self._expected = {name: cost + _REMOTE * remote for name, cost in _TYPICAL.items()}
         self._measured: dict[RouteName, tuple[float, float]] = {}
         """(seconds, work) of each route, as far as they count."""
-        self._earlier = _parsed(known)
+        self._earlier = _parsed(earlier)
         self._unseen: dict[RouteName, float] = {}
         """Work of running tasks that no report contains, by route."""
         self._reached: dict[RouteName, float] = {}
@@ -116,8 +116,8 @@ class RouteRates:
         for name, share in shares.items():
             before, done = self._measured.get(name, (0.0, 0.0))
             before, done = before + seconds * share / total, done + self._pending[name]
-            kept = min(_WINDOW / before, 1.0)
-            self._measured[name] = before * kept, done * kept
+            weight = min(_WINDOW / before, 1.0)
+            self._measured[name] = before * weight, done * weight
         self._last = self._pending_at
         self._pending.clear()
 
@@ -146,7 +146,7 @@ def _parsed(text: str | None) -> dict[RouteName, tuple[float, float]]:
     """(seconds, work) by route from JSON text; empty if it is of an unknown form."""
     try:
         pairs = json.loads(text or "{}").items()
-        found = {name: (float(seconds), float(work)) for name, (seconds, work) in pairs if name in _TYPICAL}
+        rates = {name: (float(seconds), float(work)) for name, (seconds, work) in pairs if name in _TYPICAL}
     except (ValueError, TypeError, AttributeError):
         return {}
-    return {name: pair for name, pair in found.items() if min(pair) > 0}
+    return {name: pair for name, pair in rates.items() if min(pair) > 0}

@@ -145,16 +145,16 @@ class Run:
         ]
         totals = self.job.totals()
         note_moving(self.job, totals, self.options.verify)
-        rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
+        rates = RouteRates(remote=not self._engine.local, earlier=self.job.fact("route_rates"))
         amounts = [(array.plan, totals.get(array.row.id)) for array in pending]
         self._work = WorkTotal(self.progress, amounts, rates)
         self._without_tasks((array, None) for array in pending if not array.plan.tasks)
-        moving = [array for array in pending if array.plan.tasks]
+        with_tasks = [array for array in pending if array.plan.tasks]
         for first_pass in (True, False):
             # An array in two passes waits again after its first one, unless it has failed or is left.
             chosen = [
                 array
-                for array in moving
+                for array in with_tasks
                 if array.state is ArrayState.WAITING and (array.plan.between or not first_pass)
             ]
             if chosen and self._share.moves:
@@ -167,7 +167,7 @@ class Run:
         """Check and publish arrays of which nothing is to be done; some are checked while others appear."""
         arrays = (array for array, _ in items if self._advance(array) is ArrayState.COPIED)
         while batch := list(islice(arrays, _BATCH)):
-            self._go_on(batch)
+            self._continue(batch)
         self._checked()
 
     def _move(self, arrays: list[RunArray], *, first_pass: bool) -> None:
@@ -210,7 +210,7 @@ class Run:
                             copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
                 self._share.each_turn()
-                self._go_on(copied)
+                self._continue(copied)
                 if self.options.stopped:
                     raise KeyboardInterrupt
             self._checked()
@@ -250,7 +250,7 @@ class Run:
         array.state = following(array, publishes=self._share.publishes)
         return array.state
 
-    def _go_on(self, copied: list[RunArray]) -> None:
+    def _continue(self, copied: list[RunArray]) -> None:
         """Check what has been copied, and publish what has been checked in the meantime."""
         begun = len(self._checking)
         if copied:
@@ -280,14 +280,14 @@ class Run:
         """Take the results of so many checks, of all by default: those that are right are published."""
         for _ in range(len(self._checking) if begun is None else begun):
             ended = self._checking.popleft()
-            for array, (problems, sums), told in zip(
-                ended.arrays, ended.found(), ended.changed(), strict=True
+            for array, (problems, sums), change in zip(
+                ended.arrays, ended.results(), ended.changes(), strict=True
             ):
-                array.sums, changed = sums, told
-                if problems and told is None:  # the comparison may have read another version
+                array.sums, changed = sums, change
+                if problems and change is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
-                if array.failures and self._share.is_wrong(array):
+                if array.failures and self._share.must_rewrite(array):
                     self.job.forget_tasks(array.row.id)
             self._publish(ended.arrays)
 
@@ -322,9 +322,9 @@ class Run:
     def _record_failure(self, array: RunArray) -> None:
         # Tasks end in any order; the report is deterministic. An update leaves the earlier document.
         problems = (with_advice(problem, self.source, array.plan.source) for problem in array.problems)
-        told = sorted(problems, key=lambda problem: problem.key or "")
-        self.job.record_node(array.row.id, "failed", published_ns=array.row.published_ns, problems=told)
-        self._work.failed(array.plan, told)
+        in_order = sorted(problems, key=lambda problem: problem.key or "")
+        self.job.record_node(array.row.id, "failed", published_ns=array.row.published_ns, problems=in_order)
+        self._work.failed(array.plan, in_order)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Start to verify; the returned function gives the result for each array."""
@@ -342,6 +342,6 @@ class Run:
         except StorageError as error:
             added = (error.problem,)
         if added:
-            known = self.plan.problems
-            problems = (*known, *(problem for problem in added if problem not in known))
+            earlier = self.plan.problems
+            problems = (*earlier, *(problem for problem in added if problem not in earlier))
             self.plan = self._publisher.plan = replace(self.plan, problems=problems)

@@ -95,9 +95,9 @@ class PendingChecks:
     """Arrays with a check in progress, and access to the results."""
 
     arrays: list[RunArray]
-    found: Callable[[], Found]
+    results: Callable[[], Found]
     """What the checks found in the output of each array."""
-    changed: Callable[[], list[Problem | None]]
+    changes: Callable[[], list[Problem | None]]
     """Changes in the source of each array."""
 
 
@@ -122,7 +122,7 @@ class Share:
         """Those of the tasks that are not done that this run does."""
         return numbers
 
-    def is_wrong(self, array: RunArray) -> bool:
+    def must_rewrite(self, array: RunArray) -> bool:
         """Whether an array that could not be published must be written again."""
         return True
 
@@ -209,10 +209,10 @@ class RunTasks:
 
     def inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         """The inventory of an array; with `keep`, it is needed again."""
-        known = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path)
-        if known is None:
-            known = self._inventories.stored(plan)
-        return self._listed_again(plan) if known is None else known
+        inventory = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path)
+        if inventory is None:
+            inventory = self._inventories.stored(plan)
+        return self._listed_again(plan) if inventory is None else inventory
 
 
 def retire(

@@ -63,8 +63,8 @@ class RunEngine:
 
     def checks(self, level: VerifyLevel, here: Checks) -> Checks:
         """The checks of a level: `here`, unless workers elsewhere compare every value."""
-        there = self.elsewhere() if level == "full" else None
-        return here if there is None else LocalChecks(*self._ends, elsewhere=there)
+        workers = self.elsewhere() if level == "full" else None
+        return here if workers is None else LocalChecks(*self._ends, elsewhere=workers)
 
     def elsewhere(self) -> Elsewhere | None:
         """What reads all values of an array on workers elsewhere; None if there are none."""

@@ -23,7 +23,7 @@ from .run_arrays import Share
 
 def run_job(
     job: Job,
-    made: Plan,
+    plan: Plan,
     ends: Endpoints,
     options: RunOptions,
     checks: Checks,
@@ -33,33 +33,33 @@ def run_job(
 ) -> Outcome:
     """Run a created job to its end, or a share of it, and remove what it replaced."""
     started = time.monotonic()
-    outcome = Run(job, made, ends, options, checks, inventories, progress, share)()
+    outcome = Run(job, plan, ends, options, checks, inventories, progress, share)()
     if outcome.state == "done":
         remove_previous_tree(job, ends.destination)
     aside = left_aside(job, ends.destination)
     problems = outcome.problems if aside is None else (*outcome.problems, aside)
     outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
-    log_messages.ended(outcome)
+    log_messages.log_outcome(outcome)
     return outcome
 
 
-def refuse_unmet(made: Plan) -> None:
+def refuse_unmet(plan: Plan) -> None:
     """Raise UsageError if the result would not conform to the recipe's model."""
-    if made.recipe.model is not None:
+    if plan.recipe.model is not None:
         from ..models import requirement
 
-        requirement.refuse_unmet(made)
+        requirement.refuse_unmet(plan)
 
 
-def refuse_unsuitable(made: Plan) -> None:
+def refuse_unsuitable(plan: Plan) -> None:
     """Raise UsageError if a plan has no nodes, or not those that its model requires."""
-    refuse_unmet(made)
-    if not made.arrays and not made.groups and not made.refusals:
+    refuse_unmet(plan)
+    if not plan.arrays and not plan.groups and not plan.refusals:
         # A pattern that matches nothing, if there is one, has its own advice.
-        cause = next((item for item in made.problems if item.kind == "recipe"), None)
+        cause = next((item for item in plan.problems if item.kind == "recipe"), None)
         raise UsageError(
             "there is nothing to migrate",
-            key=made.source,
+            key=plan.source,
             found=None if cause is None else cause.message,
             advice="Check --include and --exclude." if cause is None else cause.advice,
         )

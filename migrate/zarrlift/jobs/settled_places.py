@@ -75,24 +75,24 @@ def settled(
     """
     header = job.header
     recorded = {"source": job.fact("source_place") or header["source"], "destination": header["destination"]}
-    given = values(moved, Moved)
+    moves = values(moved, Moved)
     move = move_of(job)
     if header["in_place"]:
-        recorded["destination"], given["destination"] = recorded["source"], moved.source
-    places = {role: place if given[role] is None else given[role] for role, place in recorded.items()}
+        recorded["destination"], moves["destination"] = recorded["source"], moved.source
+    places = {role: place if moves[role] is None else moves[role] for role, place in recorded.items()}
     if move is None:
         return SettledPlaces(**places, source_url=header["source"])
     roles = ["source"] if header["in_place"] else ["source", "destination"]
-    open_roles = [role for role in roles if given[role] is None]
+    open_roles = [role for role in roles if moves[role] is None]
     changes = {role: writes and (role == "destination" or header["in_place"]) for role in roles}
     findings = {role: _finding(move, recorded[role], changes=changes[role]) for role in open_roles}
     findings = _resolved(move, findings, changes)
     if not reads_source and findings.get("source") == "both" and findings.get("destination") in _USED:
         findings["source"] = "relative"
-    for role, found in findings.items():
-        if found == "relative":
+    for role, finding in findings.items():
+        if finding == "relative":
             places[role] = move.relative(recorded[role])
-    refused = [role for role, found in findings.items() if found not in _USED]
+    refused = [role for role, finding in findings.items() if finding not in _USED]
     if refused:
         raise _refusal(job, move, recorded, {role: findings[role] for role in refused})
     if header["in_place"]:
@@ -105,8 +105,8 @@ def settled(
 
 def _resolved(move: Move, findings: dict[str, Finding], changes: dict[str, bool]) -> dict[str, Finding]:
     """Findings with a decision for places at which nothing exists: a result follows its source."""
-    moved = {role for role, found in findings.items() if found == "relative"}
-    absent = [role for role, found in findings.items() if found == "neither"]
+    moved = {role for role, finding in findings.items() if finding == "relative"}
+    absent = [role for role, finding in findings.items() if finding == "neither"]
     return findings | {
         role: "relative" if moved and changes[role] else _at_recorded(move, changes=changes[role])
         for role in absent
@@ -118,12 +118,12 @@ def _finding(move: Move, place: str, *, changes: bool) -> Finding:
     relative = move.relative(place)
     if relative is None or is_same_place(relative, place):
         return "taken" if changes and place in move.others else _at_recorded(move, changes=changes)
-    here, there = _exists(relative), _exists(place)
-    if there and place in move.others:
-        return "relative" if here else "taken" if changes else "recorded"
-    if here:
-        return "both" if there else "relative"
-    return _at_recorded(move, changes=changes) if there else "neither"
+    relative_exists, recorded_exists = _exists(relative), _exists(place)
+    if recorded_exists and place in move.others:
+        return "relative" if relative_exists else "taken" if changes else "recorded"
+    if relative_exists:
+        return "both" if recorded_exists else "relative"
+    return _at_recorded(move, changes=changes) if recorded_exists else "neither"
 
 
 def _at_recorded(move: Move, *, changes: bool) -> Finding:
@@ -168,11 +168,11 @@ def _refusal(job: Job, move: Move, recorded: dict[str, str], findings: dict[str,
     """The error for places that cannot be known."""
     kinds = set(findings.values())
     words = ["resume", str(job.path)]
-    shown: list[str] = []
+    redacted: list[str] = []
     for role, verdict in findings.items():
         place = move.relative(recorded[role]) if verdict == "both" else None
-        shown += [redact(place)] if place is not None else []
-        shown.append(redact(recorded[role]))
+        redacted += [redact(place)] if place is not None else []
+        redacted.append(redact(recorded[role]))
         words += [_OPTIONS[role], redact(place or recorded[role])]
     again = command(*words)
     if "both" in kinds:
@@ -187,5 +187,5 @@ def _refusal(job: Job, move: Move, recorded: dict[str, str], findings: dict[str,
     else:
         message = "it cannot be known whether the job file was moved or copied"
         advice = f"If this is the only job file, run: {again}"
-    found = ", ".join(shown) + ("" if "both" in kinds else f", recorded in {move.home.path}")
+    found = ", ".join(redacted) + ("" if "both" in kinds else f", recorded in {move.home.path}")
     return JobError(message, key=str(job.path), found=found, advice=advice)

@@ -135,31 +135,20 @@ class SourceCheck:
     def _documents(self, plan: Published, times: FileTimes | None) -> Found:
         if times is not None and times.untouched_node(plan.path, plan.source_digests):
             return None
-        if self._inlined:
-            return self._archive_documents(plan)
-        keys = [key for key, _ in plan.source_digests]
-        name = attributes_document(self._plan.format)
-        if name is not None and join(plan.path, name) not in keys:
-            keys.append(join(plan.path, name))  # it may exist now
-        found = _changed(self._source, keys, dict(plan.source_digests))
-        if found is None or self._is_inlined(plan):
+        inlined = self._inlined  # once: another thread may change it
+        pairs = dict(self._plan.source_digests if inlined else plan.source_digests)
+        keys, message = list(pairs), "the document that describes the source changed"
+        if not inlined:
+            message = "a document of the source changed since the plan was made"
+            name = attributes_document(self._plan.format)
+            if name is not None and join(plan.path, name) not in pairs:
+                keys.append(join(plan.path, name))  # it may exist now
+        difference = _changed(self._source, keys, pairs)
+        if difference is None or (not inlined and self._is_inlined(plan)):
             return None
-        if isinstance(found, StorageError):
-            return found.at(node=plan.path).problem
-        return source_changed(
-            plan.path, "a document of the source changed since the plan was made", key=found, advice=_RESUME
-        )
-
-    def _archive_documents(self, plan: Published) -> Found:
-        pairs = dict(self._plan.source_digests)
-        found = _changed(self._source, list(pairs), pairs)
-        if found is None:
-            return None
-        if isinstance(found, StorageError):
-            return found.at(node=plan.path).problem
-        return source_changed(
-            plan.path, "the document that describes the source changed", key=found, advice=_RESUME
-        )
+        if isinstance(difference, StorageError):
+            return difference.at(node=plan.path).problem
+        return source_changed(plan.path, message, key=difference, advice=_RESUME)
 
     def _is_inlined(self, plan: Published) -> bool:
         """Whether the documents come from consolidated metadata and are unchanged there."""
@@ -199,7 +188,7 @@ class SourceCheck:
             return
         if self._times is not None:
             self._times.forget()
-        known = {node.path for node in self._plan.nodes} | set(self._plan.excluded)
+        planned = {node.path for node in self._plan.nodes} | set(self._plan.excluded)
         places = [
             group.path
             for group in self._plan.groups
@@ -209,15 +198,17 @@ class SourceCheck:
             path
             for place, entries in zip(places, self._source.list_dirs(places), strict=True)
             for entry in entries
-            if entry.is_dir and not passed_over(entry.name) and (path := join(place, entry.name)) not in known
+            if entry.is_dir
+            and not passed_over(entry.name)
+            and (path := join(place, entry.name)) not in planned
         ]
         keys = [join(path, name) for path in new for name in documents]
-        there = {
+        nodes = {
             key.rpartition("/")[0]
             for key, content in zip(keys, read_each(self._source, keys), strict=True)
             if content is not None
         }
-        for path in sorted(there):
+        for path in sorted(nodes):
             yield source_changed(path, "the source has a node that did not exist when the plan was made")
 
 
@@ -306,7 +297,7 @@ class FileTimes:
 
 def _file_system(path: str) -> str | None:
     """Type of the file system of a path; None if the system does not tell."""
-    found: tuple[str, str] | None = None
+    mount: tuple[str, str] | None = None
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
@@ -315,8 +306,8 @@ def _file_system(path: str) -> str | None:
                 if "\\" in place:  # octal escapes represent white space
                     place = place.encode("latin-1", "backslashreplace").decode("unicode_escape")
                 inside = path == place or path.startswith(place.rstrip("/") + "/")
-                if inside and (found is None or len(place) >= len(found[0])):
-                    found = place, rest.split(" ", 1)[0]
+                if inside and (mount is None or len(place) >= len(mount[0])):
+                    mount = place, rest.split(" ", 1)[0]
     except (OSError, ValueError, IndexError):
         return None
-    return None if found is None else found[1]
+    return None if mount is None else mount[1]

@@ -181,9 +181,9 @@ def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], pro
     for path in paths:
         storage.delete(join(path, "zarr.json"))
     removed = len(paths)
-    said = job.record.provenance
-    if said is not None and said.in_crate and (content := storage.get(CRATE)) is not None:
-        if content == said.crate(plan.format):
+    provenance = job.record.provenance
+    if provenance is not None and provenance.in_crate and (content := storage.get(CRATE)) is not None:
+        if content == provenance.crate(plan.format):
             storage.delete(CRATE)
             removed += 1
         else:
@@ -201,12 +201,12 @@ def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
 
 
 def _sweep(
-    storage: LocalStorage, told: AbstractSet[str | None], visible: AbstractSet[str]
+    storage: LocalStorage, reported: AbstractSet[str | None], visible: AbstractSet[str]
 ) -> Iterator[Problem]:
     """Remove every empty directory of a copy.
 
     Yields a refusal for each directory that cannot be removed, and a note for each that contains files of
-    others. Keys in `told` are already reported, and so are those of arrays that remain `visible`.
+    others. Keys in `reported` have a problem already, and so have those of arrays that remain `visible`.
     """
     if not storage.root.is_dir():
         return
@@ -220,7 +220,7 @@ def _sweep(
 
     for place, _, files in os.walk(storage.root, topdown=False, onerror=missed):
         key = relative(place)
-        if key.partition("/")[0] in told or os.path.islink(place):
+        if key.partition("/")[0] in reported or os.path.islink(place):
             continue  # already reported; or a root that is a link, which the job did not create
         if not visible.isdisjoint(ancestors(f"{key}/")):
             continue
@@ -230,7 +230,7 @@ def _sweep(
             if error.errno not in _NOT_EMPTY:
                 yield _kept_directory(key, error.strerror or str(error))
             elif others := sorted(
-                {join("" if key == "." else key, name) for name in files if name != CLAIM} - told
+                {join("" if key == "." else key, name) for name in files if name != CLAIM} - reported
             ):
                 message = "files that the job did not write are kept, with their directory"
                 yield replace(kept(message, None, others[0]), severity="note")

@@ -110,44 +110,44 @@ def verify(
 
         expected = load_digests(digests, job.job_storage_options)
         opening = values(places, SourceOptions)
-        found = digest_of(source, progress=progress, **values(described, Describing), **opening)
-        return compare_digests(found, expected)
+        actual = digest_of(source, progress=progress, **values(described, Describing), **opening)
+        return compare_digests(actual, expected)
     if no_list and full:
         raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
     run_options = RunOptions.of(executing)
-    known = _known_job(source, destination, job)
+    known_job = _known_job(source, destination, job)
     if destination is None:
-        if known is None:
+        if known_job is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
-        source = known.source
-        destination = known.source if known.in_place else known.destination
+        source = known_job.source
+        destination = known_job.source if known_job.in_place else known_job.destination
     follow_links, storage_options = described.follow_links, places.storage_options
     dest_storage_options = places.dest_storage_options
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
-    if known is not None and known.in_place and dest_storage_options is None:
+    if known_job is not None and known_job.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
     if isinstance(source, str | os.PathLike) and isinstance(destination, str | os.PathLike):
         # The user has named the source, so a result that consists of references may lead there.
         dest_storage_options = with_references(dest_storage_options, [os.fspath(source)], storage_options)
     second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
     second.document_bound = WRITTEN
-    if known is not None and (known.source, known.destination) != (first.url, second.url):
-        known = None
+    if known_job is not None and (known_job.source, known_job.destination) != (first.url, second.url):
+        known_job = None
     in_place = first.url == second.url
-    if known is not None and known.finished and in_place:
+    if known_job is not None and known_job.finished and in_place:
         raise JobError(
             "finish has removed the legacy metadata, so there is nothing to compare with",
-            key=str(known.path),
+            key=str(known_job.path),
             advice="The job file has a copy, which undo restores.",
         )
     format, reading = described.format, described.settled(in_place=in_place)  # noqa: A001
-    if known is not None:
-        recipe = known.recipe if recipe is None else recipe
+    if known_job is not None:
+        recipe = known_job.recipe if recipe is None else recipe
         if format is None:
-            require_installed(known.format, known.package)
-            format = known.format  # noqa: A001
+            require_installed(known_job.format, known_job.package)
+            format = known_job.format  # noqa: A001
         words = {name: word for name, word in options.items() if name in values(reading, Reading)}
-        reading = replace(known.reading, **words)  # type: ignore[arg-type]
+        reading = replace(known_job.reading, **words)  # type: ignore[arg-type]
     if in_place and format is None:
         format = detect(first, beside_v3=True)  # noqa: A001 - both formats have documents at every node
         if format == "zarr3":
@@ -156,9 +156,9 @@ def verify(
                 found=first.url,
                 expected="a destination",
             )
-    if known is not None:
-        first = with_layers(first, known.record.source_through)
-        second = with_layers(second, known.record.dest_through)
+    if known_job is not None:
+        first = with_layers(first, known_job.record.source_through)
+        second = with_layers(second, known_job.record.dest_through)
     archive = describe(first, format=format, options=reading)
     compare = partial(
         verify_archives,
@@ -170,10 +170,10 @@ def verify(
         threads=executing.workers,
         root_attributes=partial(
             as_expected,
-            made=known is not None,
-            known=None if known is None else known.record.provenance,
+            has_job=known_job is not None,
+            provenance=None if known_job is None else known_job.record.provenance,
             format=archive.format,
-            digest=None if known is None else known.digest,
+            digest=None if known_job is None else known_job.digest,
         ),
     )
     spec: WorkerSpec | None = None
@@ -185,12 +185,12 @@ def verify(
             destination=reachable(destination, second),
             source_options=json.dumps(dict(storage_options or {})),
             destination_options=json.dumps(dict(dest_storage_options or {})),
-            source_through=None if known is None else known.record.source_through,
-            destination_through=None if known is None else known.record.dest_through,
+            source_through=None if known_job is None else known_job.record.source_through,
+            destination_through=None if known_job is None else known_job.record.dest_through,
         )
     with (
         _listings(
-            known, follow_links=reading.follow_links, lists=not no_list, changes=not full and not in_place
+            known_job, follow_links=reading.follow_links, lists=not no_list, changes=not full and not in_place
         ) as listings,
         ticking(progress) as display,
     ):
@@ -199,8 +199,8 @@ def verify(
             report = compare()
         else:
             report = _on_engine(compare, run_options, spec, None if recipe is None else recipe.memory)
-    if known is not None:
-        with Job.open(known.path) as opened:
+    if known_job is not None:
+        with Job.open(known_job.path) as opened:
             refuse_running(opened)
             # A sample does not downgrade an earlier full verification; a difference withdraws it.
             level = "full" if full or opened.fact("verified") == "full" else "sample"
@@ -211,7 +211,7 @@ def verify(
 
 @contextmanager
 def _listings(
-    known: _KnownJob | None, *, follow_links: bool, lists: bool, changes: bool
+    known_job: _KnownJob | None, *, follow_links: bool, lists: bool, changes: bool
 ) -> Iterator[Listings]:
     """How the objects of both sides are listed, and what a known job says of them.
 
@@ -220,12 +220,12 @@ def _listings(
     """
     from .stored_inventories import change_since, has_inventory, last_inventories
 
-    plain = Listings(lists=lists, made=known is not None, follow_links=follow_links)
-    if known is None or (lists and not (changes and has_inventory(known.path))):
+    plain = Listings(lists=lists, made=known_job is not None, follow_links=follow_links)
+    if known_job is None or (lists and not (changes and has_inventory(known_job.path))):
         yield plain
         return
     with (
-        Job.open(known.path, write=False) as opened,
+        Job.open(known_job.path, write=False) as opened,
         closing(last_inventories(opened)) as inventories,
     ):
         arrays = {array.path: array for array in opened.plan().arrays}
@@ -277,7 +277,7 @@ class _KnownJob:
 def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _KnownJob | None:
     """The job that made a destination, if found; JobError only if one was requested."""
     target = source if destination is None else destination
-    asked = destination is None or job.job is not None
+    required = destination is None or job.job is not None
     if not isinstance(target, (str, os.PathLike)):
         if job.job is None:
             return None
@@ -305,6 +305,6 @@ def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _Know
             **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
         )
     except (JobError, KeyError):
-        if asked:
+        if required:
             raise
         return None

@@ -62,14 +62,14 @@ class WorkTotal:
         rates: RouteRates | None = None,
     ) -> None:
         """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
-        moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
+        with_tasks = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
         self.rates = rates or RouteRates()
         self._retries = self._others = 0
         self._silence: tuple[int, bool] | None = None
-        self._route = {plan.path: plan.route.name for plan, _ in moving}
-        self._work = {plan.path: planned_work(plan) for plan, _ in moving}
-        self._done = {plan.path: done for plan, done in moving}
+        self._route = {plan.path: plan.route.name for plan, _ in with_tasks}
+        self._work = {plan.path: planned_work(plan) for plan, _ in with_tasks}
+        self._done = {plan.path: done for plan, done in with_tasks}
         self._bytes = {path: total_bytes(work, self._done[path]) for path, work in self._work.items()}
         self._all_bytes = sum(self._bytes.values())
         self._reached: dict[RouteName, float] = {}
@@ -77,14 +77,14 @@ class WorkTotal:
         """Whether running tasks report what they have read."""
         self._left: dict[RouteName, float] = {}
         for path, work in self._work.items():
-            self._leave(path, work_left(work, self._done[path]))
+            self._add_left(path, work_left(work, self._done[path]))
         log_messages.begun(len(arrays), self._all_bytes)
         if progress is not None:
-            recorded = [done for _, done in moving if done.tasks]
+            recorded = [done for _, done in with_tasks if done.tasks]
             progress(
                 Planned(
                     bytes=self._all_bytes,
-                    chunks=sum(plan.reads for plan, _ in moving),
+                    chunks=sum(plan.reads for plan, _ in with_tasks),
                     arrays=len(arrays),
                     bytes_done=sum(done.bytes_in for done in recorded),
                     chunks_done=sum(done.chunks for done in recorded),
@@ -96,7 +96,7 @@ class WorkTotal:
         path, work = plan.path, self._work[plan.path]
         before = work_left(work, self._done[path])
         done = self._done[path] = _plus(self._done[path], moved.chunks, moved.bytes_in, tasks=1)
-        self._leave(path, work_left(work, done) - before)
+        self._add_left(path, work_left(work, done) - before)
         route, added = plan.route.name, work_of(moved.bytes_in, moved.chunks)
         self._reached[route] = self._reached.get(route, 0.0) + added
         # On average, half of the others is done.
@@ -137,14 +137,14 @@ class WorkTotal:
 
         A job file in a store is left alone: that server may be the silent one.
         """
-        found = silence.longest() if isinstance(job.path, Path) else None
-        noted = None if found is None else (found.attempt, found.errors)
+        longest = silence.longest() if isinstance(job.path, Path) else None
+        noted = None if longest is None else (longest.attempt, longest.errors)
         if noted == self._silence:
             return
         self._silence = noted
         text = None
-        if found is not None:
-            text = json.dumps([time.time() - found.seconds, found.attempt, found.errors])
+        if longest is not None:
+            text = json.dumps([time.time() - longest.seconds, longest.attempt, longest.errors])
         job.note(silent=text)
         then()
 
@@ -181,13 +181,13 @@ class WorkTotal:
     def _end(self, plan: ArrayPlan, problems: Sequence[Problem]) -> None:
         more = 0
         if plan.tasks:
-            self._leave(plan.path, -work_left(self._work[plan.path], self._done[plan.path]))
+            self._add_left(plan.path, -work_left(self._work[plan.path], self._done[plan.path]))
             self._work[plan.path] = self._work[plan.path]._replace(moves=False)
             more = self._expect(plan, self._done[plan.path].bytes_in)
         if self._progress is not None:
             self._progress(ArrayDone(path=plan.path, problems=tuple(problems), more_bytes=more))
 
-    def _leave(self, path: str, change: float) -> None:
+    def _add_left(self, path: str, change: float) -> None:
         route = self._route[path]
         self._left[route] = self._left.get(route, 0.0) + change
 

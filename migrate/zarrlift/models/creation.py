@@ -115,13 +115,13 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
     of an archive may lack members that old writers omit and readers tolerate. Data types and codecs must be
     known to zarr-python or this project.
     """
-    known: dict[str, tuple[Problem, ...]] = {}
+    by_text: dict[str, tuple[Problem, ...]] = {}
     readers = ReadableArrays()
     for path, node in flat.items():
         text = canonical({name: value for name, value in node.items() if name != "attributes"})
-        if text not in known:
-            known[text] = tuple(_faults(node, readers))
-        yield from (problem.at(node=path) for problem in known[text])
+        if text not in by_text:
+            by_text[text] = tuple(_faults(node, readers))
+        yield from (problem.at(node=path) for problem in by_text[text])
 
 
 def _faults(node: JSONObject, readers: ReadableArrays) -> Iterator[Problem]:

@@ -77,8 +77,8 @@ def show(
     if isinstance(place, dict) or is_model_file(place):
         read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
         return as_v3(read, recipe) if migrated else read
-    there: Any = getattr(place, "store_path", place)  # for an object that zarr has opened
-    storage, reading, format = opened(there, options)  # noqa: A001 - as in the public functions
+    target: Any = getattr(place, "store_path", place)  # for an object that zarr has opened
+    storage, reading, format = opened(target, options)  # noqa: A001 - as in the public functions
     hierarchy = read_hierarchy(storage, format=format, options=reading)
     return as_v3(hierarchy, recipe) if migrated else hierarchy
 

@@ -101,7 +101,7 @@ def read_hierarchy(
             flat[node.path] = document
     read = set(flat)
     model = _tree(flat, number, problems)  # removes nodes that cannot be in a tree, adds a missing root
-    kept = read & flat.keys()
+    in_tree = read & flat.keys()
     return Hierarchy(
         url=storage.url,
         format=archive.format,
@@ -109,13 +109,17 @@ def read_hierarchy(
         problems=tuple(problems),
         archive=archive,
         storage=storage,
-        unread=tuple(node.path for node in archive.nodes if node.path not in kept),
+        unread=tuple(node.path for node in archive.nodes if node.path not in in_tree),
     )
 
 
 def _is_unread(node: Node) -> bool:
     """Whether a document of a node could not be read, so that the others are incomplete."""
-    keys = {told.key for told in node.problems if told.kind == "storage" and told.severity == "refusal"}
+    keys = {
+        problem.key
+        for problem in node.problems
+        if problem.kind == "storage" and problem.severity == "refusal"
+    }
     return any(key and key.rpartition("/")[0] == node.path != key for key in keys)
 
 

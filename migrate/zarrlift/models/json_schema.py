@@ -70,8 +70,8 @@ class Schema:
             words = _words(str(error))
             yield refusal("model", "the model cannot be checked", node="", found=words)
             return
-        for found in errors:
-            for leaf in _leaves(found):
+        for violation in errors:
+            for leaf in _leaves(violation):
                 yield from _problems(leaf)
 
 
@@ -140,7 +140,7 @@ def _refuse_to_fetch(uri: str) -> JSON:
 
 
 def _refuse_bombs(schema: JSON, name: str) -> None:
-    """Raise UsageError if one value could be checked against more than `_MOST_STEPS` subschemas."""
+    """Raise UsageError if one value could be checked against more than `_MAX_STEPS` subschemas."""
     if _Weights(schema).of(schema, 0) > _MAX_STEPS:
         raise UsageError(
             "the schema expands to too many subschemas",
@@ -183,10 +183,10 @@ class _Weights:
             yield self._target(reference)
 
     def _target(self, reference: str) -> JSON:
-        found: JSON = self.root
+        value: JSON = self.root
         for part in reference[1:].split("/")[1:]:
             part = part.replace("~1", "/").replace("~0", "~")  # noqa: PLW2901
-            if not isinstance(found, dict):
+            if not isinstance(value, dict):
                 return None
-            found = found.get(part)
-        return found
+            value = value.get(part)
+        return value

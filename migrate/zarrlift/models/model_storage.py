@@ -85,10 +85,10 @@ class ModelStorage(Storage):
         is_dir = False
         while key:
             key, _, name = key.rpartition("/")
-            known = self._below.setdefault(key, {})
-            if name in known:
+            entries = self._below.setdefault(key, {})
+            if name in entries:
                 return
-            known[name] = is_dir
+            entries[name] = is_dir
             is_dir = True
 
     def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:

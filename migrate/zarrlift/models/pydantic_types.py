@@ -35,14 +35,14 @@ def load_class(text: str) -> Any:
     module, _, name = text.partition(":")
     try:
         with _from_here():
-            found: Any = import_module(module)
+            value: Any = import_module(module)
             for part in name.split("."):
-                found = getattr(found, part)
+                value = getattr(value, part)
     except Exception as error:
         # An import runs foreign code, which may raise anything.
         problem = f"{type(error).__name__}: {error}"
         raise UsageError("the Python model cannot be imported", key=text, found=problem) from error
-    return found
+    return value
 
 
 @contextmanager
@@ -91,15 +91,15 @@ class TypedModel:
     def violations(self, model: JSONObject) -> Iterator[Problem]:
         """Violations of the type by a model."""
         text = json.dumps(model)
-        told = self._errors(text, strict=True)
-        if told:
+        errors = self._errors(text, strict=True)
+        if errors:
             # Unless it is strict, pydantic accepts "1" for 1; but if strict, it refuses a list from a
             # validator for a tuple, as in pydantic-zarr's codecs.
             loose = self._errors(text, strict=False)
-            told = loose + [
-                row for row in told if row["type"] in _SCALAR and row["loc"] not in _places(loose)
+            errors = loose + [
+                row for row in errors if row["type"] in _SCALAR and row["loc"] not in _places(loose)
             ]
-        for place, row in _best([(row["loc"], row) for row in told], model, ()):
+        for place, row in _best([(row["loc"], row) for row in errors], model, ()):
             yield _problem(place, row)
 
     def _errors(self, text: str, *, strict: bool) -> list[Any]:
@@ -165,8 +165,8 @@ def _score(rows: _Rows) -> tuple[int, int]:
 def _problem(place: Sequence[str | int], row: Any) -> Problem:
     node, inside = split_place(place)
     message = str(row["msg"]).removeprefix("Value error, ")
-    bare = row["type"] == "missing" or isinstance(row["input"], dict) or not place
-    found = None if bare else excerpt(row["input"])
+    without_input = row["type"] == "missing" or isinstance(row["input"], dict) or not place
+    found = None if without_input else excerpt(row["input"])
     return refusal("model", f"{inside}: {message}" if inside else message, node=node, found=found)
 
 
@@ -226,8 +226,8 @@ def _plain(value: Any) -> Any:
     """Dataclasses as JSON, including class attributes such as `zarr_format = 2`."""
     if hasattr(value, "__dataclass_fields__"):
         fields = {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-        said = {name: getattr(value, name, None) for name in ("zarr_format", "node_type")}
-        return {**{name: item for name, item in said.items() if item is not None}, **fields}
+        constants = {name: getattr(value, name, None) for name in ("zarr_format", "node_type")}
+        return {**{name: item for name, item in constants.items() if item is not None}, **fields}
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -53,12 +53,12 @@ class ReadableArrays:
             return next((problem for problem in problems if problem.severity == "refusal"), None)
         plain = {name: value for name, value in node.items() if name != "attributes"}
         try:
-            (found,) = describe(ModelStorage({"": plain}, url="the model"), format="zarr2").nodes
+            (array,) = describe(ModelStorage({"": plain}, url="the model"), format="zarr2").nodes
         except ZarrstackError as error:
             return error.problem
-        if not isinstance(found, ArrayNode) or found.layout is not None:
+        if not isinstance(array, ArrayNode) or array.layout is not None:
             return None
-        return next((problem for problem in found.problems if problem.severity == "refusal"), None)
+        return next((problem for problem in array.problems if problem.severity == "refusal"), None)
 
 
 def _zarr_2_reads(node: JSONObject) -> bool:

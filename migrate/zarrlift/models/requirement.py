@@ -49,8 +49,8 @@ class Requirement:
 
         UsageError if its Zarr format differs from that of the required ZOM.
         """
-        found = self._check.violations(model)
-        return tuple(sorted(found, key=lambda problem: problem.node or ""))
+        problems = self._check.violations(model)
+        return tuple(sorted(problems, key=lambda problem: problem.node or ""))
 
     def named(self) -> RequiredModel:
         """The form stored in a recipe, with which a job can be resumed elsewhere without the file."""
@@ -87,11 +87,11 @@ def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -
     return Requirement(name=name, kind="python", _check=TypedModel(type_, name=name))
 
 
-def required(kept: RequiredModel) -> Requirement:
+def required(model: RequiredModel) -> Requirement:
     """The requirement stored in a recipe."""
-    if kept.content is None:
-        return load(kept.name)
-    return _from_json(parse_json(kept.content.encode(), kept.name), kept.name, ())
+    if model.content is None:
+        return load(model.name)
+    return _from_json(parse_json(model.content.encode(), model.name), model.name, ())
 
 
 def _from_json(data: JSONObject, name: str, leave_open: Collection[str]) -> Requirement:

@@ -110,7 +110,7 @@ def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> 
     if unknown:
         raise UsageError("unknown part of a model", found=", ".join(unknown), expected=", ".join(OPEN))
     open_ = {name: part for part in leave_open for name in _PARTS.get(part, ())}
-    made: dict[str, JSONObject] = {}
+    schemas: dict[str, JSONObject] = {}
     apart: dict[str, JSONObject] = {}
     children: dict[str, list[str]] = {}
     for path, node in reversed(list(nodes(model))):
@@ -118,7 +118,7 @@ def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> 
         schema = _closed(own)
         if is_group(node):
             names = children.get(path, [])[::-1]
-            inner = _closed({name: made.pop(join(path, name)) for name in names})
+            inner = _closed({name: schemas.pop(join(path, name)) for name in names})
             if "members" in leave_open:
                 inner["additionalProperties"] = True
             schema["properties"][MEMBERS] = inner
@@ -127,11 +127,11 @@ def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> 
             name = f"group-{len(apart)}"
             apart[name] = schema
             schema = {"$ref": f"#/$defs/{name}"}
-        made[path] = schema
+        schemas[path] = schema
         parent, _, name = path.rpartition("/")
         if path:
             children.setdefault(parent, []).append(name)
-    return {"$schema": _DRAFT, **made[""], **({"$defs": apart} if apart else {})}
+    return {"$schema": _DRAFT, **schemas[""], **({"$defs": apart} if apart else {})}
 
 
 def _closed(properties: JSONObject) -> JSONObject:

@@ -122,15 +122,15 @@ def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
             "a flat model contains no node", expected='"" -> the root, "a/b" -> a node below it'
         )
     first = flat[next(iter(paths.values()))]
-    made: dict[str, JSONObject] = {}
+    tree: dict[str, JSONObject] = {}
     for path in sorted(paths, key=lambda path: (path.count("/") + bool(path), path)):
-        _place(path, flat[paths[path]], made, first)
-    if "" not in made:
+        _place(path, flat[paths[path]], tree, first)
+    if "" not in tree:
         raise MetadataError("a flat model has no root")  # cannot happen: every path has one
-    return made[""]
+    return tree[""]
 
 
-def _place(path: str, document: JSONObject, made: dict[str, JSONObject], first: JSONObject) -> None:
+def _place(path: str, document: JSONObject, tree: dict[str, JSONObject], first: JSONObject) -> None:
     """Insert a node and the missing groups above it into the tree."""
     names = path.split("/") if path else []
     if len(names) > MAX_LEVELS:
@@ -138,12 +138,12 @@ def _place(path: str, document: JSONObject, made: dict[str, JSONObject], first: 
     above = ""
     for depth in range(len(names) + 1):
         here = "/".join(names[:depth])
-        if here not in made:
+        if here not in tree:
             own = document if depth == len(names) else empty_group(format_of(first))
             node = in_model(own, {} if is_group(own) else None)
-            made[here] = node
+            tree[here] = node
             if depth:
-                _adopt(made[above], names[depth - 1], node, here)
+                _adopt(tree[above], names[depth - 1], node, here)
         above = here
 
 

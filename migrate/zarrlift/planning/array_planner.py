@@ -18,7 +18,7 @@ from ..archive.nodes import ArrayNode, Layout, Node, SourceDocument
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
 from ..formats.tree.links import unfollowed_link
-from ..formats.tree.nodes import placed
+from ..formats.tree.nodes import located
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .chunk_checks import fit_problem, memory_problem, object_problem, size_problems
@@ -106,7 +106,7 @@ class ArrayPlanner:
         destination, notes = self._destined(node, source, recipe, inventory)
         # A refusal concerns the content of the array's document, which is the first of its documents.
         key = node.documents[0].key if node.documents else None
-        problems.extend(placed(notes, node.path, key))
+        problems.extend(located(notes, node.path, key))
         if change.dimension_names is not None:
             destination = replace(destination, dimension_names=change.dimension_names)
         attributes, notes = self.attributes(node, change, recipe)
@@ -135,9 +135,9 @@ class ArrayPlanner:
                 problems.extend(
                     [problem.at(node=node.path) for problem in reader_refusals(document, node.path, recipe)]
                 )
-        known = inventory.total_bytes
+        stored_bytes = inventory.total_bytes
         raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
-        bytes_in = known if known is not None else len(inventory.indexes) * raw // DENSE
+        bytes_in = stored_bytes if stored_bytes is not None else len(inventory.indexes) * raw // DENSE
         if isinstance(blocks, Problem):
             problems.append(blocks.at(node=node.path))
             blocks = None
@@ -182,7 +182,7 @@ class ArrayPlanner:
             fill_is_null=node.fill_is_null,
             chunks=len(inventory.indexes),
             bytes_in=bytes_in,
-            bytes_in_known=known is not None,
+            bytes_in_known=stored_bytes is not None,
             **worked,
             fingerprint=inventory.fingerprint,
             source_digests=digests(node.documents),
@@ -192,10 +192,10 @@ class ArrayPlanner:
 
     def attributes(self, node: Node, change: Change, recipe: ArrayRecipe) -> tuple[JSONObject, _Notes]:
         """The attributes of a node's result, and notes about them."""
-        meant: Mapping[str, JSON] = node.attributes if change.attributes is None else change.attributes
+        values: Mapping[str, JSON] = node.attributes if change.attributes is None else change.attributes
         if recipe.attributes == "keep":
-            return dict(meant), ()
-        strict, notes = self._strict(meant)
+            return dict(values), ()
+        strict, notes = self._strict(values)
         return strict, tuple([note.at(node=node.path) for note in notes])
 
     def _inventory(

@@ -33,16 +33,16 @@ _UCS4: Final = 4
 
 def with_advice(problem: Problem, source: Storage, layout: Layout) -> Problem:
     """The problem of a failed array, with advice if it concerns a chunk of the source."""
-    told = explain_pointer(problem, source)
-    if told.kind != "chunk" or told.advice is not None:
-        return told
-    if isinstance(layout.frame, N5Blocks) and told.key is not None:
-        shard = _shard(told.key, source)
+    explanation = explain_pointer(problem, source)
+    if explanation.kind != "chunk" or explanation.advice is not None:
+        return explanation
+    if isinstance(layout.frame, N5Blocks) and explanation.key is not None:
+        shard = _shard(explanation.key, source)
         if shard is not None:
-            return shard.at(node=told.node, key=told.key).problem
-    if _of_bytes(told.key, source, layout):
-        return replace(told, advice=_CHARACTERS)
-    return replace(told, advice=_RESTORE if source.requests is None else _AGAIN)
+            return shard.at(node=explanation.node, key=explanation.key).problem
+    if _of_bytes(explanation.key, source, layout):
+        return replace(explanation, advice=_CHARACTERS)
+    return replace(explanation, advice=_RESTORE if source.requests is None else _AGAIN)
 
 
 def shard_at(key: str, source: Storage) -> UnsupportedError | None:
@@ -83,18 +83,18 @@ def explain_pointer(problem: Problem, source: Storage) -> Problem:
         start = source.get_part(problem.key, 0, LOOKED_AT)
     except StorageError:
         return problem
-    told = None if start is None else not_fetched(start)
-    return problem if told is None else told.at(node=problem.node, key=problem.key).problem
+    error = None if start is None else not_fetched(start)
+    return problem if error is None else error.at(node=problem.node, key=problem.key).problem
 
 
 def not_fetched(data: bytes) -> ChunkError | None:
     """The error for an object that is such a pointer; else None."""
-    found = pointer(data)
-    if found is None:
+    match = pointer(data)
+    if match is None:
         return None
     return ChunkError(
-        f"{found.what} is stored in the place of a chunk",
-        found=found.found,
+        f"{match.what} is stored in the place of a chunk",
+        found=match.found,
         expected="the chunk itself",
-        advice=found.advice,
+        advice=match.advice,
     )

@@ -28,7 +28,7 @@ from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
 from ..storage.base import Storage
 
-_SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
+_ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs for values of any kind, unlike those of variable-length text and bytes."""
 _BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 """Codecs that accept only whole elements, of their own size."""
@@ -45,7 +45,7 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
 
     An unreadable or undecodable chunk is reported by the run.
     """
-    if source.chain.codecs[source.chain.middle].name not in _SHAPED or not len(inventory.indexes):
+    if source.chain.codecs[source.chain.middle].name not in _ANY_VALUES or not len(inventory.indexes):
         return None
     place = source.objects.coordinates(int(inventory.indexes[0]))
     key = source.key(path, place)

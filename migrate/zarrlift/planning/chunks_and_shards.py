@@ -20,7 +20,7 @@ from ..recipe.grid import Shape, chunk_shape, chunks_per_shard
 from ..recipe.recipe import ArrayRecipe
 
 
-def placed(
+def with_grid(
     source: Layout, layout: Layout, recipe: ArrayRecipe, inner_chunk_bytes: float
 ) -> tuple[Layout, list[Problem]]:
     """The layout of a copy with the requested chunks, shards and keys.
@@ -73,19 +73,19 @@ def _frame(
         return Shards(counts, _index(before.index, recipe))
     stored = inner_chunk_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
     try:
-        asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
+        per_shard, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
     except UnsupportedError as error:
         problems.append(replace(error.problem, kind="grid", severity="warning"))
         return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
     if recipe.shards == "auto":
-        words = "no shards" if asked is None else f"shards of {' x '.join(map(str, asked))} chunks"
+        words = "no shards" if per_shard is None else f"shards of {' x '.join(map(str, per_shard))} chunks"
         problems.append(note("grid", f"{words}: {why}"))
-    return None if asked is None else Shards(asked, _index(IndexFormat(), recipe))
+    return None if per_shard is None else Shards(per_shard, _index(IndexFormat(), recipe))
 
 
 def _without_shards(recipe: ArrayRecipe) -> Iterator[Problem]:
     """A warning for options of shards that an array without shards does not take."""
-    asked = [
+    flags = [
         option
         for option, value in (
             ("--set shard-index", recipe.shard_index),
@@ -93,8 +93,8 @@ def _without_shards(recipe: ArrayRecipe) -> Iterator[Problem]:
         )
         if value is not None
     ]
-    if asked:
-        message = f"no effect of {' and '.join(asked)}: the array has no shards"
+    if flags:
+        message = f"no effect of {' and '.join(flags)}: the array has no shards"
         yield warning("grid", message)
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_limits import misread_nan, within_limits
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
-from zarrstack.core.chain.readers import misread_nan, within_limits
 from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal
 from zarrstack.core.data_types.object_values import may_be_anything, plain, tagged_form
@@ -38,7 +38,7 @@ from zarrstack.core.json_text import JSON, excerpt
 
 from ..archive.nodes import ArrayNode, Layout
 from ..recipe.recipe import ArrayRecipe
-from .chunks_and_shards import keys_for, placed
+from .chunks_and_shards import keys_for, with_grid
 from .portable_codecs import complete, portable_tail, resize
 from .reader_limits import codec_problems
 from .recipe_checks import check_recipe
@@ -94,7 +94,7 @@ def destination_layout(
         else:
             layout, problems = _copy(source, recipe)
         if not in_place and virtual is None:
-            layout, notes = placed(
+            layout, notes = with_grid(
                 source,
                 layout,
                 recipe,

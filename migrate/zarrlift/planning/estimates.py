@@ -39,13 +39,13 @@ def figures(
     """
     indexes = inventory.indexes
     stays = route.name == "stay"
-    reads, times, made = len(indexes), 1.0, len(indexes)
+    reads, times, objects = len(indexes), 1.0, len(indexes)
     if blocks is not None:
         held = Grid(source.shape, blocks.decoded_once)
         reads, times = int(touches(indexes, source.objects, held).sum()), blocks.times_read
         if reads and times > 1 and source.frame is None:
             times = reads / len(indexes)  # of the existing chunks, which may be few
-        made = len(touched(indexes, source.objects, destination.objects))
+        objects = len(touched(indexes, source.objects, destination.objects))
     bounds: tuple[int, ...] = ()
     if not stays:
         written = 0
@@ -57,35 +57,35 @@ def figures(
         else:
             bounds = block_bounds(inventory, source, blocks, bytes_in, written)
     return {
-        "bytes_out": 0 if stays else _bytes_out(source, destination, route, bytes_in, inventory, made),
+        "bytes_out": 0 if stays else _bytes_out(source, destination, route, bytes_in, inventory, objects),
         "bytes_out_known": inventory.sizes is not None and (stays or route.name == "relink"),
         "bounds": bounds,
         "times_read": times,
         "reads": reads,
-        "objects_out": 0 if stays else made,
+        "objects_out": 0 if stays else objects,
     }
 
 
 def plan_totals(plan: Plan) -> dict[str, Any]:
     """Amounts of a plan; bytes in and out are estimates unless known."""
-    moving = [array for array in plan.arrays if array.route.name != "stay"]
+    to_move = [array for array in plan.arrays if array.route.name != "stay"]
     return {
         "arrays": len(plan.arrays),
         "groups": len(plan.groups),
         "refused": len(plan.refusals),
         "chunks": sum(array.chunks for array in plan.arrays),
-        "reads": sum(array.reads for array in moving),
-        "objects_out": sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups),
-        "bytes_in": sum(array.bytes_in for array in moving),
-        "bytes_read": sum(array.bytes_read for array in moving),
-        "bytes_in_known": all(array.bytes_in_known for array in moving),
-        "bytes_out": sum(array.bytes_out for array in moving),
-        "bytes_out_known": all(array.bytes_out_known for array in moving),
+        "reads": sum(array.reads for array in to_move),
+        "objects_out": sum(array.objects_out for array in to_move) + len(plan.arrays) + len(plan.groups),
+        "bytes_in": sum(array.bytes_in for array in to_move),
+        "bytes_read": sum(array.bytes_read for array in to_move),
+        "bytes_in_known": all(array.bytes_in_known for array in to_move),
+        "bytes_out": sum(array.bytes_out for array in to_move),
+        "bytes_out_known": all(array.bytes_out_known for array in to_move),
     }
 
 
 def _bytes_out(
-    source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory, made: int
+    source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory, objects: int
 ) -> int:
     """Bytes to write; an estimate unless payloads are unchanged."""
     if route.name == "relink" or not inventory.certain:
@@ -95,7 +95,7 @@ def _bytes_out(
     if route.name != "reframe" and not (compresses and compressed_before):
         decoded = _decoded(source, destination, payloads * (DENSE if compressed_before else 1), inventory)
         payloads = decoded // DENSE if compresses else decoded
-    return payloads + made * _index(destination)
+    return payloads + objects * _index(destination)
 
 
 def _compresses(layout: Layout) -> bool:

@@ -31,14 +31,16 @@ def inspected(archive: Archive, storage: Storage, reading: Reading) -> Archive:
         reading=reading,
         listing=storage.can_list and storage.requests is None,
     )
-    shown = look_for(archive, storage)
+    with_conventions = look_for(archive, storage)
     refused = {refusal.path: refusal.problems for refusal in plan.refusals}
     if not refused:
-        return shown
+        return with_conventions
     return replace(
-        shown,
-        nodes=tuple(_refused(node, refused.get(node.path, ())) for node in shown.nodes),
-        problems=tuple(p for p in shown.problems if p.severity != "refusal" or p.node not in refused),
+        with_conventions,
+        nodes=tuple(_refused(node, refused.get(node.path, ())) for node in with_conventions.nodes),
+        problems=tuple(
+            p for p in with_conventions.problems if p.severity != "refusal" or p.node not in refused
+        ),
     )
 
 

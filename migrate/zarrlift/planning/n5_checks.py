@@ -72,9 +72,9 @@ def shard_problem(
         return None
     key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
     try:
-        told = shard_at(key, storage)
-        if told is not None and not _decodes(key, storage, source):
-            return told.at(node=path, key=key).problem
+        error = shard_at(key, storage)
+        if error is not None and not _decodes(key, storage, source):
+            return error.at(node=path, key=key).problem
     except StorageError:
         pass
     return None
@@ -118,6 +118,6 @@ def mode_problem(path: str, storage: Storage, source: Layout, inventory: Invento
     except ChunkError as error:
         if header is None or header.mode == DEFAULT:
             return None
-        told = error.at(node=path, key=key).problem
-        return replace(told, kind="unsupported", advice=TO_NUMBERS)
+        problem = error.at(node=path, key=key).problem
+        return replace(problem, kind="unsupported", advice=TO_NUMBERS)
     return None

@@ -96,10 +96,12 @@ def make_plan(
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
-        told = applied.problems_of(node.path)
-        if node.refused or any_refusal(told):
+        convention_problems = applied.problems_of(node.path)
+        if node.refused or any_refusal(convention_problems):
             kind: Literal["array", "group"] = "group" if isinstance(node, GroupNode) else "array"
-            refusals.append(Refusal(path=node.path, kind=kind, problems=(*node.problems, *told)))
+            refusals.append(
+                Refusal(path=node.path, kind=kind, problems=(*node.problems, *convention_problems))
+            )
             continue
         if isinstance(node, GroupNode):
             files = () if in_place else applied.files.get(node.path, ())

@@ -122,11 +122,11 @@ class ArrayPlan:
             sweep_shape=shape_from_json(data.get("run_shape")),
             replaces="changes" in data,
         )
-        kept: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
-        kept += ("bytes_out", "bytes_out_known", "fingerprint")
+        names: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
+        names += ("bytes_out", "bytes_out_known", "fingerprint")
         return cls(
             move=move,
-            **{name: data[name] for name in kept},
+            **{name: data[name] for name in names},
             bounds=tuple(data["bounds"]),
             source_digests=_digests(data),
             times_read=data.get("times_read", 1.0),
@@ -263,9 +263,9 @@ class Plan(NotebookResult):
     @classmethod
     def from_header(cls, data: JSONObject, nodes: Iterable[Planned]) -> Self:
         """The plan with a header made by `header_to_json`, and nodes sorted by path."""
-        kept = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
+        names = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
         return cls(
-            **{name: data[name] for name in kept},
+            **{name: data[name] for name in names},
             virtual=data.get("virtual", False),
             package=data.get("package"),
             recipe=Recipe.from_json(data["recipe"]),

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain.codec_limits import limits_problem, within_limits
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.optional_codecs import PACKAGES
-from zarrstack.core.chain.readers import codecs, limits_problem, within_limits
+from zarrstack.core.chain.reader_table import codecs
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem, UnsupportedError, note
 

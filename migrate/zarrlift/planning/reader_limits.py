@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.chain.reader_table import HALF_A_PAIR, MISREAD, ONE_TWICE, head_features, table
-from zarrstack.core.chain.readers import Row, codecs, data_types, readers
+from zarrstack.core.chain.reader_table import (
+    HALF_A_PAIR,
+    MISREAD,
+    ONE_TWICE,
+    Row,
+    codecs,
+    data_types,
+    head_features,
+    readers,
+    table,
+)
 from zarrstack.core.errors import Problem, warning
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
@@ -23,7 +32,7 @@ def codec_problems(layout: Layout) -> list[Problem]:
     if (row := data_types().get(layout.data_type.name)) is not None:
         rows.append((f"data type {row.name}", row))
     for spec in layout.chain.codecs:
-        if (row := codecs().get(spec.name)) is not None and all(known is not row for _, known in rows):
+        if (row := codecs().get(spec.name)) is not None and all(other is not row for _, other in rows):
             rows.append((f"codec {row.name}", row))
     reasons = [(what, row) for what, row in rows if row.strangers]
     misread = list(_misread(layout))
@@ -91,12 +100,12 @@ def _half_a_pair(value: JSON, place: str) -> str | None:
             inner = f"{place}.{name}" if _is_unicode(name) else None
             if inner is None:
                 return f"{place}, {excerpt(name)}"
-            if (found := _half_a_pair(item, inner)) is not None:
-                return found
+            if (location := _half_a_pair(item, inner)) is not None:
+                return location
     if isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            if (found := _half_a_pair(item, f"{place}[{index}]")) is not None:
-                return found
+            if (location := _half_a_pair(item, f"{place}[{index}]")) is not None:
+                return location
     return None
 
 

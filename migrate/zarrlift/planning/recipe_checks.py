@@ -32,7 +32,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool =
         )
     changes = [
         flag_of(name, ARRAY_OPTIONS[name])
-        for name, asked in (
+        for name, is_set in (
             ("dtype", recipe.dtype is not None),
             ("endian", recipe.endian != "keep"),
             ("order", recipe.order != "keep"),
@@ -44,7 +44,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool =
             ("shard_index", recipe.shard_index is not None),
             ("shard_index_location", recipe.shard_index_location is not None),
         )
-        if asked
+        if is_set
     ]
     if in_place and changes:
         raise UsageError(

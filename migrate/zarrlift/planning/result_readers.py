@@ -102,15 +102,15 @@ def reader_refusals(document: JSONObject, path: str, recipe: ArrayRecipe) -> Ite
     """What the readers of `--for` cannot read of a node's new document; a warning for what is unknown."""
     if not recipe.readers:
         return
-    found = reading(document_features(document, path), wanted(recipe))
-    for features, readers in _together(found.unable).items():
+    result = reading(document_features(document, path), wanted(recipe))
+    for features, readers in _together(result.unable).items():
         yield Problem(
             kind="readers",
             message=f"{_and(readers)} cannot read the result",
             found=f"{', '.join(features)} ({_evidence(readers, features[0])})",
-            advice=next((said for start, said in _ADVICE.items() if features[0].startswith(start)), _OMIT),
+            advice=next((text for start, text in _ADVICE.items() if features[0].startswith(start)), _OMIT),
         )
-    for features, readers in _together(found.unknown).items():
+    for features, readers in _together(result.unknown).items():
         yield Problem(
             kind="readers",
             severity="warning",
@@ -120,10 +120,10 @@ def reader_refusals(document: JSONObject, path: str, recipe: ArrayRecipe) -> Ite
         )
 
 
-def _together(found: Mapping[Reader, tuple[str, ...]]) -> dict[tuple[str, ...], list[Reader]]:
+def _together(features_by_reader: Mapping[Reader, tuple[str, ...]]) -> dict[tuple[str, ...], list[Reader]]:
     """Features -> the readers that they concern."""
     result: dict[tuple[str, ...], list[Reader]] = {}
-    for reader, features in found.items():
+    for reader, features in features_by_reader.items():
         result.setdefault(features, []).append(reader)
     return result
 
@@ -145,7 +145,7 @@ def adapted(layout: Layout, recipe: ArrayRecipe, *, in_place: bool) -> tuple[Lay
     notes: list[Problem] = []
     if in_place:
         return layout, notes
-    for choices, shown in _CHOICES:
+    for choices, text_of in _CHOICES:
         best, fewest = layout, _unread(layout, readers)
         for other in choices(layout, recipe) if fewest else ():
             missing = _unread(other, readers)
@@ -153,7 +153,9 @@ def adapted(layout: Layout, recipe: ArrayRecipe, *, in_place: bool) -> tuple[Lay
                 best, fewest = other, missing
         if best is not layout:
             helped = _and(reader for reader in readers if _concerns(reader, layout, best))
-            notes.append(note("readers", f"adapted for {helped}", found=shown(layout), expected=shown(best)))
+            notes.append(
+                note("readers", f"adapted for {helped}", found=text_of(layout), expected=text_of(best))
+            )
             layout = best
     return layout, notes
 

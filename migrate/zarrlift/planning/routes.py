@@ -63,8 +63,8 @@ def _same_keys(source: Layout, destination: Layout) -> bool:
     """Whether every chunk has the same key in the destination's encoding."""
     if source.root != destination.root:
         return False
-    kept = KeyEncoding("v2", "/") if source.keys == N5Keys("kept") else source.keys
-    return destination.keys in (kept, source.keys)
+    equivalent = KeyEncoding("v2", "/") if source.keys == N5Keys("kept") else source.keys
+    return destination.keys in (equivalent, source.keys)
 
 
 def _frames(source: Layout, destination: Layout) -> str:

@@ -77,15 +77,15 @@ def changed_keys(array: ArrayPlan, before: Inventory, now: Inventory, earlier: L
         )
     rewritten, added, deleted = _changes(before, now)
     names = []
-    for kind, found in (
+    for kind, parts in (
         ("rewritten", [(layout, rewritten)]),
         ("added", [(layout, added)]),
         ("deleted", [(layout, deleted), (earlier or layout, outside)]),
     ):
-        count = sum(changed.count for _, changed in found)
+        count = sum(changed.count for _, changed in parts)
         keys = [
             grid.key(array.path, grid.objects.coordinates(index))
-            for grid, changed in found
+            for grid, changed in parts
             for index in changed.first
         ][:_NAMED]
         if count:
@@ -106,14 +106,14 @@ def _changes(before: Inventory, now: Inventory) -> tuple[_Changed, _Changed, _Ch
         ]
         old, new = (slice(start, end) for start, end in zip(starts, ends, strict=True))
         starts = ends
-        kept = np.isin(before.indexes[old], now.indexes[new], assume_unique=True)
-        there = np.isin(now.indexes[new], before.indexes[old], assume_unique=True)
-        deleted.add(before.indexes[old][~kept])
-        added.add(now.indexes[new][~there])
-        same = before.indexes[old][kept]
+        in_both = np.isin(before.indexes[old], now.indexes[new], assume_unique=True)
+        now_in_both = np.isin(now.indexes[new], before.indexes[old], assume_unique=True)
+        deleted.add(before.indexes[old][~in_both])
+        added.add(now.indexes[new][~now_in_both])
+        same = before.indexes[old][in_both]
         differ = np.zeros(len(same), bool)
         for first, second in ((before.sizes, now.sizes), (before.versions, now.versions)):
             if first is not None and second is not None:
-                differ |= first[old][kept] != second[new][there]
+                differ |= first[old][in_both] != second[new][now_in_both]
         rewritten.add(same[differ])
     return rewritten, added, deleted

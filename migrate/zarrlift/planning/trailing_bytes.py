@@ -53,10 +53,10 @@ class TrailingBytes:
         if not stay:
             message = "chunks have bytes behind the end that their header states, which are not copied"
             return note("trailing-bytes", message, node=path, key=key, found=found)
-        asked = [reader.partition("==")[0].split()[0].lower() for reader in recipe.readers]
+        names = [reader.partition("==")[0].split()[0].lower() for reader in recipe.readers]
         return Problem(
             kind="trailing-bytes",
-            severity="refusal" if set(asked) & set(REFUSING) else "note",
+            severity="refusal" if set(names) & set(REFUSING) else "note",
             node=path,
             key=key,
             message="chunks have bytes behind the end that their header states, which stay: "

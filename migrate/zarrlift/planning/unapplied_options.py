@@ -29,15 +29,15 @@ def refuse_unapplied(plan: Plan) -> None:
     if any(refusal.kind == "array" for refusal in plan.refusals):
         return  # those arrays might take it
     options, reasons = [], []
-    for text, found in _unapplied(plan):
+    for text, causes in _unapplied(plan):
         options.append(text)
-        reasons += found
+        reasons += causes
     if options:
-        shown = list(dict.fromkeys(reasons))
-        more = f", and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+        unique = list(dict.fromkeys(reasons))
+        more = f", and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""
         raise UsageError(
             f"no array takes {' or '.join(options)}",
-            found=", ".join(shown[:_NAMED]) + more,
+            found=", ".join(unique[:_NAMED]) + more,
             expected="an option that at least one array takes",
             advice="Change or omit it; in a recipe, it can be set by path.",
         )
@@ -53,14 +53,14 @@ def _unapplied(plan: Plan) -> Iterator[tuple[str, list[str]]]:
             continue
         if _REASONS[name] is _shard_index and plan.format in _MAY_HAVE_SHARDS:
             continue
-        found = [
+        causes = [
             _REASONS[name](array, recipe)
             for array in plan.arrays
             if getattr(recipe := plan.recipe.for_array(array.path), name) == value
             and (glob is None or matches(glob, array.path))
         ]
-        if found and None not in found:
-            yield text, [reason for reason in found if reason is not None]
+        if causes and None not in causes:
+            yield text, [reason for reason in causes if reason is not None]
 
 
 def _requests(recipe: Recipe) -> Iterator[tuple[str | None, str, object]]:
@@ -78,13 +78,13 @@ def _requests(recipe: Recipe) -> Iterator[tuple[str | None, str, object]]:
 
 def _text(glob: str | None, name: str, value: object) -> str:
     """The option as it was given."""
-    given = ArrayRecipe(**{name: value}).to_json()[name]  # type: ignore[arg-type]
+    as_json = ArrayRecipe(**{name: value}).to_json()[name]  # type: ignore[arg-type]
     if glob is not None:
-        return f"{name} = {given!r} of {glob!r}"
+        return f"{name} = {as_json!r} of {glob!r}"
     if name == "casting":  # two flags of the command line
-        return f"{name} = {given!r}"
-    known = ARRAY_OPTIONS[name]
-    return f"{flag_of(name, known)}{'=' if known.rare else ' '}{given}"
+        return f"{name} = {as_json!r}"
+    row = ARRAY_OPTIONS[name]
+    return f"{flag_of(name, row)}{'=' if row.rare else ' '}{as_json}"
 
 
 def _axes(array: ArrayPlan, lengths: object) -> str | None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_limits import within_limits
 from zarrstack.core.chain.codec_spec import with_configurations
-from zarrstack.core.chain.readers import within_limits
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.frozen_json import thawed

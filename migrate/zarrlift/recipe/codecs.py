@@ -21,8 +21,9 @@ from typing import Final, Literal
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain
+from zarrstack.core.chain.codec_limits import limits_problem
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import codecs, limits_problem
+from zarrstack.core.chain.reader_table import codecs
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 from zarrstack.core.similar_names import meant
@@ -113,10 +114,10 @@ def _level(options: list[str], index: int, default: int, part: str) -> int:
         raise UsageError("a level is an integer", found=part, expected="such as zstd:3") from None
 
 
-def _within(spec: CodecSpec, found: str) -> CodecSpec:
+def _within(spec: CodecSpec, text: str) -> CodecSpec:
     problem = limits_problem(spec)
     if problem is not None:
-        raise UsageError(f"{spec.name}: {problem[0]}", found=found, expected=problem[1])
+        raise UsageError(f"{spec.name}: {problem[0]}", found=text, expected=problem[1])
     return spec
 
 
@@ -149,14 +150,14 @@ def _parse_json(text: str) -> CodecRequest:
 
 
 def _check(spec: CodecSpec) -> None:
-    known = codecs()
-    row = known.get(spec.name)
+    table = codecs()
+    row = table.get(spec.name)
     if row is None or not row.readers:
         raise UsageError(
             f"unknown codec {spec.name!r}",
             found=canonical(spec.to_json()),
-            expected="one of " + ", ".join(name for name, other in known.items() if other.readers),
-            advice=meant(spec.name, known),
+            expected="one of " + ", ".join(name for name, other in table.items() if other.readers),
+            advice=meant(spec.name, table),
         )
     if spec.name == "sharding_indexed":
         raise UsageError(

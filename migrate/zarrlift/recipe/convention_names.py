@@ -64,11 +64,11 @@ def require_known(names: Iterable[str]) -> None:
     Not part of parsing: a job may name a convention whose package is not installed here.
     """
     for name in names:
-        if name in BUILT_IN or name == AUTO or name in (known := known_names()):
+        if name in BUILT_IN or name == AUTO or name in (choices := known_names()):
             continue
         raise UsageError(
             "'none' cannot be combined with others" if name == NONE else f"unknown convention {name!r}",
             found=",".join(names),
-            expected="auto, none, or names: " + ", ".join(known),
-            advice=meant(name, known) or "Install the package that provides it.",
+            expected="auto, none, or names: " + ", ".join(choices),
+            advice=meant(name, choices) or "Install the package that provides it.",
         )

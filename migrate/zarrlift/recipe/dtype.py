@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from zarrstack.core.chain.readers import data_types, readers
+from zarrstack.core.chain.reader_table import data_types, readers
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
@@ -16,19 +16,19 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
     if value is None or isinstance(value, DataType):
         return value
     text = value if isinstance(value, str) else canonical(value)
-    known = data_types()
+    table = data_types()
     try:
         data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
     except (ZarrstackError, ValueError, KeyError) as error:
         raise UsageError(
             "unknown data type",
             found=text,
-            expected=", ".join(name for name, row in known.items() if row.portable) + ", or v3 JSON",
-            advice=meant(text, known),
+            expected=", ".join(name for name, row in table.items() if row.portable) + ", or v3 JSON",
+            advice=meant(text, table),
         ) from error
-    row = known.get(data_type.name)
+    row = table.get(data_type.name)
     if row is None or readers()[0] not in row.readers:  # zarr-python, the older
-        raise UsageError("this data type cannot be written", found=text, expected=", ".join(known))
+        raise UsageError("this data type cannot be written", found=text, expected=", ".join(table))
     return data_type
 
 

@@ -131,9 +131,9 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""
 
 
-def flag_of(name: str, known: Option) -> str:
+def flag_of(name: str, row: Option) -> str:
     """The words of an option on the command line."""
-    return known.flag or ("--set " if known.rare else "--") + name.replace("_", "-")
+    return row.flag or ("--set " if row.rare else "--") + name.replace("_", "-")
 
 
 def option(
@@ -159,9 +159,9 @@ class Table:
         return hash(tuple(vars(self).values()))
 
     def __repr__(self) -> str:
-        known = fields(self)  # type: ignore[arg-type]
-        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in known if each.repr)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        members = fields(self)  # type: ignore[arg-type]
+        texts = (f"{each.name}={getattr(self, each.name)!r}" for each in members if each.repr)
+        return f"{type(self).__name__}({', '.join(texts)})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -222,11 +222,11 @@ class Recipe:
     def for_array(self, path: str) -> ArrayRecipe:
         """The requested changes for the node at `path`: the base, modified by each matching section."""
         which = tuple(place for place, (glob, _) in enumerate(self.sections) if matches(glob, path))
-        known = self._combined.get(which)
-        if known is None:
+        combined = self._combined.get(which)
+        if combined is None:
             changes = {name: value for place in which for name, value in self.sections[place][1]}
-            known = self._combined[which] = replace(self.base, **changes)  # type: ignore[arg-type]
-        return known
+            combined = self._combined[which] = replace(self.base, **changes)  # type: ignore[arg-type]
+        return combined
 
     def selects(self, path: str) -> bool:
         """Whether the node at `path` is selected: included, and not excluded.
@@ -246,8 +246,8 @@ class Recipe:
 
     def unmatched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The globs that match none of `paths`, probably by a typing error."""
-        known = tuple(paths)
-        return tuple(glob for glob in self.globs() if not any(matches(glob, path) for path in known))
+        all_paths = tuple(paths)
+        return tuple(glob for glob in self.globs() if not any(matches(glob, path) for path in all_paths))
 
     def to_json(self) -> JSONObject:
         """The complete recipe as JSON, for the job file."""

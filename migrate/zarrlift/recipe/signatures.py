@@ -25,10 +25,10 @@ def explicit(function: Function) -> Function:
     """A function whose last parameter is `**options: Unpack[Keywords]`, with a signature that names them."""
     own = list(signature(function).parameters.values())
     name = own.pop().annotation.removeprefix("Unpack[").removesuffix("]")
-    known = {each.name: each for table in TABLES for each in fields(table)}
+    rows = {each.name: each for table in TABLES for each in fields(table)}
     for word, kind in function.__globals__[name].__annotations__.items():
         text = getattr(kind, "__forward_arg__", kind)
-        default = known[word].default if word in known else False if text == "bool" else None
+        default = rows[word].default if word in rows else False if text == "bool" else None
         own.append(Parameter(word, Parameter.KEYWORD_ONLY, default=default, annotation=text))
     function.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
     return function
@@ -55,10 +55,10 @@ def given(
 def given(options: Mapping[str, Any], *tables: type) -> Any:
     """The options of each table, from the keywords of a function; TypeError for one that no table has."""
     left = dict(options)
-    made = [
+    groups = [
         table(**{each.name: left.pop(each.name) for each in fields(table) if each.name in left})
         for table in tables
     ]
     if left:
         raise TypeError(f"unexpected keyword argument {next(iter(left))!r}")
-    return made[0] if len(made) == 1 else tuple(made)
+    return groups[0] if len(groups) == 1 else tuple(groups)

@@ -128,14 +128,14 @@ def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None
 
 
 def _fields(
-    table: Mapping[str, Any], place: str, known: tuple[str, ...], problems: list[str]
+    table: Mapping[str, Any], place: str, names: tuple[str, ...], problems: list[str]
 ) -> Iterator[tuple[str, Any]]:
     """The parsed fields of ArrayRecipe that a table sets; hyphens may replace underscores."""
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in ARRAY_OPTIONS:
-            near = get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known names are {', '.join(known)}"
+            near = get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known names are {', '.join(names)}"
             problems.append(f"{place}{key}: unknown name{hint}")
             continue
         try:

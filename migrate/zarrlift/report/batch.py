@@ -49,9 +49,9 @@ def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
     yield ""
     yield from page.listing(_COLUMNS, first, _row, most=_SHOWN, what="archive")
     yield ""
-    shown = page.shown(first, _SHOWN)
-    if told := [(row.state, safe(row.relative), text) for row in shown if (text := _problem(row))]:
-        yield from failures(told, page)
+    excerpt = page.shown(first, _SHOWN)
+    if errors := [(row.state, safe(row.relative), text) for row in excerpt if (text := _problem(row))]:
+        yield from failures(errors, page)
         yield ""
     if outcome.left:
         yield f"left to other processes, which have claimed them: {count_text(outcome.left, 'archive')}"

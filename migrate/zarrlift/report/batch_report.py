@@ -72,7 +72,7 @@ def _archives(
         )
         with _opened(row) as job:
             if job is not None:
-                shown = pictures_of_job(job, maker, **places) if pictures else NO_PICTURES
-                found = ReportedArchive.of(report_of(job), name=row.relative, pictures=shown)
-                archive = replace(found, state=row.state, problems=row.problems or found.problems)
+                previews = pictures_of_job(job, maker, **places) if pictures else NO_PICTURES
+                of_job = ReportedArchive.of(report_of(job), name=row.relative, pictures=previews)
+                archive = replace(of_job, state=row.state, problems=row.problems or of_job.problems)
         yield archive

@@ -84,9 +84,9 @@ def contents(census: Census) -> Iterator[tuple[str, str]]:
 def _tally(tally: Tally, title: str, unit: str, page: Page) -> Iterator[str]:
     if not tally.counts:
         return
-    shown = page.shown(list(tally.counts.items()), _ROWS)
-    rows = [(brief(name), count_text(count)) for name, count in shown]
-    rest = sum(tally.counts.values()) - sum(count for _, count in shown) + tally.others
+    excerpt = page.shown(list(tally.counts.items()), _ROWS)
+    rows = [(brief(name), count_text(count)) for name, count in excerpt]
+    rest = sum(tally.counts.values()) - sum(count for _, count in excerpt) + tally.others
     if rest:
         rows.append(("others", count_text(rest)))
     yield ""
@@ -111,9 +111,9 @@ def range_text(size: SizeClass) -> str:
 def _routes(census: Census, page: Page) -> Iterator[tuple[str, ...]]:
     for route in census.routes:
         names = list(route.codecs.counts)
-        shown = page.shown(names, 2)
-        more = len(names) - len(shown)
-        codecs = "; ".join(brief(name) for name in shown) + (f"; {more} more" if more else "")
+        excerpt = page.shown(names, 2)
+        more = len(names) - len(excerpt)
+        codecs = "; ".join(brief(name) for name in excerpt) + (f"; {more} more" if more else "")
         amounts = ("", "", "")
         if census.listed:
             amounts = (
@@ -128,10 +128,10 @@ def _problems(census: Census, page: Page) -> Iterator[str]:
     if census.broken:
         yield ""
         yield page.paint(f"{count_text(len(census.broken), 'archive')} cannot be read", "bad")
-        shown = page.shown(census.broken, _ROWS)
-        for example in shown:
+        excerpt = page.shown(census.broken, _ROWS)
+        for example in excerpt:
             yield from page.paragraph(_example(example), indent=2, hang=4)
-        yield from page.rest(len(census.broken) - len(shown))
+        yield from page.rest(len(census.broken) - len(excerpt))
     yield from page.apart(report_problems.lines(census.unsearched, page, refusal="not searched"))
     if census.nested:
         yield ""
@@ -159,8 +159,8 @@ def _example(example: Example) -> str:
     problem = example.problem
     place = safe(example.archive) or "the archive"
     place += f" /{safe(problem.node)}" if problem.node else ""
-    found = f": found {brief(problem.found)}" if problem.found else ""
-    return f"{place}{found}" if found else f"{place}: {brief(problem.message)}"
+    detail = f": found {brief(problem.found)}" if problem.found else ""
+    return f"{place}{detail}" if detail else f"{place}: {brief(problem.message)}"
 
 
 def cost_rows(cost: Cost) -> Iterator[tuple[str, str]]:

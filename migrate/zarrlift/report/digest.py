@@ -25,18 +25,18 @@ _COLUMNS: Final = (
 )
 
 
-def lines(found: ArchiveDigest, page: Page) -> Iterator[str]:
+def lines(digests: ArchiveDigest, page: Page) -> Iterator[str]:
     """The digests, and why some arrays have none."""
-    yield from page.paragraph(f"{safe(found.url)} ({found.format})", hang=2, tone="title")
-    arrays = list(found.arrays.items())
+    yield from page.paragraph(f"{safe(digests.url)} ({digests.format})", hang=2, tone="title")
+    arrays = list(digests.arrays.items())
     yield from page.listing(_COLUMNS, arrays, _row, most=_ARRAYS, what="array")
-    yield from page.apart(report_problems.lines(found.problems, page, refusal="no digest"))
+    yield from page.apart(report_problems.lines(digests.problems, page, refusal="no digest"))
 
 
-def brief(found: ArchiveDigest) -> Iterator[str]:
+def brief(digests: ArchiveDigest) -> Iterator[str]:
     """One line if some arrays have no digest."""
-    if found.problems:
-        yield f"{count_text(len(found.problems), 'problem')}: some arrays have no digest."
+    if digests.problems:
+        yield f"{count_text(len(digests.problems), 'problem')}: some arrays have no digest."
 
 
 def _row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:

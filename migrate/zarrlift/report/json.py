@@ -57,15 +57,15 @@ def plan_json(plan: Plan) -> JSONObject:
 
     data = plan.to_json()
     arrays = [
-        {**array, "readers": _reading(found)}
-        for array, (_, found) in zip(data["arrays"], readings(plan.arrays), strict=True)
+        {**array, "readers": _reading(reading)}
+        for array, (_, reading) in zip(data["arrays"], readings(plan.arrays), strict=True)
     ]
     return {**data, "arrays": arrays, "totals": plan_totals(plan)}
 
 
-def _reading(found: Reading) -> JSONObject:
+def _reading(reading: Reading) -> JSONObject:
     return {
-        "yes": [str(reader) for reader in found.able],
-        "no": {str(reader): list(features) for reader, features in found.unable.items()},
-        "unknown": {str(reader): list(features) for reader, features in found.unknown.items()},
+        "yes": [str(reader) for reader in reading.able],
+        "no": {str(reader): list(features) for reader, features in reading.unable.items()},
+        "unknown": {str(reader): list(features) for reader, features in reading.unknown.items()},
     }

@@ -34,19 +34,19 @@ def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
         yield f"  {safe(str(problem))}"
 
 
-def difference_lines(found: Sequence[Difference], page: Page) -> Iterator[str]:
+def difference_lines(differences: Sequence[Difference], page: Page) -> Iterator[str]:
     """All differences, one per line, then their number."""
     tones = {"added": "good", "missing": "bad", "changed": "warning"}
     marks = {"added": "+", "missing": "-", "changed": "~"}
-    for difference in found:
+    for difference in differences:
         mark = page.paint(marks[difference.what], tones[difference.what])  # type: ignore[arg-type]
         yield f"{mark} {safe(str(difference))}"
-    if not found:
+    if not differences:
         yield "The structures are equal."
         return
-    counts = {what: sum(difference.what == what for difference in found) for what in marks}
+    counts = {what: sum(difference.what == what for difference in differences) for what in marks}
     words = ", ".join(f"{count_text(count)} {what}" for what, count in counts.items() if count)
-    yield f"{count_text(len(found), 'difference')}: {words}."
+    yield f"{count_text(len(differences), 'difference')}: {words}."
 
 
 def created_lines(created: Created, page: Page) -> Iterator[str]:

@@ -35,39 +35,41 @@ def lines(outcome: Outcome, page: Page, *, whole: bool = False) -> Iterator[str]
     yield from _advice(outcome, page)
 
 
-def problem_lines(outcome: Outcome, page: Page, shown: Collection[JSONObject] = ()) -> Iterator[str]:
+def problem_lines(
+    outcome: Outcome, page: Page, logged_problems: Collection[JSONObject] = ()
+) -> Iterator[str]:
     """Refusals made before the work, and failures during it.
 
-    Failures that were `shown` as they happened, without advice, are not repeated; their advice follows.
+    The `logged_problems` were shown as they happened, without advice: only their advice follows.
     """
     refused, failed = _wrong(outcome)
     yield from report_problems.lines(refused, page, refusal="refused")
-    others = _not_in(failed, shown)
+    others = _not_in(failed, logged_problems)
     yield from report_problems.lines(others, page, refusal="failed")
-    said = {problem.advice for problem in others}
-    advice = dict.fromkeys(problem.advice for problem in failed if problem.advice not in said)
+    printed_advice = {problem.advice for problem in others}
+    advice = dict.fromkeys(problem.advice for problem in failed if problem.advice not in printed_advice)
     for text in advice:
         if text is not None:
             yield from page.paragraph(safe(text), indent=2, hang=4)
 
 
-def _not_in(problems: Iterable[Problem], shown: Collection[JSONObject]) -> list[Problem]:
+def _not_in(problems: Iterable[Problem], logged_problems: Collection[JSONObject]) -> list[Problem]:
     """Those that were not shown, with whatever advice."""
-    known = {_place(problem) for problem in shown}
-    return [problem for problem in problems if _place(problem.to_json()) not in known]
+    places = {_place(problem) for problem in logged_problems}
+    return [problem for problem in problems if _place(problem.to_json()) not in places]
 
 
 def _place(problem: JSONObject) -> tuple[Any, ...]:
     return tuple(problem.get(name) for name in ("kind", "node", "key", "message", "found"))
 
 
-def brief_lines(outcome: Outcome, shown: Collection[JSONObject] = ()) -> Iterator[str]:
-    """The outcome and the first problems that were not `shown`, one line each; empty on success."""
+def brief_lines(outcome: Outcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[str]:
+    """The outcome and the first problems not in `logged_problems`, one line each; empty on success."""
     if outcome.ok:
         return
     yield headline(outcome)
     refused, failed = _wrong(outcome)
-    failed = _not_in(failed, shown)
+    failed = _not_in(failed, logged_problems)
     for problem in (*refused, *failed)[:_BRIEFLY]:
         yield safe(str(replace(problem, advice=None)))
     if (rest := len(refused) + len(failed) - _BRIEFLY) > 0:
@@ -98,9 +100,9 @@ def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
 
 def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
     """Notes of the call and warnings of the plan, which qualify the result."""
-    said = [problem for problem in outcome.problems if problem.severity != "refusal"]
+    notes = [problem for problem in outcome.problems if problem.severity != "refusal"]
     warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
-    yield from report_problems.lines(dict.fromkeys((*said, *warnings)), page)
+    yield from report_problems.lines(dict.fromkeys((*notes, *warnings)), page)
 
 
 def headline(outcome: Outcome) -> str:
@@ -119,8 +121,8 @@ def headline(outcome: Outcome) -> str:
             back = f", {count_text(outcome.restored, 'document')} restored" if outcome.restored else ""
             return f"Undone: {count_text(outcome.removed, 'object')} of this job removed{back} in {time}."
         case "finished":
-            gone = count_text(outcome.removed, "legacy document")
-            return f"Finished: {gone} removed in {time}. The job file keeps a copy of each."
+            count = count_text(outcome.removed, "legacy document")
+            return f"Finished: {count} removed in {time}. The job file keeps a copy of each."
         case "incomplete" if any(problem.kind == "changed" for problem in outcome.problems):
             return "Not finished: the archive has changed since the job ended."
         case state:

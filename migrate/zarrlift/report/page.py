@@ -64,10 +64,10 @@ class Page:
 
     def pairs(self, pairs: Iterable[tuple[str, str]], *, indent: int = 2) -> list[str]:
         """Labelled lines with aligned values; pairs without a value are omitted."""
-        kept = [(label, value) for label, value in pairs if value]
-        width = max((len(label) for label, _ in kept), default=0)
+        rows = [(label, value) for label, value in pairs if value]
+        width = max((len(label) for label, _ in rows), default=0)
         lines: list[str] = []
-        for label, value in kept:
+        for label, value in rows:
             lead = " " * indent + label.ljust(width) + "  "
             lines += wrap(value, self.width, first=lead, rest=" " * len(lead))
         return lines
@@ -107,5 +107,5 @@ class Page:
         what: str,
     ) -> list[str]:
         """A table with a row for each of the first items, and the number of the others."""
-        shown = self.shown(items, most)
-        return [*self.table(shape, map(row, shown)), *self.rest(len(items) - len(shown), what)]
+        excerpt = self.shown(items, most)
+        return [*self.table(shape, map(row, excerpt)), *self.rest(len(items) - len(excerpt), what)]

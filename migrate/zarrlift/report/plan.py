@@ -177,10 +177,10 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     prevents: dict[Reader, dict[str, None]] = {}
     lost: Counter[Reader] = Counter()
     unknown: set[Reader] = set()
-    for _, found in readings(group, readers):
-        unknown.update(found.unknown)
-        lost.update(found.unable.keys())
-        for reader, features in found.unable.items():
+    for _, reading in readings(group, readers):
+        unknown.update(reading.unknown)
+        lost.update(reading.unable.keys())
+        for reader, features in reading.unable.items():
             prevents.setdefault(reader, {}).update(dict.fromkeys(features))
     able = [reader.name for reader in readers if reader not in prevents and reader not in unknown]
     yield "read by", ", ".join(able)
@@ -201,11 +201,11 @@ def _rows(group: list[ArrayPlan], own: Sequence[_Form], page: Page) -> Iterator[
         key = form if len(group) > _ROWS and not page.everything else (*form, str(number))
         alike.setdefault(key, []).append(array)
     rows = list(alike.values())
-    shown = page.shown(rows, _ROWS)
-    for members in shown:
+    excerpt = page.shown(rows, _ROWS)
+    for members in excerpt:
         names = node_names((array.path for array in members), 1)
         yield (names, *_form(members[0], own), *_figures(members))
-    if rest := [array for members in rows[len(shown) :] for array in members]:
+    if rest := [array for members in rows[len(excerpt) :] for array in members]:
         yield (f"{count_text(len(rest), 'more array')} (--all)", *[""] * (len(_COLUMNS) - 4), *_figures(rest))
 
 
@@ -224,12 +224,12 @@ def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
     chunks = sum(array.chunks for array in arrays)
     total = sum(array.source.objects.total for array in arrays)
     present = count_text(chunks) + (f" of {count_text(total)}" if chunks != total else "")
-    known = all(array.bytes_in_known for array in arrays)
-    read = bytes_text(sum(array.bytes_in for array in arrays), estimated=not known)
+    exact = all(array.bytes_in_known for array in arrays)
+    read = bytes_text(sum(array.bytes_in for array in arrays), estimated=not exact)
     if all(array.route.name == "stay" for array in arrays):
         return present, read, "-"
-    known = all(array.bytes_out_known for array in arrays)
-    return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not known)
+    exact = all(array.bytes_out_known for array in arrays)
+    return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not exact)
 
 
 def _change(before: str, after: str) -> str:

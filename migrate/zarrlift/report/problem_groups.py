@@ -45,17 +45,17 @@ class ProblemGroup:
         """The group of these problems and their archives, with others if `count` is larger."""
         first = members[0][1]
         same = len({problem.found for _, problem in members}) == 1
-        shown = members[:most]
+        excerpt = members[:most]
         return cls(
             first=first,
             found=first.found if same else None,
             count=len(members) if count is None else count,
             places=tuple(
                 Where(archive, problem.node, problem.key, None if same else problem.found)
-                for archive, problem in shown
+                for archive, problem in excerpt
                 if archive is not None or problem.node is not None or problem.key is not None or not same
             ),
-            more=(len(members) if count is None else count) - len(shown),
+            more=(len(members) if count is None else count) - len(excerpt),
         )
 
     @property

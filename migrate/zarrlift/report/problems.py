@@ -36,25 +36,25 @@ def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") 
         kinds.setdefault((ORDER.index(group.first.severity), group.first.kind), []).append(group)
     for (order, kind), groups in sorted(kinds.items(), key=lambda item: item[0][0]):
         head = refusal if order == 0 else ORDER[order]
-        shown = groups if page.everything else _first(groups)
-        for group, following in zip(shown, [*shown[1:], None], strict=True):
+        excerpt = groups if page.everything else _first(groups)
+        for group, following in zip(excerpt, [*excerpt[1:], None], strict=True):
             # Advice shared by several groups follows the last of them.
             same = following is not None and following.first.advice == group.first.advice
             yield from _group(group, page, head, advised=not same)
-        rest = sum(group.count for group in groups) - sum(group.count for group in shown)
+        rest = sum(group.count for group in groups) - sum(group.count for group in excerpt)
         yield from page.rest(rest, f"{kind} {ORDER[order]}")
 
 
 def _first(groups: Iterable[ProblemGroup]) -> list[ProblemGroup]:
     """The first few different messages, fewer of those that differ by numbers alone."""
     seen: Counter[str] = Counter()
-    shown: list[ProblemGroup] = []
+    first: list[ProblemGroup] = []
     for group in groups:
         text = _NUMBER.sub("0", group.first.message)
         seen[text] += 1
-        if seen[text] <= PLACES and len(shown) < _ALIKE:
-            shown.append(group)
-    return shown
+        if seen[text] <= PLACES and len(first) < _ALIKE:
+            first.append(group)
+    return first
 
 
 def entry(
@@ -81,9 +81,9 @@ def failures(rows: Iterable[tuple[str, str, str]], page: Page) -> Iterator[str]:
     for state, place, text in rows:
         groups.setdefault((state, text), []).append(place)
     for (state, text), places in groups.items():
-        shown = page.shown(places, PLACES)
-        more = len(places) - len(shown)
-        yield from entry(state, "bad", text, shown, len(places), page, more=more)
+        excerpt = page.shown(places, PLACES)
+        more = len(places) - len(excerpt)
+        yield from entry(state, "bad", text, excerpt, len(places), page, more=more)
 
 
 def summary(problems: Iterable[Problem]) -> str:

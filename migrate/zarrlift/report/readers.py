@@ -92,9 +92,9 @@ def data(readers: tuple[Reader, ...], features: tuple[str, ...]) -> JSONObject:
     tested, cells = whole.cells
     return {
         "features": {
-            group: shown
+            group: selection
             for group, names in whole.features.items()
-            if (shown := [name for name in names if name in features])
+            if (selection := [name for name in names if name in features])
         },
         "readers": [
             {

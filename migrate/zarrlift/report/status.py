@@ -49,10 +49,10 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     yield from page.pairs(facts(status))
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
     alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
-    shown = page.shown(alike, _NODES)
+    excerpt = page.shown(alike, _NODES)
     node = replace(_COLUMNS[0], wraps=len(alike) < len(rows))
-    yield from page.apart(page.table((node, *_COLUMNS[1:]), map(_row, shown)))
-    yield from page.rest(len(rows) - sum(map(len, shown)), "node")
+    yield from page.apart(page.table((node, *_COLUMNS[1:]), map(_row, excerpt)))
+    yield from page.rest(len(rows) - sum(map(len, excerpt)), "node")
     errors = [(row.state, node_text(row.path), safe(row.error)) for row in rows if row.error]
     first = page.shown(errors, _NODES)
     yield from page.apart([*failures(first, page), *page.rest(len(errors) - len(first), "error")])

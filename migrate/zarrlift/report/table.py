@@ -84,18 +84,18 @@ def table(
         if shape[i].once and len(texts) >= repeated and len(set(texts)) == 1:
             once[i] = texts[0]
             used.remove(i)
-    kept, fitted = _narrowed(shape, rows, used, width - indent)
+    selection, fitted = _narrowed(shape, rows, used, width - indent)
     if fitted is None:  # names of nodes are cut too, and every other text
         shape = [replace(column, wraps=True) for column in shape]
         for least in (_NARROWEST, _NARROWEST // 2, 1):
-            fitted = fitted or _fit(shape, rows, kept, width - indent, least)
+            fitted = fitted or _fit(shape, rows, selection, width - indent, least)
     assert fitted is not None  # a page is wider than its columns are many
-    shown = [shape[i] for i in kept]
-    cells = [[column.title for column in shown], *([row[i] for i in kept] for row in rows)]
-    lines = [line for row in cells for line in _flat(shown, row, fitted, indent)]
+    final_shape = [shape[i] for i in selection]
+    cells = [[column.title for column in final_shape], *([row[i] for i in selection] for row in rows)]
+    lines = [line for row in cells for line in _flat(final_shape, row, fitted, indent)]
     below = {
         "The same for all": "; ".join(f"{shape[i].title} {text}" for i, text in sorted(once.items())),
-        "Not shown, for lack of width": ", ".join(shape[i].title for i in used if i not in kept),
+        "Not shown, for lack of width": ", ".join(shape[i].title for i in used if i not in selection),
     }
     margin = " " * indent
     for head, text in below.items():
@@ -105,42 +105,42 @@ def table(
 
 
 def fits(
-    shape: Sequence[Column], rows: Sequence[Sequence[str]], room: int, kept: Sequence[int] | None = None
+    shape: Sequence[Column], rows: Sequence[Sequence[str]], room: int, selection: Sequence[int] | None = None
 ) -> bool:
     """Whether there is room for these columns, by default all with text, with a line for each row."""
-    kept = _used(shape, rows) if kept is None else kept
-    return sum(_widest(shape, rows, kept)) + _GAP * (len(kept) - 1) <= room
+    selection = _used(shape, rows) if selection is None else selection
+    return sum(_widest(shape, rows, selection)) + _GAP * (len(selection) - 1) <= room
 
 
 def _used(shape: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
     return [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
 
 
-def _widest(shape: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> list[int]:
+def _widest(shape: Sequence[Column], rows: Sequence[Sequence[str]], selection: Sequence[int]) -> list[int]:
     """The widths at which no cell is wrapped."""
-    return [max(columns(shape[i].title), *(columns(row[i]) for row in rows), 0) for i in kept]
+    return [max(columns(shape[i].title), *(columns(row[i]) for row in rows), 0) for i in selection]
 
 
 def _narrowed(
     shape: Sequence[Column], rows: Sequence[Sequence[str]], used: list[int], room: int
 ) -> tuple[list[int], list[int] | None]:
     """The columns that are kept and their widths, None if nothing that gives way is enough."""
-    kept = list(used)
+    selection = list(used)
     for last, least in ((2, None), (1, _NARROWEST)):
-        while (fitted := _fit(shape, rows, kept, room, least)) is None:
-            spare = [i for i in kept if shape[i].spare >= last]
+        while (fitted := _fit(shape, rows, selection, room, least)) is None:
+            spare = [i for i in selection if shape[i].spare >= last]
             if not spare:
                 break
-            kept.remove(max(spare, key=lambda i: shape[i].spare))
+            selection.remove(max(spare, key=lambda i: shape[i].spare))
         if fitted is not None:
-            return kept, fitted
-    return kept, None
+            return selection, fitted
+    return selection, None
 
 
 def _fit(
     shape: Sequence[Column],
     rows: Sequence[Sequence[str]],
-    kept: Sequence[int],
+    selection: Sequence[int],
     room: int,
     least: int | None,
 ) -> list[int] | None:
@@ -148,9 +148,9 @@ def _fit(
 
     Words are cut only down to a width of `least`, if not None.
     """
-    fitted = _widest(shape, rows, kept)
-    narrowest = [_narrowest(shape[i], [row[i] for row in rows], least) for i in kept]
-    excess = sum(fitted) + _GAP * (len(kept) - 1) - room
+    fitted = _widest(shape, rows, selection)
+    narrowest = [_narrowest(shape[i], [row[i] for row in rows], least) for i in selection]
+    excess = sum(fitted) + _GAP * (len(selection) - 1) - room
     while excess > 0:
         able = [i for i, least_here in enumerate(narrowest) if fitted[i] > least_here >= 0]
         if not able:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store
+from zarr.abc.store import ByteRequest, Store
+
+from zarrstack.base.byte_ranges import slice_of
 
 from .remote.backend import Backend, ObjectState
 from .source import ALL, Source
@@ -60,7 +62,7 @@ class SourceStore(Store):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """An object or a part of it."""
-        data = await self.source.read(key, _slice(byte_range))
+        data = await self.source.read(key, slice_of(byte_range))
         return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(
@@ -118,7 +120,7 @@ class SourceBackend(Backend):
 
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
         """Bytes of an object."""
-        return await self._source.read(key, _slice(part), None, version)
+        return await self._source.read(key, slice_of(part), None, version)
 
     async def size(self, key: str) -> int | None:
         """The size of an object."""
@@ -154,13 +156,3 @@ class SourceBackend(Backend):
     def identity(self) -> tuple[object, ...]:
         """That of the source."""
         return self._source.identity
-
-
-def _slice(part: ByteRequest | None) -> slice:
-    if part is None:
-        return ALL
-    if isinstance(part, RangeByteRequest):
-        return slice(part.start, part.end)
-    if isinstance(part, OffsetByteRequest):
-        return slice(part.offset, None)
-    return slice(-part.suffix, None) if part.suffix else slice(0, 0)

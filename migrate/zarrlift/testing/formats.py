@@ -105,12 +105,14 @@ class FormatTests:
         """The arrays have the paths, shapes and types of what was written, and nothing is refused."""
         archive = zarrlift.inspect(folder)
         assert [str(problem) for problem in archive.all_problems() if problem.severity == "refusal"] == []
-        found = {
+        described = {
             node.path: (node.layout.shape, node.layout.data_type.numpy)
             for node in archive.nodes
             if isinstance(node, ArrayNode) and node.layout is not None
         }
-        assert found == {path: (array.shape, array.dtype.newbyteorder("=")) for path, array in values.items()}
+        assert described == {
+            path: (array.shape, array.dtype.newbyteorder("=")) for path, array in values.items()
+        }
 
     def test_every_file_belongs_to_a_node(self, folder: Path) -> None:
         """Each file of the archive is a document or a chunk of a node."""
@@ -174,9 +176,9 @@ class FormatTests:
 
     def _compare(self, root: Any, values: Values) -> None:
         for path, expected in values.items():
-            found = (root[path] if path else root)[...]
+            actual = (root[path] if path else root)[...]
             native = np.asarray(expected, dtype=expected.dtype.newbyteorder("="))
-            assert same_bits(np.asarray(found), native), path
+            assert same_bits(np.asarray(actual), native), path
 
 
 def _documents(folder: Path) -> list[Path]:

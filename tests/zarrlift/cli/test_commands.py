@@ -463,7 +463,7 @@ def test_version_names_the_library_of_each_codec(capsys, monkeypatch, words, lib
     from zarrstack.core.codecs import deflate
 
     if library is None:
-        monkeypatch.setattr(deflate, "library", None)
+        monkeypatch.setattr(deflate, "libdeflate", None)
     assert main(words) == 0
     first, *others = capsys.readouterr().out.splitlines()
     assert first.startswith("zarrlift ")

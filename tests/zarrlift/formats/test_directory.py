@@ -126,7 +126,7 @@ def test_of_thousands_of_chunks_next_to_nothing_is_kept(tmp_path):
     found = list_directory(storage, "")
     assert found is not None
     assert found.many
-    assert (len(found.shown), found.files, found.directories, found.links) == (1, ["pipe"], [], {})
+    assert (len(found.key_samples), found.files, found.directories, found.links) == (1, ["pipe"], [], {})
 
 
 def test_a_node_inside_an_n5_array_that_cannot_be_read_stops_no_other_one(tmp_path):

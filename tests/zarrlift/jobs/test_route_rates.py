@@ -27,13 +27,13 @@ def mixed(*parts: Tasks) -> Tasks:
 
 
 def simulated(
-    script: Tasks, workers: int, known: str | None = None, *, seen: bool = False
+    script: Tasks, workers: int, earlier: str | None = None, *, seen: bool = False
 ) -> tuple[float, float, RouteRates]:
     """(estimated, true) time left when a tenth of the time is over, and the rates at the end.
 
     With `seen`, what running tasks have read is reported at intervals, as threads do.
     """
-    rates = RouteRates(0.0, known=known)
+    rates = RouteRates(0.0, earlier=earlier)
     free = [0.0] * workers
     spans: list[tuple[float, float, str]] = []
     for route, seconds in script:
@@ -101,7 +101,7 @@ def test_the_rates_of_an_earlier_run_are_expected_again(workers: int) -> None:
     """Those of a store, where copies take as long as recoding: other than typical for both routes."""
     _, _, rates = simulated(mixed(tasks("relink", 40, 3.0), tasks("recode", 40, 3.3)), workers)
     script = tasks("recode", 100, 3.3) + tasks("relink", 300, 3.0)
-    estimated, true, _ = simulated(script, workers, known=rates.to_text())
+    estimated, true, _ = simulated(script, workers, earlier=rates.to_text())
     assert estimated == pytest.approx(true, rel=0.2)
 
 

@@ -305,7 +305,7 @@ def test_an_update_that_shrank_an_array_is_removed_as_a_whole(
     zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).resize((9, 20))
     (source / ".zmetadata").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr(OpenJob, "go_on", raising(Killed))
+        patched.setattr(OpenJob, "run_to_end", raising(Killed))
         with pytest.raises(Killed):
             zarrlift.update(result)
     shutil.rmtree(source / "h/rewrite")

@@ -14,8 +14,9 @@ from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import ArrayRecipe
 from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_limits import misread_nan
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import codecs, misread_nan
+from zarrstack.core.chain.reader_table import codecs
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding

@@ -120,8 +120,8 @@ class LayerOptions:
 
     def describe(self) -> str:
         """The layer without its store, as in `Cache(budget=1000)`."""
-        shown = (f"{name}={text}" for name, text in self.shown_options().items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        texts = (f"{name}={text}" for name, text in self.shown_options().items())
+        return f"{type(self).__name__}({', '.join(texts)})"
 
     def shown_options(self) -> dict[str, str]:
         """The options as text for people, secrets as `...`."""

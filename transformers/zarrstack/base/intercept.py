@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
@@ -145,16 +145,3 @@ class Intercept(StorageTransformer):
 def size_of(value: Any) -> int | None:
     """Length of a value in bytes; None for a value that the store below will refuse."""
     return len(value) if isinstance(value, Buffer) else None
-
-
-def slice_of(part: ByteRequest | None) -> tuple[int, int | None] | None:
-    """A byte range as start and stop of a Python slice; None for the whole value."""
-    match part:
-        case RangeByteRequest(start, end):
-            return start, end
-        case OffsetByteRequest(offset):
-            return offset, None
-        case SuffixByteRequest(suffix):
-            return -suffix, None
-        case _:
-            return None

@@ -42,18 +42,18 @@ def location_of(store: Store) -> Location:
                 options = {name: value for name, value in each.options.items() if name != "memory_bytes"}
                 translations.append((type(each), repr(sorted(options.items()))))
         elif not isinstance(each, LoggingStore):
-            found = _own_location(each)
+            own = _own_location(each)
             if isinstance(each, WrapperStore):  # it may translate keys and values
                 *_, last = descend(each)
                 below = _own_location(last)
-                found = Location(below.place, below.base, found.exact)
-            return Location(found.place, found.base, (found.exact, *translations))
+                own = Location(below.place, below.base, own.exact)
+            return Location(own.place, own.base, (own.exact, *translations))
     raise AssertionError(store)
 
 
 def _own_location(store: Any) -> Location:
-    if (known := _twins.get(id(store))) is not None:
-        return known
+    if (twin := _twins.get(id(store))) is not None:
+        return twin
     place: Hashable
     if (objects := getattr(store, "_store_dict", None)) is not None:
         place = ("memory", id(objects))

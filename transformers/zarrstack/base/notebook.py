@@ -75,8 +75,8 @@ def _few(layer: LayerOptions) -> str:
 
 
 def _all(layer: LayerOptions) -> str:
-    shown = layer.shown_options()
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{_code(text)}</dd>" for name, text in shown.items())
+    options = layer.shown_options()
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{_code(text)}</dd>" for name, text in options.items())
     return f"<div><dl>{rows}</dl></div>" if rows else "<div>no options</div>"
 
 

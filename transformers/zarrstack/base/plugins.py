@@ -57,26 +57,26 @@ def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str,
         )
     place = origin(points[0])
     try:
-        found = points[0].load()
+        candidate = points[0].load()
     except Exception as error:  # importing a plug-in may raise anything
         raise UsageError(
             f"the {what} {name!r} cannot be loaded from {place}",
             found=f"{type(error).__name__}: {error}",
             advice=advice,
         ) from error
-    if not (isinstance(found, type) and issubclass(found, kind)):
+    if not (isinstance(candidate, type) and issubclass(candidate, kind)):
         raise UsageError(
             f"the object registered as {name!r} is not a {what}",
             found=f"{points[0].value} of {place}",
             expected=f"a subclass of {public}",
         )
-    if getattr(found, "name", None) != name:
+    if getattr(candidate, "name", None) != name:
         raise UsageError(
             f"the {what} that {place} registers as {name!r} has another name",
-            found=repr(getattr(found, "name", None)),
+            found=repr(getattr(candidate, "name", None)),
             expected=repr(name),
         )
-    return found
+    return candidate
 
 
 def _mentioned(group: str) -> bool:

@@ -101,9 +101,9 @@ class StorageTransformer(Layer):
     def __init_subclass__(cls, overrides: Sequence[str] = (), **kwargs: Any) -> None:
         """Refuse names that zarr and zarrstack use themselves, except those that `overrides` lists."""
         super().__init_subclass__(**kwargs)
-        if taken := sorted((set(vars(cls)) & _internals()) - set(overrides)):
+        if reserved := sorted((set(vars(cls)) & _internals()) - set(overrides)):
             raise TypeError(
-                f"the class {cls.__name__} defines {taken[0]}, which zarr or zarrstack calls for its own "
+                f"the class {cls.__name__} defines {reserved[0]}, which zarr or zarrstack calls for its own "
                 "purposes. Choose another name."
             )
         if any(method in vars(cls) and twin not in vars(cls) for method, twin in SYNC_TWINS.items()):
@@ -201,10 +201,10 @@ class StorageTransformer(Layer):
 
         Raises an exception group with FileNotFoundError if the key is missing.
         """
-        given = {name: value for name, value in limits.items() if value is not None}
+        settings = {name: value for name, value in limits.items() if value is not None}
         merged = getattr(Store, "get_ranges", None)
         if merged is not None:
-            async for batch in merged(self, key, byte_ranges, prototype=prototype, **given):
+            async for batch in merged(self, key, byte_ranges, prototype=prototype, **settings):
                 yield batch
             return
         values = await self.get_partial_values(prototype, [(key, part) for part in byte_ranges])

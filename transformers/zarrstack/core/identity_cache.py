@@ -29,8 +29,8 @@ class IdentityCache(Generic[T]):
     def __call__(self, *objects: Any) -> T:
         """The result of `make`; exceptions are not cached."""
         key = tuple(map(id, objects))
-        known = self._known.get(key)
-        return self._new(key, objects) if known is None else known[1]
+        entry = self._known.get(key)
+        return self._new(key, objects) if entry is None else entry[1]
 
     def _new(self, key: tuple[Any, ...], objects: tuple[Any, ...]) -> T:
         if len(self._known) >= MAX_ENTRIES:
@@ -46,5 +46,5 @@ class MemberIdentityCache(IdentityCache[T]):
     def __call__(self, value: dict[str, Any]) -> T:
         """The result of `make` for the object."""
         key = (*value, *map(id, value.values()))
-        known = self._known.get(key)
-        return self._new(key, (dict(value),)) if known is None else known[1]
+        entry = self._known.get(key)
+        return self._new(key, (dict(value),)) if entry is None else entry[1]

@@ -41,13 +41,13 @@ def parents(path: str) -> tuple[str, ...]:
     return tuple(result)
 
 
-def nearest(path: str, known: Mapping[str, T]) -> T | None:
+def nearest(path: str, entries: Mapping[str, T]) -> T | None:
     """The entry of a path, or of its nearest parent; None if there is none."""
-    while path not in known:
+    while path not in entries:
         if not path:
             return None
         path = path.rpartition("/")[0]
-    return known[path]
+    return entries[path]
 
 
 def names_below(paths: Iterable[str]) -> dict[str, frozenset[str]]:

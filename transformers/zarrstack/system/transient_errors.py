@@ -131,7 +131,9 @@ Verdict = Literal["missing", "stays", "passes"]
 
 def _verdict(error: BaseException) -> Verdict | None:
     """The verdict of the error, or of the first of its causes that has one."""
-    return next((found for each in _with_causes(error) if (found := _own_verdict(each)) is not None), None)
+    return next(
+        (verdict for each in _with_causes(error) if (verdict := _own_verdict(each)) is not None), None
+    )
 
 
 def _own_verdict(error: BaseException) -> Verdict | None:
@@ -164,8 +166,8 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 def _status(error: BaseException) -> int | None:
     """The HTTP status that an error carries, wherever its library stores it."""
     # In this order: aiohttp's `code` raises a deprecation warning, its `status` does not.
-    for found in _places(error):
-        text = str(found) if isinstance(found, int | str) and not isinstance(found, bool) else ""
+    for value in _places(error):
+        text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
         if len(text) == 3 and text.isdigit():
             return int(text)
     return None
@@ -177,8 +179,8 @@ def _places(error: BaseException) -> Iterator[Any]:
         yield getattr(error, name, None)
     yield getattr(getattr(error, "response", None), "status_code", None)
     yield getattr(error, "code", None)
-    if _of_obstore(error) and (told := _IN_WORDS.search(str(error))) is not None:
-        yield told[1]
+    if _of_obstore(error) and (match := _IN_WORDS.search(str(error))) is not None:
+        yield match[1]
 
 
 def _of_obstore(error: BaseException) -> bool:
@@ -198,8 +200,8 @@ def _code(error: BaseException) -> str | None:
 def _answer(error: BaseException) -> dict[str, Any]:
     """Botocore's `response["ResponseMetadata"]`; empty for any other error."""
     response = getattr(error, "response", None)
-    found = response.get("ResponseMetadata") if isinstance(response, dict) else None
-    return found if isinstance(found, dict) else {}
+    metadata = response.get("ResponseMetadata") if isinstance(response, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _named(error: BaseException, table: dict[str, set[str]]) -> bool:

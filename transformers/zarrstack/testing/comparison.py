@@ -25,11 +25,11 @@ def compare(
         model: dict[str, bytes] = {}
         for operation in sequence:
             wanted = expected(model, operation)
-            found = await perform(store, operation)
+            actual = await perform(store, operation)
             if leaves_folders and operation[0] == "list_dir":
-                empty = [name for name in found if await store.is_empty(f"{operation[1]}/{name}")]
-                found = [name for name in found if name in wanted or name not in empty]
-            assert found == wanted, operation
+                empty = [name for name in actual if await store.is_empty(f"{operation[1]}/{name}")]
+                actual = [name for name in actual if name in wanted or name not in empty]
+            assert actual == wanted, operation
 
     asyncio.run(run())
 
@@ -38,11 +38,11 @@ def dump(store: Store) -> dict[str, bytes]:
     """Every key and value of a store."""
 
     async def read() -> dict[str, bytes]:
-        found = {}
+        content = {}
         for key in sorted([key async for key in store.list()]):
             value = await store.get(key, default_buffer_prototype())
             assert value is not None, key
-            found[key] = value.to_bytes()
-        return found
+            content[key] = value.to_bytes()
+        return content
 
     return asyncio.run(read())

@@ -87,8 +87,8 @@ def _over(keys: Sequence[str], most: int) -> st.SearchStrategy[list[Operation]]:
     # Frequent writes, so that the other operations have something to act on.
     names = [*arguments, "set", "set", "_set_many", "_set_many", "delete_dir", "delete_dir"]
     one_of = st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), *arguments[name]))
-    look: list[Operation] = [("list",), *(("get", key, None) for key in keys)]
-    return st.lists(one_of, min_size=8, max_size=most).map(lambda drawn: drawn + look)
+    checks: list[Operation] = [("list",), *(("get", key, None) for key in keys)]
+    return st.lists(one_of, min_size=8, max_size=most).map(lambda drawn: drawn + checks)
 
 
 def _items(values: dict[str, bytes]) -> tuple[tuple[str, bytes], ...]:
@@ -172,8 +172,8 @@ async def perform(store: Store, operation: Operation) -> Any:
             return sorted(pairs, key=repr)
         case ("_get_many", parts):
             requests = [(key, PROTOTYPE, part) for key, part in parts]
-            found = [(key, _bytes(value)) async for key, value in store._get_many(requests)]  # noqa: SLF001
-            return sorted(found, key=repr)
+            results = [(key, _bytes(value)) async for key, value in store._get_many(requests)]  # noqa: SLF001
+            return sorted(results, key=repr)
         case ("get_ranges", key, parts):
             return await _ranges(store, key, parts)
         case ("getsize", key):
@@ -193,15 +193,15 @@ async def _ranges(store: Any, key: str, parts: tuple[ByteRequest | None, ...]) -
         parts_of_key = [(key, part) for part in parts]
         values = await store.get_partial_values(PROTOTYPE, parts_of_key)
         return FileNotFoundError if values[0] is None else [_bytes(value) for value in values]
-    found = {}
+    results = {}
     try:
         async for batch in store.get_ranges(key, parts, prototype=PROTOTYPE):
-            found.update({place: _bytes(value) for place, value in batch})
+            results.update({place: _bytes(value) for place, value in batch})
     except BaseExceptionGroup as group:
         if group.subgroup(FileNotFoundError) is not None:
             return FileNotFoundError
         raise
-    return [found[place] for place in range(len(parts))]
+    return [results[place] for place in range(len(parts))]
 
 
 def _cut(value: bytes | None, part: ByteRequest | None) -> bytes | None:

@@ -216,8 +216,8 @@ class LayerTests(ZarrTests):
 
     def test_questions_about_a_value_do_not_read_it_by_oversight(self) -> None:
         """A layer that overrides `get` decides how `exists` and `getsize` are answered."""
-        found = [advice(type(layer)) for layer in self.layers() if type(layer).reads_whole_values()]
-        assert found == [], found[0]
+        oversights = [advice(type(layer)) for layer in self.layers() if type(layer).reads_whole_values()]
+        assert oversights == [], oversights[0]
 
     def test_every_mutation_of_a_read_only_store_is_refused(self, place: Place) -> None:
         """Every mutating method respects read-only, and the store below does not change.
@@ -324,10 +324,10 @@ def refused_as_read_only() -> Iterator[None]:
 def _pipelines() -> dict[str, str]:
     from zarr.core import codec_pipeline
 
-    known = {"batched": "BatchedCodecPipeline", "fused": "FusedCodecPipeline"}
+    classes = {"batched": "BatchedCodecPipeline", "fused": "FusedCodecPipeline"}
     return {
         name: f"zarr.core.codec_pipeline.{kind}"
-        for name, kind in known.items()
+        for name, kind in classes.items()
         if hasattr(codec_pipeline, kind)
     }
 

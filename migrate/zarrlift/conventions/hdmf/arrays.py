@@ -98,12 +98,12 @@ class DatasetReader:
     # ----- kinds of datasets
 
     def _references(self, node: ArrayNode, layout: Layout) -> Dataset:
-        look = ItemFindings(node, self._places)
-        for key, place, item in self._items(node, layout, look):
-            look.follow(key, place, item)
-        configuration: JSONObject = {"values": "references", "own": list(look.own)}
-        found = Dataset(dtype="object_reference", references=look.references)
-        return self._read_as(node, layout, DataType("string"), configuration, look, found)
+        findings = ItemFindings(node, self._places)
+        for key, place, item in self._items(node, layout, findings):
+            findings.follow(key, place, item)
+        configuration: JSONObject = {"values": "references", "own": list(findings.own)}
+        dataset = Dataset(dtype="object_reference", references=findings.references)
+        return self._read_as(node, layout, DataType("string"), configuration, findings, dataset)
 
     def _rows(
         self, node: ArrayNode, layout: Layout, dtype: list[JSON], lifts: tuple[Problem, ...]
@@ -112,31 +112,33 @@ class DatasetReader:
         fields = fields_from(dtype, stored)
         if isinstance(fields, str):
             return self._refused(node, fields, dtype)
-        look = ItemFindings(node, self._places)
-        for key, place, item in self._items(node, layout, look):
+        findings = ItemFindings(node, self._places)
+        for key, place, item in self._items(node, layout, findings):
             try:
                 for reference in fields.look(fields_of(item)):
-                    look.follow(key, place, reference)
+                    findings.follow(key, place, reference)
             except CastError as error:
-                look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
-        configuration = {"values": "rows", "own": list(look.own), "fields": list(fields.kinds)}
-        found = Dataset(reference_fields=fields.references, references=look.references, lifts=lifts)
-        return self._read_as(node, layout, fields.data_type(), configuration, look, found)
+                findings.refuse(key, f"{error.problem.message}, at {place}", error.problem.found)
+        configuration = {"values": "rows", "own": list(findings.own), "fields": list(fields.kinds)}
+        dataset = Dataset(reference_fields=fields.references, references=findings.references, lifts=lifts)
+        return self._read_as(node, layout, fields.data_type(), configuration, findings, dataset)
 
     def _texts(self, node: ArrayNode, layout: Layout) -> Dataset:
-        look = ItemFindings(node, self._places)
+        findings = ItemFindings(node, self._places)
         others = 0
-        for key, place, item in self._items(node, layout, look):
+        for key, place, item in self._items(node, layout, findings):
             try:
                 text(item)
             except CastError as error:
                 others += not isinstance(item, bytes)
-                look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
+                findings.refuse(key, f"{error.problem.message}, at {place}", error.problem.found)
         pickled = layout.chain.codecs[layout.chain.middle].name == "numcodecs.pickle"
         if others and not pickled:
             # Other kinds of objects: the recipe determines their conversion, as in any archive.
             return Dataset(layout=None if layout is node.layout else layout, dtype="str")
-        return self._read_as(node, layout, DataType("string"), {"values": "text"}, look, Dataset(dtype="str"))
+        return self._read_as(
+            node, layout, DataType("string"), {"values": "text"}, findings, Dataset(dtype="str")
+        )
 
     # ----- layouts
 
@@ -168,12 +170,12 @@ class DatasetReader:
         layout: Layout,
         data_type: DataType,
         configuration: JSONObject,
-        look: ItemFindings,
-        found: Dataset,
+        findings: ItemFindings,
+        dataset: Dataset,
     ) -> Dataset:
         """The dataset, decoded by the codec that interprets its objects."""
         if not self._may_rewrite(node):
-            look.add(
+            findings.add(
                 finding(
                     "refusal",
                     node.path,
@@ -188,7 +190,7 @@ class DatasetReader:
             data_type=data_type,
             fill_value=fill_to_json(zero_fill(data_type), data_type),
         )
-        return replace(found, layout=changed, problems=look.problems())
+        return replace(dataset, layout=changed, problems=findings.problems())
 
     def _may_rewrite(self, node: ArrayNode) -> bool:
         return not self._view.in_place and self._view.recipe.for_array(node.path).codecs.mode != "keep"
@@ -201,11 +203,11 @@ class DatasetReader:
     # ----- content
 
     def _items(
-        self, node: ArrayNode, layout: Layout, look: ItemFindings
+        self, node: ArrayNode, layout: Layout, findings: ItemFindings
     ) -> Iterator[tuple[str, tuple[int, ...], Any]]:
         """(key, location in the array, item) of every written item within the array."""
         if np.prod(layout.chunk_shape, dtype=object) > _MAX_ITEMS:
-            look.tell(None, "a chunk of objects is too large", str(list(layout.chunk_shape)))
+            findings.refuse(None, "a chunk of objects is too large", str(list(layout.chunk_shape)))
             return
         raw = replace(_with_codec(layout, {"values": "items"}), data_type=DataType("object"))
         pipeline = Pipeline(raw.chain, raw.chunk_shape, raw.data_type)
@@ -221,7 +223,7 @@ class DatasetReader:
                 try:
                     values = pipeline.decode(payload)
                 except ZarrstackError as error:
-                    look.add(replace(error.at(node=node.path, key=key).problem, severity="refusal"))
+                    findings.add(replace(error.at(node=node.path, key=key).problem, severity="refusal"))
                     continue
                 yield from _within(key, place, values, layout)
 

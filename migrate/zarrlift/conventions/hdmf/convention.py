@@ -87,7 +87,7 @@ class _File:
                 self._array(node, reader)
         for at, way in reference_cycles(self.view, self.ways, self.specifications):
             self._refuse(at, "links form a cycle, which hdmf-zarr follows endlessly", found=way)
-        self.problems.extend(self.places.told())
+        self.problems.extend(self.places.problems())
         refused = [problem for problem in self.problems if problem.severity == "refusal"]
         if refused:
             first = refused[0]
@@ -190,18 +190,18 @@ class _File:
             names.add(link["name"])
             if target.own:
                 self.ways.setdefault(node.path, []).append(target.path)
-            known = {"source": target.source, "path": f"/{target.path}", "name": link["name"]}
-            result.append(known)
+            resolved = {"source": target.source, "path": f"/{target.path}", "name": link["name"]}
+            result.append(resolved)
             replaced += [
-                f"/{LINKS}/{index}/{key}" for key in link if key not in known or known[key] != link[key]
+                f"/{LINKS}/{index}/{key}" for key in link if key not in resolved or resolved[key] != link[key]
             ]
         return result
 
 
 def _gone(value: Mapping[str, JSON], result: JSON) -> list[str]:
     """The members of an attribute's reference that are absent from the result."""
-    kept = result["_REFERENCE"]
-    return [key for key, item in value["value"].items() if key not in kept or kept[key] != item]
+    reference = result["_REFERENCE"]
+    return [key for key, item in value["value"].items() if key not in reference or reference[key] != item]
 
 
 def _stated(dataset: Dataset) -> dict[str, JSON]:

@@ -93,20 +93,22 @@ def fields_from(dtype: list[JSON], stored: JSON) -> FieldValues | str:
     for place, field in enumerate(dtype):
         if not isinstance(field, dict) or not isinstance(field.get("name"), str):
             return f"zarr_dtype contains an entry that is not a field: {excerpt(field)}"
-        name, said = field["name"], field.get("dtype")
+        name, type_name = field["name"], field.get("dtype")
         names.append(name)
         if stored is not None and (place >= len(stored) or stored[place][0] != name):
             return "the fields of zarr_dtype do not match those of the array"
-        if said == "object":
+        if type_name == "object":
             kinds.append("reference")
             types.append(None)
-        elif said in _TEXTS or said == "object_":
+        elif type_name in _TEXTS or type_name == "object_":
             kinds.append("text")
             types.append(None)
         else:
-            number_type = _number_type(said, stored, place)
+            number_type = _number_type(type_name, stored, place)
             if number_type is None:
-                return f"a field of a type that hdmf-zarr does not write in compound data: {excerpt(said)}"
+                return (
+                    f"a field of a type that hdmf-zarr does not write in compound data: {excerpt(type_name)}"
+                )
             kinds.append("value")
             types.append(number_type)
     if not names or len(set(names)) != len(names) or (stored is not None and len(stored) != len(names)):
@@ -114,12 +116,12 @@ def fields_from(dtype: list[JSON], stored: JSON) -> FieldValues | str:
     return FieldValues(tuple(names), tuple(kinds), types)
 
 
-def _number_type(said: JSON, stored: JSON, place: int) -> np.dtype[Any] | None:
+def _number_type(type_name: JSON, stored: JSON, place: int) -> np.dtype[Any] | None:
     if stored is None:
-        name = _NUMBERS.get(said) if isinstance(said, str) else None
+        name = _NUMBERS.get(type_name) if isinstance(type_name, str) else None
         return None if name is None else np.dtype(name)
     try:
-        found = parse_v2_dtype(stored[place][1]).newbyteorder("=")
+        number_type = parse_v2_dtype(stored[place][1]).newbyteorder("=")
     except ZarrstackError:
         return None
-    return found if found.kind in _WIDER else None
+    return number_type if number_type.kind in _WIDER else None

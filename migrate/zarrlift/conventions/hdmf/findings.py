@@ -34,14 +34,14 @@ class ItemFindings:
         self.references += 1
         target = self._places.reference(item)
         if target.problem is not None:
-            self.tell(key, f"{target.problem}, at {place}", excerpt(item))
+            self.refuse(key, f"{target.problem}, at {place}", excerpt(item))
         elif isinstance(source := item.get("source"), str) and source not in self.own:
             if len(self.own) >= _MAX_SOURCES:
-                self.tell(key, f"the file itself has more than {_MAX_SOURCES} names", excerpt(source))
+                self.refuse(key, f"the file itself has more than {_MAX_SOURCES} names", excerpt(source))
             else:
                 self.own[source] = None
 
-    def tell(self, key: str | None, message: str, found: str | None) -> None:
+    def refuse(self, key: str | None, message: str, found: str | None) -> None:
         """Add a refusal of the dataset."""
         self.add(finding("refusal", self._node.path, message, found, key=key, advice=ADVICE))
 

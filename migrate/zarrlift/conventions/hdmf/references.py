@@ -108,7 +108,7 @@ class FileNodes:
             return "its target does not exist in the other file"
         return None
 
-    def told(self) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """Problems with other files: links keep their sources, so these files must be migrated as well."""
         problems = []
         for source, group in self._files.items():

@@ -107,8 +107,8 @@ def _array(node: ArrayNode, account: _Account) -> None:
             )
         )
         return
-    shown = names[::-1] if node.layout.frame.axes == "reversed" else names
-    account.changes[node.path] = Change(dimension_names=shown)
+    presented_names = names[::-1] if node.layout.frame.axes == "reversed" else names
+    account.changes[node.path] = Change(dimension_names=presented_names)
 
 
 def _group(view: View, node: GroupNode, account: _Account) -> None:
@@ -165,5 +165,5 @@ def _image(path: str, pyramid: Pyramid) -> JSONObject:
 
 def _axis(name: str, unit: str) -> JSONObject:
     axis: JSONObject = {"name": name, "type": "space"}
-    known = unit if unit in _UNITS.values() else _UNITS.get(unit)
-    return axis if known is None else {**axis, "unit": known}
+    unit_name = unit if unit in _UNITS.values() else _UNITS.get(unit)
+    return axis if unit_name is None else {**axis, "unit": unit_name}

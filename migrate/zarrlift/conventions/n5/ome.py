@@ -36,13 +36,13 @@ def recognise_in_n5(view: View) -> Recognised:
     problems: list[Problem] = []
     changes: dict[str, Change] = {}
     nodes = [_turned_node(view, node, problems) for node in view.archive.nodes]
-    found = recognise_ngff(replace(view, archive=replace(view.archive, nodes=tuple(nodes))), (FROM,))
+    result = recognise_ngff(replace(view, archive=replace(view.archive, nodes=tuple(nodes))), (FROM,))
     for node in view.archive.nodes:
         if isinstance(node, GroupNode) and isinstance(node.attributes.get(BLOCK), dict):
             changes.update(_turned_block(view, node, problems))
-    if found is None:
+    if result is None:
         return Recognised(summary="", changes=changes, problems=tuple(problems))
-    return replace(found, changes={**changes, **found.changes}, problems=(*problems, *found.problems))
+    return replace(result, changes={**changes, **result.changes}, problems=(*problems, *result.problems))
 
 
 def _turned_node(view: View, node: Node, problems: list[Problem]) -> Node:
@@ -100,13 +100,13 @@ def _turned(
 def _reordered(view: View, images: list[JSON]) -> list[JSON] | None:
     """The images in the order of their arrays; None if that order is unknown or cannot be expressed."""
     frames = (node.layout.frame for node in view.archive.nodes if isinstance(node, ArrayNode) and node.layout)
-    shown = next((frame.axes for frame in frames if isinstance(frame, N5Blocks)), None)
+    axes = next((frame.axes for frame in frames if isinstance(frame, N5Blocks)), None)
     result = []
     for image in images:
         own = _order_of(image)
-        if own is None or shown is None:
+        if own is None or axes is None:
             return None
-        turned = image if own == shown else _reversed(image)
+        turned = image if own == axes else _reversed(image)
         if turned is None:
             return None
         result.append(turned)

@@ -89,23 +89,29 @@ def axis_names(value: JSON, ndim: int) -> tuple[str | None, ...] | None:
 
 def pyramid_of(view: View, group: GroupNode) -> Pyramid | None:
     """The pyramid whose levels are a group's children; None if no metadata declares one."""
-    found = {int(match[1]): name for name in view.children(group.path) if (match := _LEVEL.fullmatch(name))}
-    nodes = [view.array(join(group.path, name)) for _, name in sorted(found.items())]
+    level_names = {
+        int(match[1]): name for name in view.children(group.path) if (match := _LEVEL.fullmatch(name))
+    }
+    nodes = [view.array(join(group.path, name)) for _, name in sorted(level_names.items())]
     arrays = [node for node in nodes if node is not None]
-    known = [node for node in arrays if node.layout is not None and isinstance(node.layout.frame, N5Blocks)]
-    first = known[0].layout if known else None
+    n5_nodes = [
+        node for node in arrays if node.layout is not None and isinstance(node.layout.frame, N5Blocks)
+    ]
+    first = n5_nodes[0].layout if n5_nodes else None
     if first is None or not isinstance(first.frame, N5Blocks):
         return None
     ndim = len(first.shape)
-    if ndim not in (2, 3) or any(node.layout is None or len(node.layout.shape) != ndim for node in known):
+    if ndim not in (2, 3) or any(node.layout is None or len(node.layout.shape) != ndim for node in n5_nodes):
         return None
     numbers = [
-        number for number, name in sorted(found.items()) if join(group.path, name) in {n.path for n in known}
+        number
+        for number, name in sorted(level_names.items())
+        if join(group.path, name) in {n.path for n in n5_nodes}
     ]
-    made = _cosem(group, known, ndim) or _factored(view, group, known, numbers, ndim)
-    if made is None:
+    metadata = _cosem(group, n5_nodes, ndim) or _factored(view, group, n5_nodes, numbers, ndim)
+    if metadata is None:
         return None
-    axes, units, levels, name = made
+    axes, units, levels, name = metadata
     return Pyramid(
         axes=axes,
         units=units,
@@ -190,18 +196,18 @@ def _factored(
         _factor(node, number, group.attributes, above[1] if len(above) > 1 else {}, ndim)
         for node, number in zip(arrays, numbers, strict=True)
     ]
-    said = (
+    is_declared = (
         resolution is not None
         or group.attributes.get("multiScale") is True
         or any(f is not None for f in factors)
     )
-    if not said:
+    if not is_declared:
         return None
     full = resolution or (1.0,) * ndim
     offset = _numbers(group.attributes.get("offset"), ndim) or (0.0,) * ndim
     levels = []
-    for node, number, told in zip(arrays, numbers, factors, strict=True):
-        factor = told or (2.0 ** min(number, _MAX_HALVINGS),) * ndim
+    for node, number, own_factor in zip(arrays, numbers, factors, strict=True):
+        factor = own_factor or (2.0 ** min(number, _MAX_HALVINGS),) * ndim
         levels.append(
             Level(
                 path=node.path,

@@ -77,38 +77,38 @@ class Ome(Convention):
 
     def recognise(self, view: View) -> Recognised | None:
         """Recognize groups with OME attributes."""
-        found = None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
-        return in_form_of_06(view, found)
+        result = None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
+        return in_form_of_06(view, result)
 
 
 def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognised | None:
     """The conversion of OME-NGFF of these versions, with all axes in the order of the arrays."""
-    found = _find(view, versions)
-    if not found.lifted and not found.older:
+    metadata = _find(view, versions)
+    if not metadata.lifted and not metadata.older:
         return None
     account = _Account()
-    for path, version in found.older.items():
+    for path, version in metadata.older.items():
         account.problems.append(_older(path, version, versions))
-    view, updates, numbers = _updated_view(view, found)
-    for path, keys in found.lifted.items():
+    view, updates, numbers = _updated_view(view, metadata)
+    for path, keys in metadata.lifted.items():
         node = view.group(path)
         assert node is not None
-        told = updates[path]
-        if not any_refusal(told):
-            told += _told(view, node, keys)
-        account.problems += told
+        problems = updates[path]
+        if not any_refusal(problems):
+            problems += _told(view, node, keys)
+        account.problems += problems
         account.count.update(_kinds(keys))
         if _LAYOUT in keys:
             account.files.update(_xml(view, path))
-        if not any_refusal(told):
+        if not any_refusal(problems):
             account.changes[path] = _lift(node.attributes, keys, numbers.get(path, ()))
             account.problems += _left_out(path, account.changes[path])
             _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
     words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
-    stated = sorted({version for each in found.versions.values() for version in each.values()})
+    stated = sorted({version for each in metadata.versions.values() for version in each.values()})
     summary = ", ".join(words) + (f" of {' and '.join(stated or [FROM])}" if words else "")
-    if found.older:
-        summary += (", " if words else "") + f"{len(found.older)} kept unchanged"
+    if metadata.older:
+        summary += (", " if words else "") + f"{len(metadata.older)} kept unchanged"
     return Recognised(
         summary=summary,
         changes=account.changes,
@@ -118,25 +118,25 @@ def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognise
 
 
 def _updated_view(
-    view: View, found: _Found
+    view: View, metadata: _Found
 ) -> tuple[View, dict[str, list[Problem]], dict[str, tuple[str, ...]]]:
     """The archive with its older metadata in the form of 0.4, and what there is to say of each group.
 
     Also the locations of numbers that became text, by group.
     """
     problems: dict[str, list[Problem]] = {}
-    made: dict[str, GroupNode] = {}
+    updated_nodes: dict[str, GroupNode] = {}
     numbers: dict[str, tuple[str, ...]] = {}
-    for path, keys in found.lifted.items():
+    for path, keys in metadata.lifted.items():
         if (node := view.group(path)) is not None:
             attributes, places = with_text_paths(node.attributes, keys)
             node = replace(node, attributes=attributes)
-            made[path], problems[path] = in_form_of_04(view, node, found.versions.get(path, {}))
+            updated_nodes[path], problems[path] = in_form_of_04(view, node, metadata.versions.get(path, {}))
             if places:
                 numbers[path] = places
                 message = "paths are numbers, which are read as text"
                 problems[path].append(finding("note", path, message, ", ".join(places[:3])))
-    nodes = tuple(made.get(node.path, node) for node in view.archive.nodes)
+    nodes = tuple(updated_nodes.get(node.path, node) for node in view.archive.nodes)
     return replace(view, archive=replace(view.archive, nodes=nodes)), problems, numbers
 
 
@@ -243,8 +243,8 @@ def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...], numbers: tuple[
     replaced = [f"/{place}" for place in numbers]
     for key in keys:
         block[key] = _updated(attributes[key], f"/{key}", replaced)
-    kept = {key: value for key, value in attributes.items() if key not in keys}
-    return Change(attributes={BLOCK: block, **kept}, replaced=tuple(replaced))
+    others = {key: value for key, value in attributes.items() if key not in keys}
+    return Change(attributes={BLOCK: block, **others}, replaced=tuple(replaced))
 
 
 def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
@@ -257,9 +257,9 @@ def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
     if not isinstance(value, dict):
         return value
     empty = [name for name in _NOT_EMPTY.get(place.split("/")[1], ()) if value.get(name) == []]
-    gone = [*empty, "version"] if value.get("version") in _LIFTED else empty
-    replaced.extend(f"{place}/{name}" for name in gone)
-    return {name: item for name, item in value.items() if name not in gone}
+    absent = [*empty, "version"] if value.get("version") in _LIFTED else empty
+    replaced.extend(f"{place}/{name}" for name in absent)
+    return {name: item for name, item in value.items() if name not in absent}
 
 
 def _left_out(path: str, change: Change) -> Iterator[Problem]:
@@ -296,8 +296,8 @@ def _join(group: str, path: str) -> str:
 
 def _older(path: str, version: str, versions: tuple[str, ...]) -> Problem:
     theirs = version.endswith("SpatialData")
-    known = FROM if versions == (FROM,) else f"{OLDER[0]} to {FROM}"
-    reason = "SpatialData expects it" if theirs else f"only {known} can be converted to {VERSION}"
+    convertible = FROM if versions == (FROM,) else f"{OLDER[0]} to {FROM}"
+    reason = "SpatialData expects it" if theirs else f"only {convertible} can be converted to {VERSION}"
     advice = None if theirs else f"Upgrade it to {FROM} first if an application needs {VERSION}."
     message = f"OME-NGFF metadata is kept unchanged: {reason}"
     if version == UNKNOWN:

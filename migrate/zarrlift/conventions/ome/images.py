@@ -49,30 +49,30 @@ def with_text_paths(
 
     Also the locations of these numbers. ez_zarr's plates have `"path": 0`; all versions require text.
     """
-    made = dict(attributes)
+    result = dict(attributes)
     places: list[str] = []
     if "multiscales" in keys:
-        made["multiscales"] = [
+        result["multiscales"] = [
             _with_text_paths(image, "datasets", f"multiscales/{index}", places)
             for index, image in enumerate(attributes["multiscales"])
         ]
     if "well" in keys:
-        made["well"] = _with_text_paths(attributes["well"], "images", "well", places)
-    return (made, tuple(places)) if places else (attributes, ())
+        result["well"] = _with_text_paths(attributes["well"], "images", "well", places)
+    return (result, tuple(places)) if places else (attributes, ())
 
 
 def _with_text_paths(value: JSON, member: str, place: str, places: list[str]) -> JSON:
     entries = value.get(member) if isinstance(value, dict) else None
     if not isinstance(entries, list):
         return value
-    made = []
+    items = []
     for index, entry in enumerate(entries):
         if isinstance(entry, dict) and type(entry.get("path")) is int:
             places.append(f"{place}/{member}/{index}/path")
-            made.append({**entry, "path": str(entry["path"])})
+            items.append({**entry, "path": str(entry["path"])})
         else:
-            made.append(entry)
-    return {**value, member: made}
+            items.append(entry)
+    return {**value, member: items}
 
 
 def image_problems(view: View, path: str, attributes: Mapping[str, JSON]) -> Iterator[Finding]:

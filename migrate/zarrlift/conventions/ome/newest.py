@@ -32,9 +32,9 @@ class _NoFormError(Exception):
     """Metadata without a form in 0.6: place, problem, found and expected."""
 
 
-def in_form_of_06(view: View, found: Recognised | None) -> Recognised | None:
+def in_form_of_06(view: View, recognised: Recognised | None) -> Recognised | None:
     """What was recognized, with OME-Zarr 0.5 in the form of 0.6 where the recipe requests it."""
-    changes = dict(found.changes) if found else {}
+    changes = dict(recognised.changes) if recognised else {}
     problems: list[Problem] = []
     count = 0
     for node in view.archive.nodes:
@@ -48,7 +48,7 @@ def in_form_of_06(view: View, found: Recognised | None) -> Recognised | None:
         if view.recipe.for_array(node.path).ome != NEWEST:
             continue
         try:
-            made = {_BLOCK: _block(block)}
+            updates = {_BLOCK: _block(block)}
         except _NoFormError as error:
             place, what, value, expected = error.args
             advice = f"Omit --set ome={NEWEST}, for all or for this path in a recipe."
@@ -58,12 +58,12 @@ def in_form_of_06(view: View, found: Recognised | None) -> Recognised | None:
             old = node.attributes.get(_BLOCK)
             version = (f"/{_BLOCK}/version",) if isinstance(old, dict) else ()
             changes[node.path] = replace(
-                change, attributes={**attributes, **made}, replaced=(*change.replaced, *version)
+                change, attributes={**attributes, **updates}, replaced=(*change.replaced, *version)
             )
             count += 1
     if not count and not problems:
-        return found
-    base = found or Recognised(summary="")
+        return recognised
+    base = recognised or Recognised(summary="")
     summary = ", ".join(
         text for text in (base.summary, f"{count} group{'s' * (count != 1)} as OME-Zarr {NEWEST}") if text
     )
@@ -71,11 +71,11 @@ def in_form_of_06(view: View, found: Recognised | None) -> Recognised | None:
 
 
 def _block(block: JSONObject) -> JSONObject:
-    made = {**block, "version": NEWEST}
+    result = {**block, "version": NEWEST}
     images = block.get("multiscales")
     if isinstance(images, list):
-        made["multiscales"] = [_image(f"multiscales/{i}", image) for i, image in enumerate(images)]
-    return made
+        result["multiscales"] = [_image(f"multiscales/{i}", image) for i, image in enumerate(images)]
+    return result
 
 
 def _image(place: str, image: JSON) -> JSONObject:
@@ -86,20 +86,20 @@ def _image(place: str, image: JSON) -> JSONObject:
     whole = image.get(_TRANSFORMS)
     target = _LEVELS if whole else _SYSTEM
     systems: list[JSON] = [{"name": _SYSTEM, "axes": axes}]
-    made: list[JSON] = []
+    levels: list[JSON] = []
     for number, dataset in enumerate(datasets):
         at = f"{place}/datasets/{number}"
         transform = _transform(at, dataset.get(_TRANSFORMS) if isinstance(dataset, dict) else None)
         ends = {"input": {"path": dataset.get("path")}, "output": {"name": target}}
-        made.append({**dataset, _TRANSFORMS: [{**transform, **ends}]})
+        levels.append({**dataset, _TRANSFORMS: [{**transform, **ends}]})
     if not whole:
-        return {**_without(image, "axes"), "coordinateSystems": systems, "datasets": made}
-    bare = [_without(axis, "unit") if isinstance(axis, dict) else axis for axis in axes]
+        return {**_without(image, "axes"), "coordinateSystems": systems, "datasets": levels}
+    axes_without_units = [_without(axis, "unit") if isinstance(axis, dict) else axis for axis in axes]
     ends = {"input": {"name": _LEVELS}, "output": {"name": _SYSTEM}}
     return {
         **_without(image, "axes"),
-        "coordinateSystems": [{"name": _LEVELS, "axes": bare}, *systems],
-        "datasets": made,
+        "coordinateSystems": [{"name": _LEVELS, "axes": axes_without_units}, *systems],
+        "datasets": levels,
         _TRANSFORMS: [{**_transform(place, whole), **ends}],
     }
 
@@ -110,17 +110,17 @@ def _without(value: JSONObject, name: str) -> JSONObject:
 
 def _transform(place: str, transforms: JSON) -> JSONObject:
     """A scale, or the sequence of a scale and a translation: 0.6 allows no others for a level."""
-    given = transforms if isinstance(transforms, list) else []
-    kinds = [one.get("type") if isinstance(one, dict) else None for one in given]
-    vectors = all(isinstance(one.get(kind), list) for one, kind in zip(given, kinds, strict=True) if kind)
-    if kinds not in (["scale"], ["scale", "translation"]) or not vectors or not all(_positive(given[0])):
+    entries = transforms if isinstance(transforms, list) else []
+    kinds = [one.get("type") if isinstance(one, dict) else None for one in entries]
+    vectors = all(isinstance(one.get(kind), list) for one, kind in zip(entries, kinds, strict=True) if kind)
+    if kinds not in (["scale"], ["scale", "translation"]) or not vectors or not all(_positive(entries[0])):
         raise _NoFormError(
             f"{place}/{_TRANSFORMS}",
             f"no form in OME-Zarr {NEWEST}",
             excerpt(transforms),
             "a scale of positive numbers, alone or before a translation",
         )
-    return given[0] if len(given) == 1 else {"type": "sequence", "transformations": given}
+    return entries[0] if len(entries) == 1 else {"type": "sequence", "transformations": entries}
 
 
 def _positive(scale: JSONObject) -> Iterator[bool]:

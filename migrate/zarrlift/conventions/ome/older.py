@@ -54,9 +54,11 @@ def in_form_of_04(
     try:
         if (version := versions.get("multiscales", "")) in OLDER:
             images = attributes["multiscales"]
-            made = [_image(view, node.path, version, f"multiscales/{i}", one) for i, one in enumerate(images)]
-            attributes["multiscales"] = made
-            notes += _derived(node.path, version, images, made)
+            updated = [
+                _image(view, node.path, version, f"multiscales/{i}", one) for i, one in enumerate(images)
+            ]
+            attributes["multiscales"] = updated
+            notes += _derived(node.path, version, images, updated)
             notes += _incomplete_channels(node)
         if versions.get("plate") in (*OLDER, UNSTATED):
             attributes["plate"] = _plate(attributes["plate"])
@@ -82,8 +84,8 @@ def _image(view: View, path: str, version: str, place: str, image: Any) -> JSON:
     shapes = [_shape(view, path, dataset) for dataset in datasets]
     if any(shape is None or len(shape) != len(names) for shape in shapes):
         return {**image, "axes": axes}
-    known = [shape for shape in shapes if shape is not None]
-    _check_order_of_bioformats2raw(view, path, version, place, image, known)
+    level_shapes = [shape for shape in shapes if shape is not None]
+    _check_order_of_bioformats2raw(view, path, version, place, image, level_shapes)
     stated = [dataset[_TRANSFORMS] for dataset in datasets if _TRANSFORMS in dataset]
     if stated:
         if len(stated) < len(datasets):
@@ -91,14 +93,16 @@ def _image(view: View, path: str, version: str, place: str, image: Any) -> JSON:
                 f"{place}/datasets", f"only some levels have {_TRANSFORMS}", None, "all or none"
             )
         return {**image, "axes": axes}
-    made: list[JSON] = []
-    for level, (dataset, shape) in enumerate(zip(datasets, known, strict=True)):
+    levels: list[JSON] = []
+    for level, (dataset, shape) in enumerate(zip(datasets, level_shapes, strict=True)):
         scale = [
-            _factor(f"{place}/datasets/{level}", name, level, known[0][axis], shape[axis], _halves(image))
+            _factor(
+                f"{place}/datasets/{level}", name, level, level_shapes[0][axis], shape[axis], _halves(image)
+            )
             for axis, name in enumerate(names)
         ]
-        made.append({**dataset, _TRANSFORMS: [{"type": "scale", "scale": scale}]})
-    return {**image, "axes": axes, "datasets": made}
+        levels.append({**dataset, _TRANSFORMS: [{"type": "scale", "scale": scale}]})
+    return {**image, "axes": axes, "datasets": levels}
 
 
 def _axes(version: str, place: str, axes: JSON) -> list[str]:
@@ -217,15 +221,15 @@ def _well(plate: JSONObject, place: str, well: JSON) -> JSON:
         raise _UndecidedError(
             f"{place}/path", "not the names of a row and of a column", excerpt(path), "such as A/1"
         )
-    made = dict(well)
+    result = dict(well)
     for key, kind, name in (("rowIndex", "rows", parts[0]), ("columnIndex", "columns", parts[1])):
         names = [item.get("name") for item in plate.get(kind) or () if isinstance(item, dict)]
         if names.count(name) != 1:
             found = f"{names.count(name)} of that name"
             raise _UndecidedError(f"{place}/path", f"{name!r} is not one of {kind}", found, "one")
         index = names.index(name)
-        if made.setdefault(key, index) != index:
+        if result.setdefault(key, index) != index:
             raise _UndecidedError(
-                f"{place}/{key}", f"not the place of {name!r} in {kind}", excerpt(made[key]), str(index)
+                f"{place}/{key}", f"not the place of {name!r} in {kind}", excerpt(result[key]), str(index)
             )
-    return made
+    return result

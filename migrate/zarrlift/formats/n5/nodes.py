@@ -58,11 +58,11 @@ class _Nodes(Describer):
         """Whether a directory with an unreadable document was a dataset: it contains blocks, or nothing."""
         if not place.path or not isinstance(self.tree.parsed(place, DOCUMENT), Problem):
             return False
-        found = self.tree.found
-        inner = [path for path in found if path.startswith(f"{place.path}/")]
+        directories = self.tree.directories
+        inner = [path for path in directories if path.startswith(f"{place.path}/")]
         names = {path[len(place.path) + 1 :].partition("/")[0] for path in inner}
         return all(_NUMBER.fullmatch(name) for name in names) and not any(
-            found[path].documents for path in inner
+            directories[path].documents for path in inner
         )
 
     def may_hold_chunks(self, layout: Layout | None, name: str) -> bool:
@@ -82,17 +82,17 @@ class _Nodes(Describer):
         data = self.tree.parse(place, DOCUMENT, problems)
         if data is None:
             return DescribedArray()
-        attributes, layout, told = self._datasets(data)
-        problems.extend(problem.at(key=join(place.path, DOCUMENT)) for problem in told)
+        attributes, layout, more = self._datasets(data)
+        problems.extend(problem.at(key=join(place.path, DOCUMENT)) for problem in more)
         if layout is not None:
             problems.extend(axes_note(attributes, self._axes, len(layout.shape)))
         return DescribedArray(attributes=attributes, layout=layout)
 
     def _describe(self, data: JSONObject) -> tuple[JSONObject, Layout | None, tuple[Problem, ...]]:
         """Attributes, layout and problems of a dataset."""
-        dataset, told = describe_dataset(data)
+        dataset, problems = describe_dataset(data)
         layout = None if dataset is None else _layout(dataset, self._axes)
-        return user_attributes(data), layout, tuple(told)
+        return user_attributes(data), layout, tuple(problems)
 
     def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
         problems.extend(self._version(place))

@@ -29,7 +29,7 @@ def nodes_inside(
     if place.bare or not isinstance(storage, LocalStorage):
         return
     try:
-        names = storage.directories(place.path) if place.inner is None else place.inner
+        names = storage.directories(place.path) if place.subdirectories is None else place.subdirectories
         for path in [join(place.path, name) for name in names if not (is_chunk(name) or passed_over(name))]:
             keys = [join(path, name) for name in documents]
             contents = zip(keys, storage.get_many(keys), strict=True)

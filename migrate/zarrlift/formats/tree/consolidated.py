@@ -141,22 +141,22 @@ def differences(
     missing one.
     """
     differing = _differences(consolidated, files, unread)
-    found = [
+    problems = [
         warning(
             "consolidated",
             message,
             node=node_of(key),
             key=key,
-            found="nothing" if here is None else excerpt(here),
-            expected=None if there is None else excerpt(there) + " as in .zmetadata",
+            found="nothing" if stored is None else excerpt(stored),
+            expected=None if listed is None else excerpt(listed) + " as in .zmetadata",
         )
-        for key, here, there, message in islice(differing, _MAX_NAMED)
+        for key, stored, listed, message in islice(differing, _MAX_NAMED)
     ]
     rest = sum(1 for _ in differing)
     if rest:
         message = f"{rest} more documents differ from consolidated metadata"
-        found.append(warning("consolidated", message, key=own))
-    return found
+        problems.append(warning("consolidated", message, key=own))
+    return problems
 
 
 _Difference: TypeAlias = tuple[str, JSONObject | None, JSONObject | None, str]
@@ -169,12 +169,12 @@ def _differences(
     for key in sorted(consolidated.keys() | files.keys()):
         if key in unread:
             continue
-        here, there = files.get(key), consolidated.get(key)
-        if (here or None) == (there or None) == None and key.endswith(".zattrs"):  # noqa: E711 - a chain
+        stored, listed = files.get(key), consolidated.get(key)
+        if (stored or None) == (listed or None) == None and key.endswith(".zattrs"):  # noqa: E711 - a chain
             continue
-        if here is None:
-            yield key, here, there, "consolidated metadata lists a document that does not exist"
-        elif there is None:
-            yield key, here, there, "a document is missing from consolidated metadata"
-        elif canonical(here) != canonical(there):
-            yield key, here, there, "consolidated metadata differs from the document"
+        if stored is None:
+            yield key, stored, listed, "consolidated metadata lists a document that does not exist"
+        elif listed is None:
+            yield key, stored, listed, "a document is missing from consolidated metadata"
+        elif canonical(stored) != canonical(listed):
+            yield key, stored, listed, "consolidated metadata differs from the document"

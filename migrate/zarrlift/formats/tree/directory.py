@@ -39,12 +39,12 @@ class DirectoryListing:
     """Names of files that are not named like chunks."""
     chunk: str | None = None
     """The first name, in sorted order, of a file named like a chunk."""
-    shown: dict[int, DirectoryEntry] = field(default_factory=dict)
+    key_samples: dict[int, DirectoryEntry] = field(default_factory=dict)
     """Entries that show the form of chunk keys: the first name with each number of dots, the first row of
     chunks.
     """
     many: bool = False
-    """Whether there are more files named like chunks than examined: `chunk`, `files` and `shown` are
+    """Whether there are more files named like chunks than examined: `chunk`, `files` and `key_samples` are
     incomplete.
     """
 
@@ -59,8 +59,8 @@ class DirectoryListing:
     def show(self, entry: DirectoryEntry) -> None:
         """Keep an entry if it is the first of its kind named like a chunk or a row of chunks."""
         form, kind = (_NUMBER, _ROW) if entry.is_dir else (CHUNK, entry.name.count("."))
-        if kind not in self.shown and form.fullmatch(entry.name):
-            self.shown[kind] = entry
+        if kind not in self.key_samples and form.fullmatch(entry.name):
+            self.key_samples[kind] = entry
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,9 +78,9 @@ class NodeDirectory:
     """A name in it that looks like a chunk's; None if it was not listed."""
     files: tuple[str, ...] = ()
     """Other files in it; empty if it was not listed."""
-    inner: tuple[str, ...] | None = None
+    subdirectories: tuple[str, ...] | None = None
     """For an array: names of the directories in its own; None if not listed, or if there are many."""
-    shown: tuple[DirectoryEntry, ...] | None = None
+    key_samples: tuple[DirectoryEntry, ...] | None = None
     """For an array: entries that show the form of its chunk keys; None as above."""
     is_array: bool = False
     """Whether it is an array, which the walk did not enter."""
@@ -115,30 +115,30 @@ class NodeDirectory:
 
 def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:
     """The content of a node's directory; None if it cannot be listed for any reason."""
-    seen = DirectoryListing()
+    listing = DirectoryListing()
     numbered = 0
     try:
         with storage.scandir(path) as entries:
             for entry in entries:
                 name = entry.name
                 digit = name[0] in _DIGITS
-                if seen.many and digit and not entry.is_dir(follow_symlinks=False):
+                if listing.many and digit and not entry.is_dir(follow_symlinks=False):
                     continue
                 if entry.is_symlink():
                     link = DirectoryEntry(name, os.path.isdir(entry.path), os.path.realpath(entry.path))
-                    seen.links[name] = link
-                    seen.show(link)
+                    listing.links[name] = link
+                    listing.show(link)
                 elif entry.is_dir():
-                    seen.directories.append(name)
-                    if digit and _ROW not in seen.shown:
-                        seen.show(DirectoryEntry(name, is_dir=True))
+                    listing.directories.append(name)
+                    if digit and _ROW not in listing.key_samples:
+                        listing.show(DirectoryEntry(name, is_dir=True))
                 elif digit and CHUNK.fullmatch(name):
                     numbered += 1
-                    seen.many = numbered > _FEW
-                    seen.chunk = name if seen.chunk is None else min(name, seen.chunk)
-                    seen.show(DirectoryEntry(name, is_dir=False))
+                    listing.many = numbered > _FEW
+                    listing.chunk = name if listing.chunk is None else min(name, listing.chunk)
+                    listing.show(DirectoryEntry(name, is_dir=False))
                 else:
-                    seen.files.append(name)
+                    listing.files.append(name)
     except OSError:
         return None
-    return seen
+    return listing

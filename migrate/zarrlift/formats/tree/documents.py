@@ -102,14 +102,14 @@ def parsed_or_none(content: bytes, key: str) -> JSONObject | None:
 
 def wrong_version(document: JSONObject, version: int, key: str) -> Problem | None:
     """A refusal of a document whose `zarr_format` is not this one."""
-    found = document.get("zarr_format")
-    if type(found) is int and found == version:
+    number = document.get("zarr_format")
+    if type(number) is int and number == version:
         return None
     return refusal(
         "metadata",
         f"zarr_format is not {version}",
         key=key,
-        found=excerpt(found) if "zarr_format" in document else "none",
+        found=excerpt(number) if "zarr_format" in document else "none",
         expected=str(version),
     )
 
@@ -164,9 +164,9 @@ class Documents:
 
     def read(self, content: bytes, key: str) -> JSONObject | Problem:
         """The content of a document, or its problem."""
-        known = self.parsed.get(key, self.unread.get(key))
-        if known is not None:
-            return known
+        earlier = self.parsed.get(key, self.unread.get(key))
+        if earlier is not None:
+            return earlier
         result = self._alike.get(content)
         if result is None:
             try:

@@ -13,7 +13,7 @@ from .directory import NodeDirectory
 from .node_names import name_problems
 
 
-def placed(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
+def located(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
     """Problems with their node; a refusal without a key gets that of the node's document."""
     return tuple(
         problem.at(node=path, key=document if problem.severity == "refusal" else None) for problem in problems
@@ -22,7 +22,7 @@ def placed(problems: Iterable[Problem], path: str, document: str | None) -> tupl
 
 def implicit_group(path: str, problems: Iterable[Problem] = ()) -> GroupNode:
     """A group without a document."""
-    return GroupNode(path=path, implicit=True, problems=placed(problems, path, None))
+    return GroupNode(path=path, implicit=True, problems=located(problems, path, None))
 
 
 def refuse(nodes: dict[str, Node], problem: Problem) -> None:
@@ -40,10 +40,10 @@ def refuse(nodes: dict[str, Node], problem: Problem) -> None:
         nodes[path] = replace(node, problems=(*node.problems, problem))
 
 
-def add_groups(nodes: dict[str, Node], found: Mapping[str, NodeDirectory]) -> None:
+def add_groups(nodes: dict[str, Node], directories: Mapping[str, NodeDirectory]) -> None:
     """Add the implicit groups above nodes, with problems of their names."""
     for path in list(nodes):
         for above in parents(path):
             if above not in nodes:
-                problems = found[above].problems if above in found else name_problems(above)
+                problems = directories[above].problems if above in directories else name_problems(above)
                 nodes[above] = implicit_group(above, problems)

@@ -16,7 +16,7 @@ from ..table import FORMATS, NodeFormat
 from .directory import NodeDirectory
 from .documents import Documents, parsed_or_none
 from .node_names import name_problems
-from .nodes import placed
+from .nodes import located
 
 _TO_LIST: Final = "Copy the archive to a store that can be listed"
 
@@ -41,9 +41,9 @@ class Tree:
     reading: Reading
     only: bool
     documents: Documents = field(default_factory=Documents)
-    found: dict[str, NodeDirectory] = field(default_factory=dict)
+    directories: dict[str, NodeDirectory] = field(default_factory=dict)
     """Directories by path, parents before children."""
-    known: dict[str, NodeDirectory] = field(default_factory=dict)
+    listing_root: dict[str, NodeDirectory] = field(default_factory=dict)
     """In a store that cannot list: the root, if consolidated metadata is in its document."""
     listed: dict[str, JSONObject] | None = None
     """The documents in consolidated metadata by key; None if there is none, or if it is unreadable."""
@@ -76,16 +76,16 @@ class Tree:
         self, place: NodeDirectory, described: DescribedArray, problems: Iterable[Problem]
     ) -> ArrayNode:
         """The array in a directory, without its layout after a refusal."""
-        told = placed(problems, place.path, place.key_of(*self.row.nodes))
+        all_problems = located(problems, place.path, place.key_of(*self.row.nodes))
         return ArrayNode(
             path=place.path,
             attributes=described.attributes,
-            layout=None if any_refusal(told) else described.layout,
+            layout=None if any_refusal(all_problems) else described.layout,
             fill_is_null=described.fill_is_null,
             fill_is_zero=described.fill_is_zero,
             documents=self._sources(place),
             extra=described.extra,
-            problems=told,
+            problems=all_problems,
             bare=place.bare,
         )
 
@@ -99,7 +99,7 @@ class Tree:
             attributes=attributes,
             documents=self._sources(place),
             implicit=key is None,
-            problems=placed(problems, place.path, key),
+            problems=located(problems, place.path, key),
         )
 
     def _sources(self, place: NodeDirectory) -> tuple[SourceDocument, ...]:
@@ -124,12 +124,12 @@ class Tree:
 
     def listed_places(self) -> dict[str, NodeDirectory]:
         """The directories of the documents in consolidated metadata, by path."""
-        found: dict[str, NodeDirectory] = {}
+        places: dict[str, NodeDirectory] = {}
         for key, content in (self.listed or {}).items():
             path, _, name = key.rpartition("/")
-            place = found.setdefault(path, NodeDirectory(path=path, problems=name_problems(path)))
+            place = places.setdefault(path, NodeDirectory(path=path, problems=name_problems(path)))
             place.documents[name] = document(content)
-        return found
+        return places
 
     def unknown_nodes(self) -> UsageError:
         """The error for an archive in a store that cannot list, whose nodes nothing else lists."""

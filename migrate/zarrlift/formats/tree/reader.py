@@ -127,7 +127,7 @@ class Describer:
     def strays(self, nodes: Mapping[str, Node]) -> Iterable[str]:
         """Keys of files that belong to no node."""
         row = self.tree.row
-        return unclaimed_files(self.tree.found, nodes, {*row.nodes, *row.no_strays})
+        return unclaimed_files(self.tree.directories, nodes, {*row.nodes, *row.no_strays})
 
     def nothing(self) -> UsageError | None:
         """The error for an archive without a node; None if it may be empty."""
@@ -155,14 +155,14 @@ class Describer:
 
     def complete(self, nodes: dict[str, Node]) -> None:
         """Add the groups above nodes, and notes about files without a node."""
-        add_groups(nodes, self.tree.found)
+        add_groups(nodes, self.tree.directories)
         self.tree.problems.extend(unclaimed_file_notes([*self.strays(nodes)]))
 
     def find(self) -> None:
         """Find the directories of the archive, and consolidated metadata."""
         tree, row = self.tree, self.tree.row
         if tree.storage.can_list:
-            tree.found = walk(
+            tree.directories = walk(
                 tree.storage,
                 documents=row.documents,
                 is_array=self.is_array,
@@ -170,17 +170,17 @@ class Describer:
             )
             self.list_documents()
             names = row.sources if tree.only else {*row.documents}
-            places = tree.found.values()
+            places = tree.directories.values()
             if not tree.listed or any(names & place.documents.keys() or place.problems for place in places):
                 return
             tree.problems.append(consolidated.NOTHING_ELSE)
         else:
             self.list_documents()
         if tree.listed is not None:
-            tree.found = {**tree.known, **tree.listed_places()}
+            tree.directories = {**tree.listing_root, **tree.listed_places()}
             return
-        root = tree.known.get("") or tree.root_alone()
-        tree.found = {"": root}
+        root = tree.listing_root.get("") or tree.root_alone()
+        tree.directories = {"": root}
         if self.kind(root) != "array":
             raise tree.unknown_nodes()
 
@@ -188,7 +188,7 @@ class Describer:
         """The arrays by path."""
         tree = self.tree
         places = []
-        for place in tree.found.values():
+        for place in tree.directories.values():
             for problem in place.problems:
                 if problem.kind == "storage" and problem.key is not None:
                     tree.documents.unread[problem.key] = problem
@@ -203,7 +203,7 @@ class Describer:
     def _entries(self, places: Sequence[NodeDirectory]) -> Iterator[Iterable[DirectoryEntry]]:
         """The entries of directories that need them; local ones from the walk, or listed when read."""
         storage = self.tree.storage
-        wanted = [place for place in places if place.shown is None and self.needs_entries(place)]
+        wanted = [place for place in places if place.key_samples is None and self.needs_entries(place)]
         paths = [place.path for place in wanted if storage.can_list]
         if isinstance(storage, LocalStorage):
             listings: Iterable[Iterable[DirectoryEntry]] = map(storage.list_dir, paths)
@@ -211,10 +211,10 @@ class Describer:
             listings = storage.list_dirs(paths)
         listed = dict(zip(paths, listings, strict=True))
         for place in places:
-            yield listed.get(place.path, ()) if place.shown is None else place.shown
+            yield listed.get(place.path, ()) if place.key_samples is None else place.key_samples
 
     def _describe_groups(self, nodes: dict[str, Node]) -> None:
-        for path, place in self.tree.found.items():
+        for path, place in self.tree.directories.items():
             if path not in nodes and self._is_group(place, nodes):
                 problems = self._problems_at(place)
                 if self.kind(place) == "group":
@@ -267,11 +267,11 @@ class Describer:
         """Refuse chunks without an array's document, whose values cannot be decoded."""
         tree, (name, *_) = self.tree, self.tree.row.nodes
         arrays = {path for path, node in nodes.items() if isinstance(node, ArrayNode)}
-        for path, place in tree.found.items():
+        for path, place in tree.directories.items():
             chunk = place.chunk or next(filter(self.is_chunk, place.files), None)
             if chunk is None or place.first(tree.row.nodes) is not None or arrays.intersection(parents(path)):
                 continue
-            root = chunk_root(path, tree.found)
+            root = chunk_root(path, tree.directories)
             root = root.removesuffix("/c") if self.is_chunk("c") and root not in nodes else root
             if root and root not in nodes:
                 called = tree.row.words[1]
@@ -283,7 +283,9 @@ class Describer:
         if tree.listed is None or not tree.storage.can_list:
             return
         parsed = tree.documents.parsed.items()
-        files = {key: there for key, data in parsed if (there := self.in_listing(key, data)) is not None}
+        files = {
+            key: document for key, data in parsed if (document := self.in_listing(key, data)) is not None
+        }
         unread = frozenset(tree.documents.unread)
         tree.problems.extend(
             consolidated.differences(tree.listed, files, unread, self.listed_in, node_of=self.node_of)
@@ -295,5 +297,5 @@ class Describer:
         for path in arrays:
             node = nodes[path]
             is_chunk = partial(self.may_hold_chunks, node.layout if isinstance(node, ArrayNode) else None)
-            for problem in nodes_inside(tree.storage, tree.found[path], tree.row.nodes, is_chunk):
+            for problem in nodes_inside(tree.storage, tree.directories[path], tree.row.nodes, is_chunk):
                 refuse(nodes, problem)

@@ -26,18 +26,18 @@ def is_litter(name: str) -> bool:
 
 
 def unclaimed_files(
-    found: Mapping[str, NodeDirectory], nodes: Mapping[str, Node], known: Collection[str]
+    directories: Mapping[str, NodeDirectory], nodes: Mapping[str, Node], names: Collection[str]
 ) -> Iterator[str]:
     """Keys of files outside arrays that belong to no node, including chunks in a group's directory.
 
-    `known` are names that a reader has processed or ignores.
+    `names` are those that a reader has processed or ignores.
     """
-    for path, place in found.items():
+    for path, place in directories.items():
         if isinstance(nearest(path, nodes), ArrayNode):
             continue  # listed because its document is unreadable, for which it is refused
         chunks = (place.chunk,) if place.chunk and path in nodes else ()
         for name in (*place.files, *chunks):
-            if name not in known and not is_litter(name):
+            if name not in names and not is_litter(name):
                 yield join(path, name)
 
 

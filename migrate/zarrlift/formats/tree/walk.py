@@ -60,7 +60,7 @@ def walk(
 
     `documents` are requested in each. Directories below an array are not visited.
     """
-    found: dict[str, NodeDirectory] = {}
+    directories: dict[str, NodeDirectory] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
     level = [_Visited(path="", real=real, plain=True)]
     while level:
@@ -68,42 +68,42 @@ def walk(
             for place in level:
                 place.listing = list_directory(storage, place.path)
         _read_documents(storage, level, documents, follow_links=follow_links)
-        found.update((place.path, place) for place in level)
-        inner = []
+        directories.update((place.path, place) for place in level)
+        entered = []
         for place in level:
             if is_array(place):
                 place.is_array = True
                 _keep(place, documents)
             else:
-                inner.append(place)
+                entered.append(place)
         below: list[_Visited] = []
-        for place, entries in zip(inner, _list(storage, inner), strict=True):
+        for place, entries in zip(entered, _list(storage, entered), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
         # A directory that cannot be entered because of a problem is still a node, to be refused.
-        found.update((place.path, place) for place in below if place.problems and _closed(place))
+        directories.update((place.path, place) for place in below if place.problems and _closed(place))
         level = [place for place in below if not _closed(place)]
-    return found
+    return directories
 
 
 def _keep(place: _Visited, documents: Sequence[str]) -> None:
     """Reduce the listing of an array's directory to what is needed later, with a few chunk names only."""
-    seen, place.listing = place.listing, None
-    if seen is None:
+    listing, place.listing = place.listing, None
+    if listing is None:
         return
-    place.bare = not (seen.directories or seen.links or seen.chunk) and all(
-        name in documents for name in seen.files
+    place.bare = not (listing.directories or listing.links or listing.chunk) and all(
+        name in documents for name in listing.files
     )
-    if len(seen.directories) <= _MAX_KEPT:
-        place.inner = tuple(seen.directories)
-    if not seen.many:
-        place.shown = tuple(seen.shown.values())
+    if len(listing.directories) <= _MAX_KEPT:
+        place.subdirectories = tuple(listing.directories)
+    if not listing.many:
+        place.key_samples = tuple(listing.key_samples.values())
 
 
-def chunk_root(path: str, found: dict[str, NodeDirectory]) -> str:
+def chunk_root(path: str, directories: dict[str, NodeDirectory]) -> str:
     """The array to which a directory with chunks belongs: trailing numbers are nested keys."""
     while True:
         above, _, name = path.rpartition("/")
-        if not above or not CHUNK.fullmatch(name) or found[above].documents:
+        if not above or not CHUNK.fullmatch(name) or directories[above].documents:
             return path
         path = above
 

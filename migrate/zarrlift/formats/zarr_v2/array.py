@@ -249,12 +249,12 @@ def strict_problems(document: JSONObject, *, known_dtype: bool) -> list[Problem]
     """Problems found by zarr-metadata, each with the member concerned."""
     from zarr_metadata.model import read_repaired_node_metadata_v2
 
-    shown = dict(document)
+    checked = dict(document)
     if known_dtype:
-        shown["dtype"] = _smoothed(shown["dtype"])
+        checked["dtype"] = _smoothed(checked["dtype"])
     read: Callable[..., Any] = read_repaired_node_metadata_v2
     result = []
-    for problem in read({".zarray": shown}).reading.problems:
+    for problem in read({".zarray": checked}).reading.problems:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.loc)[1:]
         member = problem.loc[0] if problem.loc else None
         if member == "dtype" and not known_dtype:

@@ -95,10 +95,10 @@ def _compressor(compressor: JSON) -> bool:
         return True
     if not isinstance(compressor, dict) or not isinstance(compressor.get("id"), str):
         return False
-    known = _COMPRESSORS.get(compressor["id"])
-    if known is None or compressor.keys() - {"id"} - _LATER != known.keys() - _LATER:
+    checks = _COMPRESSORS.get(compressor["id"])
+    if checks is None or compressor.keys() - {"id"} - _LATER != checks.keys() - _LATER:
         return False
-    return all(name in known and known[name](value) for name, value in compressor.items() if name != "id")
+    return all(name in checks and checks[name](value) for name, value in compressor.items() if name != "id")
 
 
 def _level(low: int, high: int) -> Callable[[JSON], bool]:

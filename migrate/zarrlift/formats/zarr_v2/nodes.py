@@ -54,8 +54,8 @@ class _Nodes(Describer):
         tree, storage = self.tree, self.tree.storage
         target = storage.link(consolidated.KEY)
         if target is not None and storage.leaves_root(target) and not tree.reading.follow_links:
-            told = unfollowed_link("", consolidated.KEY, target)
-            tree.problems.append(replace(told, severity="warning", kind="consolidated"))
+            problem = unfollowed_link("", consolidated.KEY, target)
+            tree.problems.append(replace(problem, severity="warning", kind="consolidated"))
             return
         try:
             content = self._consolidated = storage.get(consolidated.KEY)
@@ -98,13 +98,13 @@ class _Nodes(Describer):
         tree, storage, key = self.tree, self.tree.storage, join(place.path, ARRAY)
         if GROUP in place.documents:
             tree.parsed(place, GROUP)  # to compare consolidated ones
-            problems.append(array_and_group(storage, place.path, tree.found))
+            problems.append(array_and_group(storage, place.path, tree.directories))
         attributes = tree.parse(place, ATTRIBUTES, problems) or {}
         data = tree.parse(place, ARRAY, problems)
         if data is None:
             return DescribedArray(attributes=attributes)
-        if (told := shown_by_a_chunk(storage, place.path, data)) is not None:
-            problems.append(told.at(key=key))
+        if (note := shown_by_a_chunk(storage, place.path, data)) is not None:
+            problems.append(note.at(key=key))
             data = {**data, "dtype": "|S1"}
         facts = self._describe(data)
         problems.extend(problem.at(key=key) for problem in facts.problems)

@@ -31,28 +31,28 @@ def separator(
     """
     if ndim < 2:
         return declared or ".", None
-    shown: dict[Separator, str] = {}
+    names: dict[Separator, str] = {}
     for entry in entries:
         kind = _kind(entry, ndim)
-        if kind is None or kind in shown:
+        if kind is None or kind in names:
             continue
         if kind == declared:
             return declared, None
-        shown[kind] = entry.name + ("/" if kind == "/" else "")
-        if len(shown) == 2:
+        names[kind] = entry.name + ("/" if kind == "/" else "")
+        if len(names) == 2:
             break
     if declared is not None:
-        if not shown:
+        if not names:
             return declared, None
         return declared, refusal(
             "separator",
             "the chunk keys do not match dimension_separator",
-            found=f"keys such as {next(iter(shown.values()))!r}",
+            found=f"keys such as {next(iter(names.values()))!r}",
             expected=f"keys with {declared!r}",
             advice="Correct dimension_separator in .zarray, or remove the stray files.",
         )
-    if len(shown) == 2:
-        found = " and ".join(repr(name) for name in shown.values())
+    if len(names) == 2:
+        found = " and ".join(repr(name) for name in names.values())
         return ".", refusal(
             "separator",
             "dimension_separator is missing, and there are chunk keys of both kinds",
@@ -60,10 +60,10 @@ def separator(
             expected="keys with '.' or with '/'",
             advice="Set dimension_separator in .zarray.",
         )
-    if "/" not in shown:
+    if "/" not in names:
         return ".", None
     return "/", note(
-        "separator", "dimension_separator is missing; '/' is used", found=f"keys such as {shown['/']!r}"
+        "separator", "dimension_separator is missing; '/' is used", found=f"keys such as {names['/']!r}"
     )
 
 

@@ -56,36 +56,36 @@ class V3ArrayDescriber:
 
     def describe(self, document: Mapping[str, JSON]) -> V3Array:
         """Describe a document; raises nothing because of its content."""
-        found = V3Array()
-        reading = _Reading(document, found.problems)
+        result = V3Array()
+        reading = _Reading(document, result.problems)
         transformers = document.get("storage_transformers")
         # The guard adds nothing to the field next to it, which is refused below.
         guard = (GUARD,) if transformers else ()
-        found.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL, *guard))
-        found.attributes = reading.attempt(lambda: read_attributes(document)) or {}
+        result.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL, *guard))
+        result.attributes = reading.attempt(lambda: read_attributes(document)) or {}
         reading.attempt(lambda: _no_transformers(transformers))
         for name in _NEEDED:
             if name not in document:
-                found.problems.append(refusal("metadata", f"{name} is missing"))
+                result.problems.append(refusal("metadata", f"{name} is missing"))
         shape = reading.member("shape", lambda value: read_lengths(value, "shape"))
         data_type = reading.member("data_type", lambda value: DataType.from_json(value).known)
         keys = reading.member("chunk_key_encoding", KeyEncoding.from_json)
         chain = reading.member("codecs", Chain.from_json)
         outer = reading.member("chunk_grid", _grid)
         if shape is None or outer is None or data_type is None or keys is None or chain is None:
-            return found
+            return result
         fill = reading.member("fill_value", lambda value: (_fill(value, data_type),))
         names = reading.attempt(lambda: (_names(document.get("dimension_names"), len(shape)),))
         chunks = reading.attempt(lambda: whole_chunks(outer, shape, "chunk_shape"))
         inside = None if chunks is None else reading.attempt(lambda: _unframed(chain, chunks))
         if fill is None or names is None or inside is None:
-            return found
+            return result
         chunk_shape, inner, frame = inside
         if (problem := self._wrong(inner, chunk_shape, data_type)) is not None:
-            found.problems.append(problem)
-        if any_refusal(found.problems):
-            return found
-        found.layout = Layout(
+            result.problems.append(problem)
+        if any_refusal(result.problems):
+            return result
+        result.layout = Layout(
             shape=shape,
             data_type=data_type,
             fill_value=fill[0],
@@ -95,7 +95,7 @@ class V3ArrayDescriber:
             frame=frame,
             dimension_names=names[0],
         )
-        return found
+        return result
 
     def _wrong(self, chain: Chain, chunk_shape: Shape, data_type: DataType) -> Problem | None:
         """Problems that the codecs' own readers find in their configurations."""
@@ -130,9 +130,9 @@ class _Reading:
         """The parsed value of a member that must exist."""
         return self.attempt(lambda: read(self.document[name])) if name in self.document else None
 
-    def other(self, known: tuple[str, ...]) -> JSONObject:
+    def other(self, names: tuple[str, ...]) -> JSONObject:
         """The other members; a refusal for those that must be understood, a warning for the rest."""
-        result = {name: value for name, value in self.document.items() if name not in known}
+        result = {name: value for name, value in self.document.items() if name not in names}
         for name, value in result.items():
             optional = isinstance(value, dict) and value.get("must_understand") is False
             message = f"unknown member {name!r}" + (", which need not be understood" if optional else "")

@@ -81,10 +81,10 @@ class _Nodes(Describer):
     def list_documents(self) -> None:
         tree = self.tree
         if tree.storage.can_list:
-            root = tree.found[""]
+            root = tree.directories[""]
         else:
             root = tree.root_alone()
-            tree.known[""] = root
+            tree.listing_root[""] = root
             # The document from which all nodes are read.
             tree.sources.extend(
                 SourceDocument(key=NAME, content=content)

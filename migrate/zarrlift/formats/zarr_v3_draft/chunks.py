@@ -36,13 +36,13 @@ def with_scalar_key(storage: Storage, layout: Layout) -> Layout:
     other = "c" if own == "c0" else "c0"
     try:
         if storage.can_list:
-            there = {entry.name for entry in storage.list_dir(prefix[:-1])}
+            present = {entry.name for entry in storage.list_dir(prefix[:-1])}
         else:
             contents = zip((own, other), storage.get_many([prefix + own, prefix + other]), strict=True)
-            there = {name for name, content in contents if content is not None}
+            present = {name for name, content in contents if content is not None}
     except StorageError:
         return layout  # reported when the chunks are listed
-    if own in there or other not in there:
+    if own in present or other not in present:
         return layout
     return replace(layout, keys=replace(keys, scalar_key=other))
 
@@ -105,7 +105,7 @@ def _find_lost(
     lost: list[_Lost] = []
     unclaimed: list[str] = []
     in_the_way: list[tuple[str, str]] = []
-    known = {*groups, *arrays}
+    nodes = {*groups, *arrays}
     for path, entries in zip(groups, _listings(storage, dialect, groups), strict=True):
         for entry in sorted(entries, key=lambda entry: entry.name):
             child, key = join(path, entry.name), dialect.data(path) + entry.name
@@ -116,10 +116,10 @@ def _find_lost(
                     lost.append(_Lost(path, key))
                 else:
                     unclaimed.append(key)
-            elif child not in known and entry.link is None and not passed_over(entry.name):
-                found = _chunk_below(storage, key)
-                if found is not None:
-                    directory, chunk = found
+            elif child not in nodes and entry.link is None and not passed_over(entry.name):
+                chunk_place = _chunk_below(storage, key)
+                if chunk_place is not None:
+                    directory, chunk = chunk_place
                     lost.append(_Lost(directory.removeprefix(dialect.data("")), chunk))
     return lost, unclaimed, in_the_way
 

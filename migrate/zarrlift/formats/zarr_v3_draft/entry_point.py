@@ -54,11 +54,11 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
     if not storage.can_list:
         return None
     try:
-        found = document_below(storage)
-        entries = [] if found is None else list(storage.list_dir(_META))
+        key = document_below(storage)
+        entries = [] if key is None else list(storage.list_dir(_META))
     except StorageError:
         return None
-    if found is None:
+    if key is None:
         return None
     by_zarr = all(
         entry.name == "root" if entry.is_dir else entry.name.startswith("root.")
@@ -72,7 +72,7 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
         "metadata",
         f"the entry point of this hierarchy of the 2022 draft is missing; it is read as {whose}",
         key=ENTRY,
-        found=found,
+        found=key,
         expected=f"{ENTRY} at the root",
         advice=f"For other programs, write {entry} there.",
     )

@@ -76,15 +76,15 @@ class _Nodes(Describer):
                 raise error.at(key=ENTRY) from None
             problems.extend(problem.at(key=ENTRY) for problem in entry.problems)
             return entry.dialect
-        shown = without_entry(self.tree.storage)
-        if shown is None:
+        substitute = without_entry(self.tree.storage)
+        if substitute is None:
             raise UsageError(
                 "no hierarchy of the 2022 draft of Zarr v3 found",
                 found=self.tree.storage.url,
                 expected=f"{ENTRY} at its root",
             )
-        problems.append(shown[1].at(key=ENTRY))
-        return shown[0]
+        problems.append(substitute[1].at(key=ENTRY))
+        return substitute[0]
 
     def nothing(self) -> None:
         """A hierarchy may be empty."""
@@ -110,7 +110,7 @@ class _Nodes(Describer):
         if not tree.storage.can_list:
             self._places = documents_named(self._dialect, self._unlisted())
         tree.problems.extend(self._places.problems)
-        tree.found = self._places.nodes
+        tree.directories = self._places.nodes
 
     def _list(self, content: bytes) -> None:
         """Read consolidated metadata; MetadataError if it is invalid."""
@@ -226,7 +226,7 @@ class _Nodes(Describer):
         self._drop_ghost(nodes)
         refuse_below_arrays(nodes)
         nodes.setdefault("", implicit_group(""))
-        add_groups(nodes, self.tree.found)
+        add_groups(nodes, self.tree.directories)
         if self.tree.storage.can_list:
             self._check_chunks(nodes)
 

@@ -76,9 +76,9 @@ def census(
     reading, opening = given(options, Reading, SourceOptions)
     storage_options = opening.storage_options
     counting = Counting(listed=listing)
-    found = search(place, storage_options=storage_options, follow_links=reading.follow_links)
+    matches = search(place, storage_options=storage_options, follow_links=reading.follow_links)
     for archive, result in _each(
-        _archives(found, counting),
+        _archives(matches, counting),
         lambda each: _assess(each, recipe or Recipe(), reading.settled(), storage_options, listing=listing),
         at_once=_AT_ONCE if is_url(os.fspath(place)) else 1,
     ):
@@ -88,25 +88,25 @@ def census(
             counting.add(archive, *result)
         if progress is not None:
             progress(counting.archives)
-    shown = redact(os.fspath(place), secrets_of(storage_options))
+    redacted = redact(os.fspath(place), secrets_of(storage_options))
     if not counting.archives and not counting.unsearched:
         if divided(os.fspath(place))[1] is None:
             detect(open_storage(place, storage_options=storage_options))  # raises, and names what is there
-        raise UsageError("no archives found", found=shown)
-    return counting.census(shown, counting.cost.at(rate) if listing else None)
+        raise UsageError("no archives found", found=redacted)
+    return counting.census(redacted, counting.cost.at(rate) if listing else None)
 
 
-def _archives(found: Iterable[FoundArchive | Problem], counting: Counting) -> Iterator[FoundArchive]:
+def _archives(matches: Iterable[FoundArchive | Problem], counting: Counting) -> Iterator[FoundArchive]:
     """The archives of a search; its problems are added to the counts."""
-    for each in found:
-        if isinstance(each, Problem):
-            counting.unsearched.append(each)
+    for match in matches:
+        if isinstance(match, Problem):
+            counting.unsearched.append(match)
         else:
-            yield each
+            yield match
 
 
 def _assess(
-    found: FoundArchive,
+    match: FoundArchive,
     recipe: Recipe,
     reading: Reading,
     storage_options: Mapping[str, Any] | None,
@@ -115,7 +115,7 @@ def _assess(
 ) -> tuple[Archive, Plan] | Problem:
     """An archive and the plan for it, or the problem for which it cannot be read."""
     try:
-        storage = open_storage(found.url, storage_options=storage_options)
+        storage = open_storage(match.url, storage_options=storage_options)
         archive = describe(storage, options=reading)
         plan, _ = make_plan(archive, storage, recipe, destination="", reading=reading, listing=listing)
     except ZarrstackError as error:
@@ -133,15 +133,15 @@ def _each(
 ) -> Iterator[_Assessed]:
     """The results in the order of the archives, some computed at the same time."""
     if at_once == 1:
-        for found in archives:
-            yield found, assess(found)
+        for match in archives:
+            yield match, assess(match)
         return
     with ThreadPoolExecutor(at_once, thread_name_prefix="zarrlift-census") as pool:
         pending: deque[tuple[FoundArchive, Future[tuple[Archive, Plan] | Problem]]] = deque()
-        for found in archives:
-            pending.append((found, pool.submit(assess, found)))
+        for match in archives:
+            pending.append((match, pool.submit(assess, match)))
             if len(pending) >= 2 * at_once:
                 first, result = pending.popleft()
                 yield first, result.result()
-        for found, result in pending:
-            yield found, result.result()
+        for match, result in pending:
+            yield match, result.result()

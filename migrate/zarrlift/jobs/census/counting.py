@@ -80,9 +80,9 @@ class Counting:
     unsearched: list[Problem] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
 
-    def add(self, found: FoundArchive, archive: Archive, plan: Plan) -> None:
+    def add(self, match: FoundArchive, archive: Archive, plan: Plan) -> None:
         """Count an archive and its plan."""
-        self._count(found)
+        self._count(match)
         self.writers.update(writers(archive))
         self.conventions.update(seen.name for seen in plan.conventions)
         documents = len(archive.documents)
@@ -93,11 +93,11 @@ class Counting:
             else:
                 self._add_array(node)
         for problem in plan.all_problems():
-            self._add_problem(found, problem)
+            self._add_problem(match, problem)
         self.refused += len(plan.refusals)
         self.objects += documents
         if not self.listed:
-            self.current += found.format == "zarr3"
+            self.current += match.format == "zarr3"
             self._add_routes(plan)
             return
         for array in plan.arrays:
@@ -105,7 +105,7 @@ class Counting:
             self.bytes += array.bytes_in
             self.bytes_known &= array.bytes_in_known
             self.stored[_class_of(array.source.chunk_shape, array.source.item_bytes)] += array.chunks
-        if found.format == "zarr3":
+        if match.format == "zarr3":
             self.current += 1
             return
         self._add_routes(plan)
@@ -122,10 +122,10 @@ class Counting:
             bytes_known=self.cost.bytes_known and totals["bytes_out_known"],
         )
 
-    def add_broken(self, found: FoundArchive, problem: Problem) -> None:
+    def add_broken(self, match: FoundArchive, problem: Problem) -> None:
         """Count an archive that cannot be read."""
-        self._count(found)
-        self.broken.append(Example(archive=found.relative, problem=problem))
+        self._count(match)
+        self.broken.append(Example(archive=match.relative, problem=problem))
 
     def census(self, place: str, cost: Cost | None) -> Census:
         """The census of all archives."""
@@ -155,10 +155,10 @@ class Counting:
             cost=cost,
         )
 
-    def _count(self, found: FoundArchive) -> None:
+    def _count(self, match: FoundArchive) -> None:
         self.archives += 1
-        self.formats[found.format] += 1
-        self.nested += found.nested
+        self.formats[match.format] += 1
+        self.nested += match.nested
 
     def _add_array(self, node: ArrayNode) -> None:
         self.arrays += 1
@@ -170,17 +170,17 @@ class Counting:
         self.chunk_shapes[shape_text(layout.chunk_shape)] += 1
         self.sizes[_class_of(layout.chunk_shape, layout.item_bytes)] += 1
 
-    def _add_problem(self, found: FoundArchive, problem: Problem) -> None:
+    def _add_problem(self, match: FoundArchive, problem: Problem) -> None:
         key = (problem.severity, problem.kind, problem.message)
         if key not in self.messages and len(self.messages) >= _MESSAGES:
             key = (problem.severity, problem.kind, "(other messages)")
         group = self.messages.setdefault(key, _Messages())
         group.count += 1
-        if group.last != found.relative or not group.archives:
+        if group.last != match.relative or not group.archives:
             group.archives += 1
-            group.last = found.relative
+            group.last = match.relative
             if len(group.examples) < _EXAMPLES:
-                group.examples.append(Example(archive=found.relative, problem=problem))
+                group.examples.append(Example(archive=match.relative, problem=problem))
 
     def _add_routes(self, plan: Plan) -> None:
         for name in {array.route.name for array in plan.arrays}:

@@ -88,8 +88,8 @@ class _Answers:
     def __init__(self) -> None:
         self._checks: LocalChecks | None = None
 
-    def __call__(self, asked: Any) -> Any:
-        source, destination, question, digest = asked
+    def __call__(self, request: Any) -> Any:
+        source, destination, question, digest = request
         if self._checks is None:
             from .checks import LocalChecks
 

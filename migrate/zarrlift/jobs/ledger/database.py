@@ -260,11 +260,11 @@ def lock_file(path: JobPath) -> int | None:
 
 
 def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
-    said = error.strerror if isinstance(error, OSError) else None
-    if said is None and not may_create_in(path.parent):
-        said = "Permission denied"  # SQLite only reports that it cannot open the file
+    reason = error.strerror if isinstance(error, OSError) else None
+    if reason is None and not may_create_in(path.parent):
+        reason = "Permission denied"  # SQLite only reports that it cannot open the file
     advice = "Fix the cause, or choose another path with --job. Nothing else was written."
-    return JobError("cannot create the job file", key=str(path), found=said or _said(error), advice=advice)
+    return JobError("cannot create the job file", key=str(path), found=reason or _said(error), advice=advice)
 
 
 def _said(error: Exception) -> str:

@@ -36,7 +36,7 @@ def job_path(destination: Path | None, url: str, job: JobPlace) -> JobPath:
     For in-place work the destination is the source. Remote places often share their last name, so the name of
     a file in the working directory contains a digest of the URL.
     """
-    local = None if job.job is None else _given(job.job)
+    local = None if job.job is None else _explicit_path(job.job)
     if job.job is not None and local is None:
         stored = _stored(os.fspath(job.job), job.job_storage_options)
         stored.fetch()
@@ -66,19 +66,19 @@ def _name_of_file(url: str) -> str:
     return with_suffix(f"{last_name}-{digest}", SUFFIX)
 
 
-def _given(explicit: str | os.PathLike[str]) -> Path | None:
+def _explicit_path(explicit: str | os.PathLike[str]) -> Path | None:
     """A path as given for a job file; None for a URL of a store."""
     text = os.fspath(explicit)
     return _local(text) if "://" in text else Path(os.path.abspath(text))
 
 
-def job_of_parts(given: str | os.PathLike[str]) -> Path:
+def job_of_parts(job: str | os.PathLike[str]) -> Path:
     """The path of the file of a job in parts; UsageError for a URL of a store."""
-    path = _given(given)
+    path = _explicit_path(job)
     if path is None:
         raise UsageError(
             "the parts of a job read a file",
-            found=redact(os.fspath(given)),
+            found=redact(os.fspath(job)),
             expected="a path that all of them see",
         )
     return path
@@ -122,13 +122,13 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
     """
     options = job.job_storage_options
     if job.job is not None:
-        given = _given(job.job)
-        if given is None:
+        job_file = _explicit_path(job.job)
+        if job_file is None:
             return fetch_job(os.fspath(job.job), options)
         _refuse(options)
-        if not given.is_file():
-            raise JobError("there is no such job file", key=os.fspath(job.job), advice=_near(given))
-        return given
+        if not job_file.is_file():
+            raise JobError("there is no such job file", key=os.fspath(job.job), advice=_near(job_file))
+        return job_file
     text = os.fspath(target)
     if is_stored(text):
         return fetch_job(text, options)
@@ -147,26 +147,26 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
     local = _local(text)
     if local is not None and path.suffix == Path(SUFFIX).suffix and not path.exists():
         raise JobError("there is no such job file", key=text, advice=_near(local))
-    wanted = names_of(text)
+    names = names_of(text)
     folders = [Path.cwd()]
     if local is not None:
         beside = sibling(local, SUFFIX)
         if beside.is_file():
             Job.open(beside, write=False).close()  # report a damaged file rather than skip it
-            if _is_local(beside) or _concerns(beside, wanted):
+            if _is_local(beside) or _concerns(beside, names):
                 return beside
         if local.parent not in folders:
             folders.insert(0, local.parent)
-    found = [
-        file for folder in folders for file in sorted(folder.glob("*" + SUFFIX)) if _concerns(file, wanted)
+    matches = [
+        file for folder in folders for file in sorted(folder.glob("*" + SUFFIX)) if _concerns(file, names)
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise JobError(
             "several jobs match this location",
             key=redact(text),
-            found=", ".join(str(file) for file in found),
+            found=", ".join(str(file) for file in matches),
             advice="Name one of them.",
         )
     if path.is_file():

@@ -100,8 +100,8 @@ def _versions() -> dict[str, str]:
     from zarrstack.version import __version__
 
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _PACKAGES}
-    found = {name: version for name, version in loaded.items() if isinstance(version, str)}
-    return {"zarrlift": __version__, "python": platform.python_version(), **found}
+    versions = {name: version for name, version in loaded.items() if isinstance(version, str)}
+    return {"zarrlift": __version__, "python": platform.python_version(), **versions}
 
 
 def refuse_running(job: Job) -> None:

@@ -281,10 +281,10 @@ class Job:
 
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
-        found: dict[int, set[int]] = {}
+        numbers: dict[int, set[int]] = {}
         for node, number in self._db.rows("SELECT node, number FROM task EXCEPT SELECT * FROM synced"):
-            found.setdefault(node, set()).add(number)
-        return found
+            numbers.setdefault(node, set()).add(number)
+        return numbers
 
     def totals(self, *, passes: Literal["both", "last"] = "both") -> dict[int, TaskTotals]:
         """Sums over the recorded tasks, by node; of two passes, over both or the last one."""
@@ -314,10 +314,10 @@ class Job:
         problems: Iterable[Problem] = (),
     ) -> None:
         """Record a node as published or failed. Durable at the next commit."""
-        told = [problem.to_json() for problem in problems]
+        as_json = [problem.to_json() for problem in problems]
         self._db.write(
             "UPDATE node SET state = ?, published_ns = ?, problems = ? WHERE id = ?",
-            (state, published_ns, json.dumps(told) if told else None, node),
+            (state, published_ns, json.dumps(as_json) if as_json else None, node),
         )
 
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:

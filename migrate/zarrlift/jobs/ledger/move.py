@@ -107,12 +107,12 @@ def _left(home: Home, path: JobPath, id: str) -> tuple[Left, frozenset[str]]:
     except OSError:
         return "unknown", frozenset()
     try:
-        found = _Identity.read(home.path)
+        identity = _Identity.read(home.path)
     except (JobError, sqlite3.Error, OSError, ValueError):
         return "unknown", frozenset()
-    if found.id == id:
+    if identity.id == id:
         return "there", frozenset()
-    return "another", found.places
+    return "another", identity.places
 
 
 def _left_in_store(home: Home, path: JobPath, id: str) -> Left:
@@ -151,6 +151,6 @@ class _Identity:
                 return cls()
             facts = {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
             header = json.loads(facts.get("plan", "{}"))
-            found = [header.get("source"), header.get("destination"), facts.get("source_place")]
-        places = frozenset(place for place in found if place)
+            recorded = [header.get("source"), header.get("destination"), facts.get("source_place")]
+        places = frozenset(place for place in recorded if place)
         return cls(id=facts.get("id"), places=places)

@@ -43,7 +43,7 @@ Values: TypeAlias = tuple[str | bytes | int | None, ...]
 def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[Values, Common | None]]:
     """The row of each node, and what it shares with others if that has not been given before."""
     layout = IdentityCache(layout_to_json)
-    known: set[bytes] = set()
+    written: set[bytes] = set()
     for node in nodes:
         path, kind = as_stored(node.path), _KINDS[type(node)]
         if not isinstance(node, ArrayPlan):
@@ -52,8 +52,8 @@ def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[Values, Common | None]
             continue
         digest, text, own = _split(node.to_json(layout))
         row = (path, kind, _ENCODE(own), "pending", node.route.name, *planned_work(node))
-        yield row, None if digest in known else (digest, text)
-        known.add(digest)
+        yield row, None if digest in written else (digest, text)
+        written.add(digest)
 
 
 def planned_work(plan: ArrayPlan) -> PlannedWork:

@@ -67,9 +67,9 @@ def _repaired(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise JobError("cannot copy the job file", key=str(path), found=error.strerror) from error
         with contextlib.closing(sqlite3.connect(copied)) as db:
-            ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+            ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
         yield copied
     finally:
         shutil.rmtree(folder, ignore_errors=True)

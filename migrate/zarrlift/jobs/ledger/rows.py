@@ -107,20 +107,20 @@ def node_row(values: Sequence[Any]) -> NodeRow:
 def progress_of(rows: Iterable[Any], totals: Mapping[int, TaskTotals]) -> Iterator[NodeProgress]:
     """The rows that `PROGRESS` selects, with the recorded work by node: a join in SQL takes twice as long."""
     nothing = TaskTotals()
-    for number, path, kind, state, told, route, tasks, moves, read, known, reads, by_tasks in rows:
+    for number, path, kind, state, problems, route, tasks, moves, read, exact, reads, by_tasks in rows:
         yield NodeProgress(
             as_text(path),
             kind,
             state,
-            _problems(told) if told else (),
+            _problems(problems) if problems else (),
             route,
-            PlannedWork(tasks, bool(moves), read, bool(known), reads, bool(by_tasks)),
+            PlannedWork(tasks, bool(moves), read, bool(exact), reads, bool(by_tasks)),
             totals.get(number, nothing),
         )
 
 
-def _problems(told: str) -> tuple[Problem, ...]:
-    data = json.loads(told)  # the list of a failed node, or the plan of a refused one
+def _problems(text: str) -> tuple[Problem, ...]:
+    data = json.loads(text)  # the list of a failed node, or the plan of a refused one
     return tuple(map(Problem.from_json, data["problems"] if isinstance(data, dict) else data))
 
 

@@ -68,7 +68,7 @@ class StoredFile(os.PathLike[str]):
         """Whether this process has written the object last."""
         self.lost: JobError | None = None
         """The reason why this process may not write the object any more."""
-        self._known: ObjectVersion | None = None
+        self._version: ObjectVersion | None = None
         self._stored: bytes | None = None
         """Digest of the object's content."""
         self._sent: set[bytes] = set()
@@ -84,17 +84,17 @@ class StoredFile(os.PathLike[str]):
 
     def fetch(self) -> bool:
         """Copy the object; False if there is none. StorageError if it cannot be read."""
-        found = self._object.read()
-        if found is not None:
-            data, self._known = found
+        current = self._object.read()
+        if current is not None:
+            data, self._version = current
             self._stored = _digest(data)
             Path(self).write_bytes(data)
-        return found is not None
+        return current is not None
 
     def refresh(self) -> None:
         """Copy the object again if it was changed; JobError if it was deleted."""
-        known = self._known
-        if self.owned or known is None or self._object.version() == known or self.fetch():
+        version = self._version
+        if self.owned or version is None or self._object.version() == version or self.fetch():
             return
         raise JobError("there is no such job file", key=str(self))
 
@@ -111,20 +111,20 @@ class StoredFile(os.PathLike[str]):
                 data = Path(self).read_bytes()
                 if self.owned and _digest(data) == self._stored:
                     return
-                taken, created = not self.owned, self._known is None
+                takes_over, created = not self.owned, self._version is None
                 self._begin(data)
                 self._settle()
-                if taken and self._known and not self._object.is_compared(data, self._known):
+                if takes_over and self._version and not self._object.is_compared(data, self._version):
                     if created:
                         self._object.delete()
                     raise self._lose(_not_compared(str(self)))
             raise JobError("another process changes the job file at the same time", key=str(self))
         except (StorageError, UsageError) as error:
-            said = error.problem
+            problem = error.problem
             raise JobError(
                 "cannot upload the job file",
                 key=str(self),
-                found=said.found or said.message,
+                found=problem.found or problem.message,
                 advice=_ADVICE if self.owned else _CHECK,
             ) from error
 
@@ -189,7 +189,7 @@ class StoredFile(os.PathLike[str]):
         digest = _digest(data)
         self._sent.add(digest)
         self._next = time.monotonic() + INTERVAL
-        self._upload = (self._object.replace(data, self._known), digest, time.monotonic())
+        self._upload = (self._object.replace(data, self._version), digest, time.monotonic())
 
     def _settle(self) -> None:
         """Take the result of the last upload; JobError if it was refused, StorageError if it failed."""
@@ -202,15 +202,15 @@ class StoredFile(os.PathLike[str]):
         self._next = max(self._next, now + (now - began) * _SHARE)
         if version is None:
             version, digest = self._own_upload()
-        self._known, self._stored, self.owned = version, digest, True
+        self._version, self._stored, self.owned = version, digest, True
         self._sent.clear()
 
     def _own_upload(self) -> tuple[ObjectVersion, bytes]:
         """The object, if it is from an upload whose answer did not arrive; JobError if it is not."""
-        found = self._object.read()
-        if found is not None and (digest := _digest(found[0])) in self._sent:
-            return found[1], digest
-        if found is None:
+        current = self._object.read()
+        if current is not None and (digest := _digest(current[0])) in self._sent:
+            return current[1], digest
+        if current is None:
             message, what = "the job file was deleted while this process used it", "no such object"
         elif self.owned:
             message, what = "another process has taken over this job", "a version that it has uploaded"

@@ -71,7 +71,7 @@ def gather(
             require_visible(current, ends.destination)
             sweep_parts(current, ends.place)
             return it.end(nothing_to_do(current))
-        division, made = divided(current)
+        division, plan = divided(current)
         with noted_run(current), closing(planned_inventories(found.path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
@@ -79,7 +79,7 @@ def gather(
             if it.crashed:
                 find_torn_documents(current, ends.destination)
             share = GatherShare()
-            outcome = it.go_on(made, inventories, share)
+            outcome = it.run_to_end(plan, inventories, share)
         if outcome.state == "done":
             sweep_parts(current, ends.place)
         else:
@@ -103,7 +103,7 @@ class GatherShare(Share):
         """None."""
         return []
 
-    def is_wrong(self, array: RunArray) -> bool:
+    def must_rewrite(self, array: RunArray) -> bool:
         """Not if the comparison itself failed: all parts would have to repeat what may be right."""
         plan, wrong = array.plan, any(problem.kind != "storage" for problem in array.problems)
         if wrong and (numbers := [*pass_numbers(plan, first_pass=plan.between is not None)]):

@@ -21,24 +21,24 @@ from .run_file import PartRun, TaskRecord, read_run, run_files
 def runs_by_part(job: Job, problems: list[Problem]) -> Iterator[tuple[int, list[PartRun]]]:
     """The runs of each part in their order; `problems` gets those of files that cannot be read."""
     for _, files in groupby(run_files(job.path), lambda path: path.name.rpartition("-")[0]):
-        found = []
+        readable = []
         for file in files:
             try:
-                found.append(read_run(file, job.id))
+                readable.append(read_run(file, job.id))
             except JobError as error:
                 problems.append(error.problem)
-        if runs := sorted(filter(None, found), key=PartRun.order):
+        if runs := sorted(filter(None, readable), key=PartRun.order):
             yield runs[0].part, runs
 
 
 def tasks_of(runs: Iterable[PartRun], since: Mapping[int, int]) -> dict[tuple[int, int], list[TaskRecord]]:
     """The records of each task, by node and number; `since`: the generations of nodes that are not done."""
-    found: dict[tuple[int, int], list[TaskRecord]] = {}
+    records: dict[tuple[int, int], list[TaskRecord]] = {}
     for run in runs:
         for task in run.tasks:
             if task.node in since and run.generation >= since[task.node]:
-                found.setdefault((task.node, task.number), []).append(task)
-    return found
+                records.setdefault((task.node, task.number), []).append(task)
+    return records
 
 
 def merge(job: Job, *, forget: bool) -> list[Problem]:
@@ -62,15 +62,15 @@ def merge(job: Job, *, forget: bool) -> list[Problem]:
                 job.digests.forget(node, number)
             if recorded[node].get(number) != (last.chunks, last.dropped):
                 job.record_task(node, number, last.moved(digest=agreed), synced=True)
-        for node, told in runs[-1].failures.items():
+        for node, run_problems in runs[-1].failures.items():
             if node in since and runs[-1].generation >= since[node]:
-                failures.setdefault(node, []).extend(told)
+                failures.setdefault(node, []).extend(run_problems)
     if forget:
         for row in nodes.values():
             if row.state == "failed":
                 job.record_node(row.id, "pending")
-    for node, said in failures.items():
-        job.record_node(node, "failed", problems=said)
+    for node, node_problems in failures.items():
+        job.record_node(node, "failed", problems=node_problems)
     job.commit()
     return problems
 

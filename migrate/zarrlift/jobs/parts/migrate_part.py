@@ -91,43 +91,43 @@ def migrate_part(
     path = job_of_parts(job)
     index = part_index(part)
     places, running, watching = given(options, Places, Running, Watching)
-    with PartJob.read(path) as known:
-        division, plan = divided(known)
-        refuse_undone(known)
-        parts = require_parts(known)
+    with PartJob.read(path) as ledger:
+        division, plan = divided(ledger)
+        refuse_undone(ledger)
+        parts = require_parts(ledger)
         if not 0 <= index < parts:
             raise UsageError("the job has no such part", found=str(index), expected=f"0 to {parts - 1}")
-        found = found_in(known, path, "part", places, RunOptions.of(running), verify=verify)
+        found = found_in(ledger, path, "part", places, RunOptions.of(running), verify=verify)
         ends = found.ends
         run_options = replace(
             found.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
-            hard_links=known.record.link == "hard",
-            digest=known.fact("digest") is not None,
+            hard_links=ledger.record.link == "hard",
+            digest=ledger.fact("digest") is not None,
         )
-        own = _plan_of(known, plan, division, index)
+        own = _plan_of(ledger, plan, division, index)
         nothing = Outcome(
-            job=str(path), state="nothing to do", part=index, options=option_words(known), plan=own
+            job=str(path), state="nothing to do", part=index, options=option_words(ledger), plan=own
         )
-        if known.state != "incomplete":
+        if ledger.state != "incomplete":
             return nothing
-        earlier = _earlier(path, known.id, index)
+        earlier = _earlier(path, ledger.id, index)
         checks = LocalChecks(ends.source, ends.destination)
         with (
             ends.observed(progress, watching) as run,
-            RunFile(known, index, earlier, ends.place, fsync=run_options.fsync) as file,
-            closing(planned_inventories(path, known.id)) as inventories,
+            RunFile(ledger, index, earlier, ends.place, fsync=run_options.fsync) as file,
+            closing(planned_inventories(path, ledger.id)) as inventories,
             checks,
         ):
-            known.begin(earlier, file)
+            ledger.begin(earlier, file)
             share = PartShare(division, index, file.sync)
-            outcome = Run(known, own, ends, run_options, checks, inventories, run.progress, share)()
+            outcome = Run(ledger, own, ends, run_options, checks, inventories, run.progress, share)()
             if outcome.state == "done" and not share.moved and not share.waits():
                 outcome = nothing
             seconds = time.monotonic() - started
             outcome = replace(outcome, part=index, second_pass=share.waits(), seconds=seconds)
-            log_messages.ended(outcome)
+            log_messages.log_outcome(outcome)
             return run.end(outcome)
 
 
@@ -163,8 +163,8 @@ def _share_of(array: ArrayPlan, division: Division, part: int) -> ArrayPlan | No
 
 def _earlier(path: Path, job_id: str, part: int) -> list[PartRun]:
     """The earlier runs of a part; JobError if one is running on this machine, or its file is damaged."""
-    found = [run for file in run_files(path, part) if (run := read_run(file, job_id)) is not None]
-    for run in found:
+    runs = [run for file in run_files(path, part) if (run := read_run(file, job_id)) is not None]
+    for run in runs:
         if run.run.owner.state() == "running" and is_locked(run.path):
             raise JobError(
                 "another process is running this part",
@@ -172,7 +172,7 @@ def _earlier(path: Path, job_id: str, part: int) -> list[PartRun]:
                 found=str(run.run.owner),
                 advice="Wait for it, or stop it first.",
             )
-    return sorted(found, key=PartRun.order)
+    return sorted(runs, key=PartRun.order)
 
 
 class PartJob(Job):

@@ -19,29 +19,29 @@ LSF: Final = ("LSB_JOBID", "LSF_ENVDIR")
 """In a job of LSF, and where its commands are set up (IBM Spectrum LSF, "Environment variables")."""
 
 
-def part_index(asked: int | str, environment: Mapping[str, str] | None = None) -> int:
+def part_index(part: int | str, environment: Mapping[str, str] | None = None) -> int:
     """The index of a part: a number, or for "auto" that of the job array; UsageError."""
-    if asked != "auto":
-        return _number(asked, "--part")
-    given = os.environ if environment is None else environment
-    found = {name: given[name] for name in VARIABLES if given.get(name)}
-    if found.get("LSB_JOBINDEX") == "0":  # LSF sets this for a job that is not an array
-        del found["LSB_JOBINDEX"]
-    if len(found) != 1:
+    if part != "auto":
+        return _number(part, "--part")
+    variables = os.environ if environment is None else environment
+    indexes = {name: variables[name] for name in VARIABLES if variables.get(name)}
+    if indexes.get("LSB_JOBINDEX") == "0":  # LSF sets this for a job that is not an array
+        del indexes["LSB_JOBINDEX"]
+    if len(indexes) != 1:
         raise UsageError(
-            "the index of this part is not known" if not found else "there is more than one index",
-            found=", ".join(f"{name}={value}" for name, value in found.items()) or None,
+            "the index of this part is not known" if not indexes else "there is more than one index",
+            found=", ".join(f"{name}={value}" for name, value in indexes.items()) or None,
             expected=f"one of {', '.join(VARIABLES)} in the environment",
             advice="Run this in a job array, or name the part: --part N.",
         )
-    ((name, value),) = found.items()
+    ((name, value),) = indexes.items()
     return _number(value, name) - (name == "LSB_JOBINDEX")  # indexes of LSF begin with 1
 
 
 def has_lsf(environment: Mapping[str, str] | None = None) -> bool:
     """Whether this process runs in a job of LSF, or where LSF is set up."""
-    given = os.environ if environment is None else environment
-    return any(given.get(name) for name in LSF)
+    variables = os.environ if environment is None else environment
+    return any(variables.get(name) for name in LSF)
 
 
 def _number(value: int | str, name: str) -> int:

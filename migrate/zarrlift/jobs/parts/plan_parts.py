@@ -72,16 +72,16 @@ def plan_parts(
     if request.overwrite:
         raise UsageError("a job in parts overwrites nothing", found="--overwrite")
     recipe = recipe or Recipe()
-    asked = ArchiveRequest.of(
+    migration = ArchiveRequest.of(
         source, destination, replace(recipe, memory=recipe.memory or _MEMORY), request, places
     )
-    ends = asked.open()
+    ends = migration.open()
     refuse_unsupported("divide", ends.destination, in_place=ends.in_place)
     path = job_of_parts(job)
     if ends.spec("", RunOptions()) is None:
         raise out_of_reach()
     with claimed(ends.place, path, take_over=taking_over.take_over) as claim:
-        if not asked.in_place:
+        if not migration.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
         if claim.new_id is None:
             raise JobError(
@@ -93,19 +93,19 @@ def plan_parts(
                 key=str(left[0]),
                 advice="Delete them.",
             )
-        if not asked.in_place:
+        if not migration.in_place:
             refuse_existing(ends.destination)
         refuse_closed(ends.place)
-        ends = asked.described(ends)
+        ends = migration.described(ends)
         with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
-            made, _ = ends.plan(
-                asked.recipe, asked.format, inventories=inventories, inventory=asked.inventory
+            plan, _ = ends.plan(
+                migration.recipe, migration.format, inventories=inventories, inventory=migration.inventory
             )
-            refuse_unsuitable(made)
-            refuse_unapplied(made)
-            record, notes = ends.record(asked, parts), ends.notes(digest=asked.digest)
-            new = Job.create(path, made, id=claim.new_id, record=record, notes=notes, fsync=True)
+            refuse_unsuitable(plan)
+            refuse_unapplied(plan)
+            record, notes = ends.record(migration, parts), ends.notes(digest=migration.digest)
+            new = Job.create(path, plan, id=claim.new_id, record=record, notes=notes, fsync=True)
             with new as created:
                 keep_inventory(created, inventories)
         claim.lasting = True
-    return made
+    return plan

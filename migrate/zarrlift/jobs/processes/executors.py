@@ -62,10 +62,10 @@ class RunOptions(Running):
         check_choice(self.executor, dask_address=self.dask_address)
 
     @classmethod
-    def of(cls, given: Executing, request: Request = Request()) -> Self:  # noqa: B008 - frozen
+    def of(cls, executing: Executing, request: Request = Request()) -> Self:  # noqa: B008 - frozen
         """The options that are given for a run, and those of what is requested."""
         return cls(
-            **values(given, type(given)),
+            **values(executing, type(executing)),
             verify=request.verify,
             digest=request.digest,
             hard_links=request.link == "hard",

@@ -51,11 +51,11 @@ class ForkedProcess:
 
         Raises OSError if no process or descriptor is available.
         """
-        asked, asking = os.pipe()
+        question_in, question_out = os.pipe()
         try:
-            answered, answering = os.pipe()
+            answer_in, answer_out = os.pipe()
         except OSError:
-            _close(asked, asking)
+            _close(question_in, question_out)
             raise
         before = _hold_signals()
         try:
@@ -64,23 +64,23 @@ class ForkedProcess:
                 # Only this thread continues here. Buffers and files of the parent are not touched, but this
                 # copy must not hold the pipe of another copy open.
                 try:
-                    _close(asking, answered, *(end for process in siblings for end in process.ends()))
+                    _close(question_out, answer_in, *(end for process in siblings for end in process.ends()))
                     _leave_signals(before)
-                    _serve(answer, initializer, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
+                    _serve(answer, initializer, os.fdopen(question_in, "rb"), os.fdopen(answer_out, "wb"))
                 finally:
                     os._exit(1)
         except OSError:
-            _close(asked, asking, answered, answering)
+            _close(question_in, question_out, answer_in, answer_out)
             raise
         finally:
             _release_signals(before)
-        _close(asked, answering)
-        self._asking = os.fdopen(asking, "wb")
-        self._answered = os.fdopen(answered, "rb")
+        _close(question_in, answer_out)
+        self._questions = os.fdopen(question_out, "wb")
+        self._answers = os.fdopen(answer_in, "rb")
 
     def ends(self) -> tuple[int, int]:
         """The file descriptors of this side."""
-        return self._asking.fileno(), self._answered.fileno()
+        return self._questions.fileno(), self._answers.fileno()
 
     def __call__(self, question: Any) -> Any:
         """The answer, or the error raised instead; BrokenExecutor if the copy has died."""
@@ -90,15 +90,15 @@ class ForkedProcess:
     def ask(self, question: Any) -> None:
         """Ask without waiting; BrokenExecutor if the copy has died."""
         try:
-            pickle.dump(question, self._asking, pickle.HIGHEST_PROTOCOL)
-            self._asking.flush()
+            pickle.dump(question, self._questions, pickle.HIGHEST_PROTOCOL)
+            self._questions.flush()
         except OSError:
             raise _died() from None
 
     def answer(self) -> Any:
         """The answer to the oldest unanswered question; raises as `__call__` does."""
         try:
-            error, result = pickle.load(self._answered)  # noqa: S301 - our own process wrote it
+            error, result = pickle.load(self._answers)  # noqa: S301 - our own process wrote it
         except (OSError, EOFError, pickle.UnpicklingError):
             raise _died() from None
         if error is not None:
@@ -107,7 +107,7 @@ class ForkedProcess:
 
     def close(self) -> None:
         """End the process by closing its input."""
-        for pipe in (self._asking, self._answered):
+        for pipe in (self._questions, self._answers):
             try:
                 pipe.close()
             except OSError:  # already dead
@@ -173,7 +173,7 @@ def _died() -> BrokenExecutor:
 
 
 def _serve(
-    answer: Callable[[Any], Any], initializer: Callable[[], None], asked: BinaryIO, answering: BinaryIO
+    answer: Callable[[Any], Any], initializer: Callable[[], None], question_in: BinaryIO, answer_out: BinaryIO
 ) -> None:
     questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -181,7 +181,7 @@ def _serve(
         """End at once when the parent ends: a process that resumes its job must not meet another writer."""
         try:
             while True:
-                questions.put(pickle.load(asked))  # noqa: S301 - our own process wrote it
+                questions.put(pickle.load(question_in))  # noqa: S301 - our own process wrote it
         finally:
             os._exit(0)
 
@@ -190,8 +190,8 @@ def _serve(
     while True:
         question = questions.get()
         try:
-            told: tuple[Exception | None, Any] = (None, answer(question))
+            result: tuple[Exception | None, Any] = (None, answer(question))
         except Exception as error:  # noqa: BLE001 - the parent judges it
-            told = (error, None)
-        pickle.dump(told, answering, pickle.HIGHEST_PROTOCOL)
-        answering.flush()
+            result = (error, None)
+        pickle.dump(result, answer_out, pickle.HIGHEST_PROTOCOL)
+        answer_out.flush()

@@ -51,15 +51,15 @@ class WrittenObjects:
         return cls(layout=layout, indexes=indexes, numbers=-1 - places if first_pass else places)
 
     def whole(
-        self, there: Inventory, sizes: Indexes | None = None
+        self, stored: Inventory, sizes: Indexes | None = None
     ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether each object exists and is not empty, or has its size in `sizes` if given."""
-        if not len(there.indexes):
+        if not len(stored.indexes):
             return np.zeros(len(self.indexes), dtype=bool)
-        at = np.minimum(np.searchsorted(there.indexes, self.indexes), len(there.indexes) - 1)
-        whole = there.indexes[at] == self.indexes
-        if there.sizes is not None and self.layout.data_type.itemsize != 0:
-            whole &= (there.sizes[at] > 0) if sizes is None else (there.sizes[at] == sizes)
+        at = np.minimum(np.searchsorted(stored.indexes, self.indexes), len(stored.indexes) - 1)
+        whole = stored.indexes[at] == self.indexes
+        if stored.sizes is not None and self.layout.data_type.itemsize != 0:
+            whole &= (stored.sizes[at] > 0) if sizes is None else (stored.sizes[at] == sizes)
         return np.asarray(whole)
 
 
@@ -119,14 +119,14 @@ def _lost(
     done = {number: task for number, task in recorded.items() if number >= 0}
     if not done:
         return set()
-    there = take_inventory(destination, plan.path, plan.destination)
+    stored = take_inventory(destination, plan.path, plan.destination)
     all_of = written(plan, inventory, source)
     same = plan.route.name == "relink" and plan.move.block_shape is None
     same = same and all(problem.kind != "trailing-bytes" for problem in plan.problems)
     sizes = None
     if same and inventory.sizes is not None:
         sizes = inventory.sizes[inventory.indexes.searchsorted(all_of.indexes)]
-    whole = all_of.whole(there, sizes)
+    whole = all_of.whole(stored, sizes)
     if plan.move.block_shape is not None:
         return done.keys() & set(all_of.numbers[~whole].tolist())
     # Each object corresponds to one of the source, so the ledger's counts give the expected number.

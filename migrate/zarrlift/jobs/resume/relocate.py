@@ -112,10 +112,10 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
     if job.fact("undoing") is not None:
         return  # missing objects may have been removed by the interrupted undo
     if done := done_paths(job):
-        found = any(content is not None for _, content in documents(destination, done))
+        exists = any(content is not None for _, content in documents(destination, done))
     else:
-        found = not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
-    if not found:
+        exists = not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
+    if not exists:
         raise JobError(
             "the output of this job was not found",
             key=str(job.path),
@@ -141,24 +141,24 @@ def follow(job: Job, ends: Endpoints) -> None:
     settle_home(job)
 
 
-def has_moved(job: Job, made: Plan, ends: Endpoints) -> bool:
+def has_moved(job: Job, plan: Plan, ends: Endpoints) -> bool:
     """Whether the places given to `migrate` are those of this job under new names.
 
     The old places must be gone, the destination must contain what the job wrote, and the source of that must
     be unchanged.
     """
-    if made.in_place != ends.in_place or job.state == "undone":
+    if plan.in_place != ends.in_place or job.state == "undone":
         return False
-    pairs = {(made.source, ends.source.url), (made.destination, ends.destination.url)}
+    pairs = {(plan.source, ends.source.url), (plan.destination, ends.destination.url)}
     before = [old for old, new in pairs if old != new]
     if any(is_url(place) or os.path.lexists(place) for place in before):
         return False
     try:
-        _require_own(job, made, ends)
+        _require_own(job, plan, ends)
     except JobError:
         return False
-    fresh, _ = replace(ends, reading=made.reading).plan(made.recipe, made.format)
-    return unchanged(job, made, fresh)
+    fresh, _ = replace(ends, reading=plan.reading).plan(plan.recipe, plan.format)
+    return unchanged(job, plan, fresh)
 
 
 def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
@@ -168,14 +168,14 @@ def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
     """
     destination = ends.destination
     published = {node.path: node for node in plan.published}
-    done, found = done_paths(job), set[Whose]()
+    done, owners = done_paths(job), set[Whose]()
     for path, content in documents(destination, done):
         if content is None:
             raise _not_own(job, destination, join(path, "zarr.json"), "nothing")
-        found.add(whose(job, published[path], content))
-        if "earlier" in found:
+        owners.add(whose(job, published[path], content))
+        if "earlier" in owners:
             raise _not_own(job, destination, join(path, "zarr.json"), "an earlier document of the job")
-    if done and "current" not in found:
+    if done and "current" not in owners:
         raise _not_own(job, destination, join(done[0], "zarr.json"), "another document")
     if plan.in_place:
         return
@@ -205,13 +205,13 @@ def require_result(job: Job, plan: Plan, destination: Storage) -> None:
         if not plan.in_place and not _has_written(job):
             _require_unfinished(job, plan, destination)
         return
-    found = False
+    exists = False
     for path, content in documents(destination, done):
-        found = found or content is not None
+        exists = exists or content is not None
         if content is not None and whose(job, published[path], content) in OWN:
             return
-    if found or job.fact("undoing") is None:
-        key, what = join(done[0], "zarr.json"), "another document" if found else "nothing"
+    if exists or job.fact("undoing") is None:
+        key, what = join(done[0], "zarr.json"), "another document" if exists else "nothing"
         raise _not_own(job, destination, key, what)
 
 
@@ -267,11 +267,11 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
         if row.state != "done":
             continue
         try:
-            there = os.stat(destination.path(join(row.path, "zarr.json"))).st_mtime_ns
+            modified_ns = os.stat(destination.path(join(row.path, "zarr.json"))).st_mtime_ns
         except OSError:
             continue
-        if there != row.published_ns:
-            changed.append((row.id, max(there, time.time_ns())))
+        if modified_ns != row.published_ns:
+            changed.append((row.id, max(modified_ns, time.time_ns())))
     if changed:
         job.record_published(changed)
 

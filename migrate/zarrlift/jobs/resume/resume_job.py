@@ -66,7 +66,7 @@ def resume_job(it: OpenJob) -> Outcome:
             refuse_unmet(fresh)
             merged = _merged(job, old, fresh, inventories, ends.destination)
             keep_inventory(job, inventories)
-            outcome = it.go_on(merged, inventories)
+            outcome = it.run_to_end(merged, inventories)
         if outcome.state == "done":
             sweep_parts(job, ends.place)
         return outcome
@@ -195,8 +195,8 @@ class _Resuming(Policy):
     def keep_warnings(self) -> None:
         """Add the warnings to those of the job. Durable at its next commit."""
         if self.warnings:
-            told = [problem.to_json() for problem in self.warnings]
-            self._job.note_header(problems=self._job.header["problems"] + told)
+            as_json = [problem.to_json() for problem in self.warnings]
+            self._job.note_header(problems=self._job.header["problems"] + as_json)
 
     def close(self) -> None:
         """Close the earlier listing, if it was read."""
@@ -204,15 +204,15 @@ class _Resuming(Policy):
             self._listing.close()
 
 
-def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Planned]) -> bool:
+def _was_hidden(path: str, before: Mapping[str, Planned], now: Mapping[str, Planned]) -> bool:
     """Whether a node was hidden until now because a node above it was refused.
 
     A directory that cannot be listed, or a broken link, hides everything below it.
     """
     while path:
         path = path.rpartition("/")[0]
-        if isinstance(known.get(path), Refusal):
-            return path in found and not isinstance(found[path], Refusal)
+        if isinstance(before.get(path), Refusal):
+            return path in now and not isinstance(now[path], Refusal)
     return False
 
 
@@ -222,11 +222,11 @@ def _drop_outside(before: ArrayPlan, now: Planned, destination: Storage) -> None
         return
     destination.delete(join(before.path, "zarr.json"))
     layout = before.destination
-    there = take_inventory(destination, before.path, layout).indexes
+    stored = take_inventory(destination, before.path, layout).indexes
     after = now.destination if isinstance(now, ArrayPlan) else None
     if after is not None and (after.keys, after.object_shape) == (layout.keys, layout.object_shape):
-        there = there[after.objects.indices_of(layout.objects.coordinates_of(there)) < 0]
-    for index in there.tolist():
+        stored = stored[after.objects.indices_of(layout.objects.coordinates_of(stored)) < 0]
+    for index in stored.tolist():
         destination.delete(layout.key(before.path, layout.objects.coordinates(index)))
 
 
@@ -242,7 +242,7 @@ def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) 
     layout = now.destination
     alike = now.move.block_shape is None and not now.move.drop_empty
     inventory = inventories.get(now.path)
-    there = take_inventory(destination, now.path, layout).indexes
-    stale = there[~np.isin(there, inventory.indexes)] if inventory is not None and alike else there
+    stored = take_inventory(destination, now.path, layout).indexes
+    stale = stored[~np.isin(stored, inventory.indexes)] if inventory is not None and alike else stored
     for index in stale.tolist():
         destination.delete(layout.key(now.path, layout.objects.coordinates(index)))

@@ -37,7 +37,7 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
 
     The same for the root, if the file that describes its origin is not as it was written.
     """
-    said = job.record.provenance
+    provenance = job.record.provenance
     for row in job.nodes():
         if row.kind == "refusal" or row.state != "done":
             continue
@@ -49,9 +49,9 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
             except ValueError:
                 destination.delete(key)
             else:
-                if row.path or said is None or not said.in_crate:
+                if row.path or provenance is None or not provenance.in_crate:
                     continue
-                if destination.get(CRATE) == said.crate(job.header["format"]):
+                if destination.get(CRATE) == provenance.crate(job.header["format"]):
                     continue
         job.record_node(row.id, "pending")
     job.commit()
@@ -124,5 +124,5 @@ def _take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
 
 
 def _of_task(indexes: Indexes, numbers: Indexes, number: int) -> list[int]:
-    found: list[int] = indexes[numbers == number].tolist()
-    return found
+    selection: list[int] = indexes[numbers == number].tolist()
+    return selection

@@ -47,13 +47,13 @@ def moved_again(old: ArrayPlan, before: Inventory, new: ArrayPlan, now: Inventor
     shape = old.destination.shape
     if new.route.name == "relink" or shape == new.destination.shape:
         return objects
-    there = now.indexes if same_grid else touched(now.indexes, origins, targets)
-    ends = targets.coordinates_of(there) * np.array(targets.chunk_shape) + np.array(targets.chunk_shape)
+    stored = now.indexes if same_grid else touched(now.indexes, origins, targets)
+    ends = targets.coordinates_of(stored) * np.array(targets.chunk_shape) + np.array(targets.chunk_shape)
     edges = np.array(
         [min(pair) if len(set(pair)) > 1 else -1 for pair in zip(shape, targets.shape, strict=True)]
     )
     at_edge = ((edges >= 0) & (ends > edges)).any(axis=1)
-    return np.union1d(objects, there[at_edge])
+    return np.union1d(objects, stored[at_edge])
 
 
 def _changed(before: Inventory, old: Grid, now: Inventory, new: Grid) -> Indexes:
@@ -64,13 +64,13 @@ def _changed(before: Inventory, old: Grid, now: Inventory, new: Grid) -> Indexes
         indexes = new.indices_of(old.coordinates_of(indexes))
         inside = indexes >= 0
         indexes = indexes[inside]
-    kept = np.isin(indexes, now.indexes, assume_unique=True)
-    there = np.isin(now.indexes, indexes, assume_unique=True)
-    differ = np.zeros(int(kept.sum()), dtype=np.bool_)
+    in_both = np.isin(indexes, now.indexes, assume_unique=True)
+    now_in_both = np.isin(now.indexes, indexes, assume_unique=True)
+    differ = np.zeros(int(in_both.sum()), dtype=np.bool_)
     for first, second in ((before.sizes, now.sizes), (before.versions, now.versions)):
         if first is not None and second is not None:
-            differ |= first[inside][kept] != second[there]
-    return np.sort(np.concatenate((indexes[~kept], now.indexes[~there], indexes[kept][differ])))
+            differ |= first[inside][in_both] != second[now_in_both]
+    return np.sort(np.concatenate((indexes[~in_both], now.indexes[~now_in_both], indexes[in_both][differ])))
 
 
 def outside(old: ArrayPlan, new: ArrayPlan) -> tuple[int, ...] | None:

@@ -34,9 +34,9 @@ def retire_outside(plan: ArrayPlan, destination: Storage) -> None:
         return
     layout = with_earlier_shape(plan)
     with _at_destination():
-        there = take_inventory(destination, plan.path, layout).indexes
-    places = layout.objects.coordinates_of(there)
-    _delete(plan.path, layout, there[plan.destination.objects.indices_of(places) < 0], destination)
+        stored = take_inventory(destination, plan.path, layout).indexes
+    places = layout.objects.coordinates_of(stored)
+    _delete(plan.path, layout, stored[plan.destination.objects.indices_of(places) < 0], destination)
 
 
 def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
@@ -52,9 +52,9 @@ def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
         with _at_destination():
             sweep(earlier, destination)
             layout = with_earlier_shape(earlier)
-            there = take_inventory(destination, earlier.path, layout).indexes
-        _delete(earlier.path, layout, there, destination)
-        removed += len(there)
+            stored = take_inventory(destination, earlier.path, layout).indexes
+        _delete(earlier.path, layout, stored, destination)
+        removed += len(stored)
     else:
         with _at_destination():
             for key in earlier.files:

@@ -136,11 +136,11 @@ class _Updating(Policy):
 
     def added(self, new: Planned) -> Planned | None:
         """Write it, unless others have put something there."""
-        told = () if isinstance(new, Refusal) else tuple(self._conflicts.in_the_way(new))
-        if told and not self._updating.force:
-            self._keep(new, told)
+        conflicts = () if isinstance(new, Refusal) else tuple(self._conflicts.in_the_way(new))
+        if conflicts and not self._updating.force:
+            self._keep(new, conflicts)
             return None
-        if told:
+        if conflicts:
             self.steps.hidden.append((new, new))
         else:
             self.steps.swapped.append((None, new))
@@ -153,14 +153,14 @@ class _Updating(Policy):
             self.steps.removed.append(earlier)
             return None
         if not self._updating.delete:
-            gone = Problem(
+            problem = Problem(
                 kind="removed",
                 severity="warning",
                 node=earlier.path,
                 message="the source no longer has this node, and the result keeps it",
                 advice="To remove it too: update with --delete.",
             )
-            return self._keep(earlier, (gone,))
+            return self._keep(earlier, (problem,))
         if self._kept(earlier, self._conflicts.of_all(earlier)):
             return earlier
         self.steps.removed.append(earlier)
@@ -221,9 +221,9 @@ class _Updating(Policy):
         return moved_again(earlier, before, new, self._inventory(new))
 
     def _inventory(self, plan: ArrayPlan) -> Inventory:
-        found = self._now.get(plan.path)
-        assert found is not None
-        return found
+        inventory = self._now.get(plan.path)
+        assert inventory is not None
+        return inventory
 
     def _swap(self, earlier: Planned, new: Planned, conflicts: Iterator[Problem], **amounts: int) -> Planned:
         """Let the earlier result stay visible until the new one is done."""
@@ -254,10 +254,10 @@ class _Updating(Policy):
 
     def _kept(self, earlier: Planned, conflicts: Iterator[Problem]) -> bool:
         """Whether a node is left as it is, because others have changed it."""
-        told = () if self._updating.force else tuple(conflicts)
-        if told:
-            self._keep(earlier, told)
-        return bool(told)
+        problems = () if self._updating.force else tuple(conflicts)
+        if problems:
+            self._keep(earlier, problems)
+        return bool(problems)
 
     def _keep(self, earlier: Planned, problems: tuple[Problem, ...]) -> Planned:
         self.steps.nodes.append(

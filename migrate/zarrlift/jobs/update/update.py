@@ -106,10 +106,10 @@ def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     """
     job, places, moved, updating = given(options, JobPlace, Places, Moved, Updating)
     found = found_job(target, "update", job, places, RunOptions(), moved=moved)
-    with Job.open(found.path, write=False) as known:
-        refuse_update(known)
-        with closing(last_inventories(known)) as before:
-            _, steps = compared(known, found.ends, before, Inventories(), None, updating)
+    with Job.open(found.path, write=False) as ledger:
+        refuse_update(ledger)
+        with closing(last_inventories(ledger)) as before:
+            _, steps = compared(ledger, found.ends, before, Inventories(), None, updating)
     return UpdatePlan(job=str(found.path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
 
 

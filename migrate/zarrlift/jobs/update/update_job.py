@@ -81,7 +81,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends)
-            outcome = it.go_on(plan, now)
+            outcome = it.run_to_end(plan, now)
         if outcome.state == "done":
             job.note(update=None)
             job.commit()
@@ -120,8 +120,8 @@ def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
 def _keep_base(before: Inventories, now: Inventories, plan: Plan) -> None:
     """Keep the inventories of arrays that are left as they are, with which the next update compares."""
     for array in plan.arrays:
-        there = now.get(array.path)
-        if there is None or there.fingerprint != array.fingerprint:
+        inventory = now.get(array.path)
+        if inventory is None or inventory.fingerprint != array.fingerprint:
             earlier = before.stored(array)
             if earlier is not None:
                 now[array.path] = earlier

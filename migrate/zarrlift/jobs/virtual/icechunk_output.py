@@ -107,15 +107,15 @@ class IcechunkOutput(ReferenceOutput):
         self.storage().put(key, data)
         self._bytes += len(data)
 
-    def refer(self, array: ArrayPlan, found: References, versions: Sequence[Version | None]) -> None:
+    def refer(self, array: ArrayPlan, references: References, versions: Sequence[Version | None]) -> None:
         """Receive references."""
         from icechunk import VirtualChunkSpec
 
         rows: Iterable[Any] = zip(
-            found.places.tolist(),
-            self._source.strict_urls(found.keys),
-            found.offsets.tolist(),
-            found.lengths.tolist(),
+            references.places.tolist(),
+            self._source.strict_urls(references.keys),
+            references.offsets.tolist(),
+            references.lengths.tolist(),
             versions,
             strict=True,
         )
@@ -253,10 +253,10 @@ def storage_text(place: IcechunkPlace) -> str:
         case "file":
             return f"icechunk.local_filesystem_storage({place.prefix!r})"
         case "s3":
-            given = _s3_settings(place.options)
-            given.pop("s3_compatible", None)
-            words = [f"{name}={value!r}" for name, value in given.items()]
-            words += [] if given.get("anonymous") else ["from_env=True"]
+            settings = _s3_settings(place.options)
+            settings.pop("s3_compatible", None)
+            words = [f"{name}={value!r}" for name, value in settings.items()]
+            words += [] if settings.get("anonymous") else ["from_env=True"]
             return f"icechunk.s3_storage({', '.join((*_bucket(place), *words))})"
         case "gs":
             return f"icechunk.gcs_storage({', '.join((*_bucket(place), 'from_env=True'))})"
@@ -277,20 +277,22 @@ def _s3_settings(options: Mapping[str, Any]) -> dict[str, Any]:
             found=", ".join(sorted(options)) or "the settings of AWS in the environment",
             expected="key, secret, token, endpoint_url, anon, requester_pays, client_kwargs",
         )
-    kept = {_KEPT[name]: value for name, value in settings.items() if name in _KEPT}
-    endpoint = kept.get("endpoint_url")
+    icechunk_settings = {_KEPT[name]: value for name, value in settings.items() if name in _KEPT}
+    endpoint = icechunk_settings.get("endpoint_url")
     if endpoint is not None:
         plain = str(endpoint).startswith("http://")
-        kept |= {"allow_http": plain, "s3_compatible": True, "force_path_style": True}
-        kept.setdefault("region", "us-east-1")
-    return kept
+        icechunk_settings |= {"allow_http": plain, "s3_compatible": True, "force_path_style": True}
+        icechunk_settings.setdefault("region", "us-east-1")
+    return icechunk_settings
 
 
-def _require(options: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(name for name, value in options.items() if name not in known | _OF_NO_MATTER and value)
+def _require(options: Mapping[str, Any], supported: set[str]) -> None:
+    unknown = sorted(
+        name for name, value in options.items() if name not in supported | _OF_NO_MATTER and value
+    )
     if unknown:
         raise UsageError(
             "Icechunk has no counterpart for storage options of the source",
             found=", ".join(unknown),
-            expected=", ".join(sorted(known)) or "none",
+            expected=", ".join(sorted(supported)) or "none",
         )

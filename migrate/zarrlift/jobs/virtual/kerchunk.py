@@ -89,11 +89,11 @@ class Kerchunk(ReferenceOutput):
         """Receive a document."""
         self._refs[key] = document(content).decode()
 
-    def refer(self, array: ArrayPlan, found: References, versions: Sequence[Version | None]) -> None:
+    def refer(self, array: ArrayPlan, references: References, versions: Sequence[Version | None]) -> None:
         """Receive references."""
-        keys = ObjectKeys(array.destination, array.path)(found.places)
-        urls = self.source.urls(found.keys)
-        ranges = zip(urls, found.offsets.tolist(), found.lengths.tolist(), strict=True)
+        keys = ObjectKeys(array.destination, array.path)(references.places)
+        urls = self.source.urls(references.keys)
+        ranges = zip(urls, references.offsets.tolist(), references.lengths.tolist(), strict=True)
         self._refs.update(zip(keys, map(list, ranges), strict=True))
 
     def store(self, array: ArrayPlan, chunk: ConvertedChunk) -> None:
@@ -148,15 +148,15 @@ class Kerchunk(ReferenceOutput):
         storage = self.storage()
         archive = describe(storage, format="zarr3")
         showing = Presentation(format="zarr2", separator=".")
-        shown = ReverseHierarchy.of(archive, storage, storage.zarr_store(), showing)
-        problems = [problem for problem in shown.problems if "not shown as" in problem.message]
-        for path, array in shown.arrays.items():
+        hierarchy = ReverseHierarchy.of(archive, storage, storage.zarr_store(), showing)
+        problems = [problem for problem in hierarchy.problems if "not shown as" in problem.message]
+        for path, array in hierarchy.arrays.items():
             if not array.same_codecs:
                 problems.append(
                     Problem(kind="readers", message="its codecs have no form in Zarr v2", node=path)
                 )
         without = {problem.node: problem for problem in problems}
-        for key, content in shown.documents.items():
+        for key, content in hierarchy.documents.items():
             path, _, name = key.rpartition("/")
             if name != ".zmetadata" and path not in without:
                 self._refs[key] = content.decode()
@@ -237,21 +237,21 @@ class KerchunkParquet(Kerchunk):
     @cached_property
     def _arrays(self) -> dict[str, tuple[Grid, dict[int, Any]]]:
         """Grid and references, by linear index, of each array with a document of Zarr v2."""
-        found: dict[str, tuple[Grid, dict[int, Any]]] = {}
+        arrays: dict[str, tuple[Grid, dict[int, Any]]] = {}
         for key, value in self._refs.items():
             path, _, name = key.rpartition("/")
             if name == ".zarray":
                 content = json.loads(value)
-                found[path] = Grid(tuple(content["shape"]), tuple(content["chunks"])), {}
+                arrays[path] = Grid(tuple(content["shape"]), tuple(content["chunks"])), {}
         for key, value in self._refs.items():
             path, _, name = key.rpartition("/")
-            if path not in found:
+            if path not in arrays:
                 continue
-            grid, chunks = found[path]
+            grid, chunks = arrays[path]
             place = self.keys.coordinates(name, len(grid.shape))
             if place is not None and (index := grid.index(place)) is not None:
                 chunks[index] = value
-        return found
+        return arrays
 
 
 def _parquet_files(grid: Grid, references: Mapping[int, Any]) -> Iterator[tuple[str, bytes]]:

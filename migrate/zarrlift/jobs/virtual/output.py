@@ -37,7 +37,7 @@ class ReferenceOutput(ABC):
         """Receive a document; that of an array precedes its chunks."""
 
     @abstractmethod
-    def refer(self, array: ArrayPlan, found: References, versions: Sequence[Version | None]) -> None:
+    def refer(self, array: ArrayPlan, references: References, versions: Sequence[Version | None]) -> None:
         """Receive references."""
 
     @abstractmethod

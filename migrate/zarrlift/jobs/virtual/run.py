@@ -63,14 +63,14 @@ class VirtualRequest:
             self.source, storage_options=self.places.storage_options, follow_links=self.reading.follow_links
         )
         place = ReferredPlace.of(storage)
-        given = self.places
-        output = output_for(self.destination, given.dest_storage_options, place, given.storage_options)
+        places = self.places
+        output = output_for(self.destination, places.dest_storage_options, place, places.storage_options)
         return VirtualRun(self, storage, output)
 
 
-def refuse_options(given: Mapping[str, object]) -> None:
+def refuse_options(options: Mapping[str, object]) -> None:
     """Raise UsageError if options are given that do not apply to references."""
-    names = [name for name, value in given.items() if value not in (None, False)]
+    names = [name for name, value in options.items() if value not in (None, False)]
     if names:
         raise UsageError(
             "references are written in one run, without a job and without layers",
@@ -79,18 +79,18 @@ def refuse_options(given: Mapping[str, object]) -> None:
         )
 
 
-def plan_virtual(asked: VirtualRequest) -> Plan:
+def plan_virtual(request: VirtualRequest) -> Plan:
     """The plan; nothing is written."""
-    run = asked.opened()
+    run = request.opened()
     with closing(run.output):
         return run.plan(Inventories())
 
 
 def migrate_virtual(
-    asked: VirtualRequest, verify: VerifyLevel = "sample", progress: Progress | None = None
+    request: VirtualRequest, verify: VerifyLevel = "sample", progress: Progress | None = None
 ) -> Outcome:
     """Write references to the chunks of an archive; the errors are those of `migrate`."""
-    run = asked.opened()
+    run = request.opened()
     with closing(run.output):
         run.output.refuse_existing()
         return run.whole(verify, progress)
@@ -99,32 +99,32 @@ def migrate_virtual(
 class VirtualRun:
     """One run."""
 
-    def __init__(self, asked: VirtualRequest, storage: Storage, output: ReferenceOutput) -> None:
-        self.asked = asked
+    def __init__(self, request: VirtualRequest, storage: Storage, output: ReferenceOutput) -> None:
+        self.request = request
         self.storage = storage
         self.output = output
 
     def plan(self, inventories: Inventories) -> Plan:
         """The plan for the current content of the source."""
-        archive = describe(self.storage, format=self.asked.format, options=self.asked.reading)
-        refuse_several(archive, self.storage, self.asked.format, "v3")
-        made, _ = make_plan(
+        archive = describe(self.storage, format=self.request.format, options=self.request.reading)
+        refuse_several(archive, self.storage, self.request.format, "v3")
+        plan, _ = make_plan(
             archive,
             self.storage,
-            self.asked.recipe,
+            self.request.recipe,
             destination=self.output.url,
             virtual=self.output.keys,
-            reading=self.asked.reading,
+            reading=self.request.reading,
             inventories=inventories,
         )
         arrays = [
             replace(array, problems=(*array.problems, *_notes(array, inventories.get(array.path))))
-            for array in made.arrays
+            for array in plan.arrays
         ]
         notes = []
         if not self.output.keeps_versions or inventories.unnoticed:
             notes.append(_NO_VERSIONS)
-        return replace(made, arrays=tuple(arrays), problems=(*made.problems, *notes))
+        return replace(plan, arrays=tuple(arrays), problems=(*plan.problems, *notes))
 
     def whole(self, verify: VerifyLevel, progress: Progress | None) -> Outcome:
         """Plan, refer, check and publish."""
@@ -141,16 +141,16 @@ class VirtualRun:
         try:
             for array in plan.arrays:
                 inventory = inventories.pop(array.path) or NOT_LISTED
-                found = self._array(array, inventory, unchanged, verify)
-                total = total.plus(found)
-                if found.problems:
-                    failed[array.path] = found.problems
+                result = self._array(array, inventory, unchanged, verify)
+                total = total.plus(result)
+                if result.problems:
+                    failed[array.path] = result.problems
                     self.output.drop(array.path)
-                    log_messages.failed(found.problems)
+                    log_messages.failed(result.problems)
                 else:
                     log_messages.array_done(array.path)
                 if progress is not None:
-                    progress(TaskDone(chunks=array.chunks, bytes_in=found.bytes_in))
+                    progress(TaskDone(chunks=array.chunks, bytes_in=result.bytes_in))
             self._groups(plan, failed.keys(), unchanged)
             written, how_to_open = 0, ""
             warnings: Sequence[Problem] = ()
@@ -162,7 +162,7 @@ class VirtualRun:
             unchanged.close()
             send_end(progress)
         refused = [problem for problem in plan.all_problems() if problem.severity == "refusal"]
-        wrong = (*refused, *(problem for found in failed.values() for problem in found))
+        wrong = (*refused, *(problem for problems in failed.values() for problem in problems))
         outcome = Outcome(
             job="",
             state="incomplete" if wrong else "done",
@@ -179,7 +179,7 @@ class VirtualRun:
             how_to_open=how_to_open,
             plan=plan,
         )
-        log_messages.ended(outcome)
+        log_messages.log_outcome(outcome)
         return outcome
 
     def _array(
@@ -191,11 +191,11 @@ class VirtualRun:
         try:
             versions = ReferredVersions(self.storage, plan.path, plan.source, inventory)
             self.output.document(join(plan.path, "zarr.json"), plan.document)
-            for found in ArrayReferences(plan, self.storage, inventory, counts):
-                if isinstance(found, References):
-                    self.output.refer(plan, found, versions.of(found.objects))
+            for item in ArrayReferences(plan, self.storage, inventory, counts):
+                if isinstance(item, References):
+                    self.output.refer(plan, item, versions.of(item.objects))
                 else:
-                    self.output.store(plan, found)
+                    self.output.store(plan, item)
             problems = counts.moved().problems or self._check(plan, inventory, verify)
             if not problems:
                 changed = unchanged.thoroughly(plan) if versions.settle() else unchanged.begin([plan])()[0]
@@ -211,7 +211,7 @@ class VirtualRun:
         if verify == "none":
             return ()
         checks = LocalChecks(self.storage, self.output.storage())
-        budget = memory_budget(self.asked.recipe.memory)
+        budget = memory_budget(self.request.recipe.memory)
         return checks("virtual", verify, [(plan, inventory.indexes)], budget)[0].problems
 
     def _groups(self, plan: Plan, failed: Collection[str], unchanged: SourceCheck) -> None:

@@ -52,8 +52,8 @@ def page_of(place: Any, **options: Any) -> str:
     """The page on the archive at a place, with stored sizes, for which chunks are listed."""
     storage, reading, format = opened(place, options)  # noqa: A001 - as in the public functions
     archive = inspected(describe(storage, format=format, options=reading), storage, reading)
-    found = pictures(storage, format, reading, PictureMaker())
-    return archive_page(archive, pictures=found, stored=_stored(archive, storage, reading))
+    previews = pictures(storage, format, reading, PictureMaker())
+    return archive_page(archive, pictures=previews, stored=_stored(archive, storage, reading))
 
 
 def pictures(storage: Storage, format: Format | None, reading: Reading, maker: PictureMaker) -> Pictures:
@@ -115,9 +115,9 @@ def _figures(
     sizes = [_decoded(node) for node in arrays]
     yield "Values", bytes_text(sum(size for size in sizes if size is not None)), "decoded, all chunks"
     if stored:
-        known = all(plan.bytes_in_known for plan in stored.values())
+        exact = all(plan.bytes_in_known for plan in stored.values())
         total = sum(plan.bytes_in for plan in stored.values())
-        yield "Stored", bytes_text(total, estimated=not known), "chunks"
+        yield "Stored", bytes_text(total, estimated=not exact), "chunks"
         yield "Objects", count_text(sum(plan.chunks for plan in stored.values())), "chunks that are there"
 
 

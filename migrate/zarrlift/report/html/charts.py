@@ -51,14 +51,14 @@ class Line:
 
 def sizes_of(rows: Iterable[tuple[str, int | None, int | None]]) -> Sizes:
     """The largest of those whose sizes are known on both sides."""
-    known = [
+    sizes = [
         Size(name, before, after) for name, before, after in rows if before is not None and after is not None
     ]
-    known = [size for size in known if size.before or size.after]
-    known.sort(key=lambda size: (-size.before, size.name))
-    shown = tuple(known[:_MAX_BARS])
-    most = max((max(size.before, size.after) for size in shown), default=0)
-    return Sizes(rows=shown, most=most, more=len(known) - len(shown))
+    sizes = [size for size in sizes if size.before or size.after]
+    sizes.sort(key=lambda size: (-size.before, size.name))
+    largest = tuple(sizes[:_MAX_BARS])
+    most = max((max(size.before, size.after) for size in largest), default=0)
+    return Sizes(rows=largest, most=most, more=len(sizes) - len(largest))
 
 
 def line_of(points: Sequence[Reached]) -> Line | None:

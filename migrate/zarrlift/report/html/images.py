@@ -95,8 +95,8 @@ def images_of(plan: Plan) -> Iterator[Image]:
     chosen: dict[str, Image] = {}
     passed: set[str] = set()
     for path, members, axes in _multiscales(arrays, attributes):
-        found = [_image(arrays[member], attributes, axes) for member in members]
-        enough = [image for image in found if image is not None]
+        images = [_image(arrays[member], attributes, axes) for member in members]
+        enough = [image for image in images if image is not None]
         passed.update(members)
         if enough:
             coarsest = min(enough, key=lambda image: math.prod(image.shape))
@@ -117,9 +117,9 @@ def _multiscales(
         parent, _, name = path.rpartition("/")
         if re.fullmatch(r"s\d+", name):
             below.setdefault(parent, []).append(path)
-    for path, found in attributes.items():
-        ome = found.get("ome")
-        entries = (ome if isinstance(ome, dict) else found).get("multiscales")
+    for path, values in attributes.items():
+        ome = values.get("ome")
+        entries = (ome if isinstance(ome, dict) else values).get("multiscales")
         for entry in entries if isinstance(entries, list) else ():
             datasets = entry.get("datasets") if isinstance(entry, dict) else None
             names = (
@@ -156,8 +156,8 @@ def _image(
     if len(shape) < 2 or numpy is None or numpy.kind not in "biuf" or not all(shape):
         return None
     stored = array.destination.dimension_names or array.source.dimension_names
-    given = axes if axes is not None and len(axes) == len(shape) else stored
-    names = [name.lower() if isinstance(name, str) else None for name in given or [None] * len(shape)]
+    axis_names = axes if axes is not None and len(axes) == len(shape) else stored
+    names = [name.lower() if isinstance(name, str) else None for name in axis_names or [None] * len(shape)]
     rows = next((axis for axis, name in enumerate(names) if name in _ROWS), None)
     columns = next((axis for axis, name in enumerate(names) if name in _COLUMNS), None)
     channels = None
@@ -183,9 +183,9 @@ def _labels(array: ArrayPlan, attributes: Mapping[str, Mapping[str, Any]], kind:
     if kind.kind not in "iu":
         return False
     for place in parents(array.path):
-        found = attributes.get(place, {})
-        ome = found.get("ome")
-        if "image-label" in found or (isinstance(ome, dict) and "image-label" in ome):
+        values = attributes.get(place, {})
+        ome = values.get("ome")
+        if "image-label" in values or (isinstance(ome, dict) and "image-label" in ome):
             return True
     names = [name for name in array.path.split("/") if not _LEVEL.fullmatch(name)]
     if any(_LABELS.search(name) for name in names):

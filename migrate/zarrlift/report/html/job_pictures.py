@@ -42,8 +42,8 @@ def pictures_of_job(
         result = open_storage(plan.destination, storage_options=dest_storage_options)
         return with_layers(result, job.record.dest_through).zarr_store()
 
-    there = frozenset(row.path for row in job.nodes("array") if row.state == "done")
-    sides = {"before": _opener(before), "after": _opener(after, there)}
+    complete = frozenset(row.path for row in job.nodes("array") if row.state == "done")
+    sides = {"before": _opener(before), "after": _opener(after, complete)}
     if plan.in_place and finished:  # the legacy documents are gone
         del sides["before"]
     if job.state == "undone":
@@ -56,14 +56,14 @@ def pictures_of_view(plan: Plan, view: Store, maker: PictureMaker) -> Pictures:
     return maker.pictures(plan, {"middle plane": _opener(lambda: view)})
 
 
-def _opener(opened: Callable[[], Store], there: Container[str] | None = None) -> Callable[[str], Any]:
-    """Opens arrays of a store, which is opened for the first of them; None for one that is not `there`."""
+def _opener(opened: Callable[[], Store], paths: Container[str] | None = None) -> Callable[[str], Any]:
+    """Opens arrays of a store, which is opened for the first of them; None for one that is not in `paths`."""
     store: list[Store | ZarrstackError] = []
 
     def array(path: str) -> Any:
         import zarr
 
-        if there is not None and path not in there:
+        if paths is not None and path not in paths:
             return None
         if not store:
             try:

@@ -262,8 +262,8 @@ def _status_row(node: NodeStatus) -> Row:
     )
 
 
-def _amount(count: int, known: bool) -> str:
-    return bytes_text(count, estimated=not known)
+def _amount(count: int, exact: bool) -> str:
+    return bytes_text(count, estimated=not exact)
 
 
 def _change(before: str, after: str) -> str:

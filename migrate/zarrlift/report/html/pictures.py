@@ -66,23 +66,23 @@ class Pictures:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not shown, and why."""
-        found = []
+        notes = []
         if self.left_out:
             most = bytes_text(_MAX_BYTES)
-            found.append(
+            notes.append(
                 f"{count_text(self.left_out, 'further image')} not shown: a page has at most {most}."
             )
         if self.too_large:
             most = bytes_text(MAX_READ)
-            found.append(f"{count_text(self.too_large, 'image')} not shown: a chunk is larger than {most}.")
+            notes.append(f"{count_text(self.too_large, 'image')} not shown: a chunk is larger than {most}.")
         if self.unread:
-            found.append(f"{count_text(len(self.unread), 'picture')} could not be made: {self.unread[0]}")
-        return tuple(found)
+            notes.append(f"{count_text(len(self.unread), 'picture')} could not be made: {self.unread[0]}")
+        return tuple(notes)
 
     def linked(self, anchor: Callable[[str], str], *, archive: str | None = None) -> Pictures:
         """The same with the id of the details of each path, and the name of the archive."""
-        shown = (replace(picture, anchor=anchor(picture.path), archive=archive) for picture in self.shown)
-        return replace(self, shown=tuple(shown))
+        pictures = (replace(picture, anchor=anchor(picture.path), archive=archive) for picture in self.shown)
+        return replace(self, shown=tuple(pictures))
 
     def plus(self, other: Pictures) -> Pictures:
         """Both together."""
@@ -108,14 +108,14 @@ class PictureMaker:
 
     def pictures(self, plan: Plan, sides: Mapping[str, Callable[[str], OpenArray]]) -> Pictures:
         """Pictures of the images of a plan; a side opens the array at a path, or gives None."""
-        made = NO_PICTURES
+        pictures = NO_PICTURES
         for image in images_of(plan):
             if self._room <= 0 or self._images <= 0:
-                made = replace(made, left_out=made.left_out + 1)
+                pictures = replace(pictures, left_out=pictures.left_out + 1)
                 continue
             self._images -= 1
-            made = made.plus(self._picture(image, sides))
-        return made
+            pictures = pictures.plus(self._picture(image, sides))
+        return pictures
 
     def _picture(self, image: Image, sides: Mapping[str, Callable[[str], OpenArray]]) -> Pictures:
         arrays: dict[str, OpenArray] = {}
@@ -140,7 +140,7 @@ class PictureMaker:
         first = next(iter(values.values()))
         labels = image.labels if image.labels is not None else _in_patches(first)
         limits = None if labels or image.channels is not None else _limits(first)
-        urls = {side: _url(_pixels(found, labels=labels, limits=limits)) for side, found in values.items()}
+        urls = {side: _url(_pixels(plane, labels=labels, limits=limits)) for side, plane in values.items()}
         size = sum(map(len, urls.values()))
         if size > self._room:
             self._room = 0
@@ -162,9 +162,9 @@ def _selection(image: Image, arrays: Sequence[OpenArray], side: int) -> tuple[in
     """One selection for all sides that is small enough for each of them."""
     forms = [(_unit(array), array.dtype.itemsize) for array in arrays if array.shape == image.shape]
     for unit, itemsize in forms:
-        found = image.selection(unit, itemsize, side)
-        if found is not None and all(cost(found, image.shape, *form) <= MAX_READ for form in forms):
-            return found
+        selection = image.selection(unit, itemsize, side)
+        if selection is not None and all(cost(selection, image.shape, *form) <= MAX_READ for form in forms):
+            return selection
     return None
 
 
@@ -178,12 +178,12 @@ def _plane(image: Image, array: OpenArray, selection: Any) -> Values:
     """Values of shape (rows, columns), or (rows, columns, 3)."""
     import numpy as np
 
-    found = np.asarray(array[selection])
+    plane = np.asarray(array[selection])
     # Axes with one index are gone.
     left = [axis for axis, part in enumerate(selection) if isinstance(part, slice)]
     order = [left.index(axis) for axis in (image.rows, image.columns)]
     order += [place for place in range(len(left)) if place not in order]
-    return found.transpose(order)
+    return plane.transpose(order)
 
 
 def _limits(values: Values) -> tuple[float, float]:

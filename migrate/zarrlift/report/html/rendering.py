@@ -91,7 +91,7 @@ def attribute_lines(attributes: Mapping[str, Any], room: list[int], otherwise: s
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -99,7 +99,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
+    environment.filters.update(
         bytes=_bytes,
         count=count_text,
         duration=duration_text,
@@ -109,7 +109,7 @@ def _environment() -> Environment:
         lines=document_lines,
         percent=_percent,
     )
-    return made
+    return environment
 
 
 def _shown(value: Any) -> Any:

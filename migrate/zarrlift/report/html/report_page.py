@@ -204,8 +204,8 @@ def _figures(
     levels = {archive.verified for archive in archives if archive.state in ("done", "finished")}
     if levels:
         words = {"sample": "samples", "full": "every value", "none": "nothing"}
-        found = sorted(words.get(level or "", "unknown") for level in levels)
-        yield "Compared", " or ".join(found), "with the source"
+        extents = sorted(words.get(level or "", "unknown") for level in levels)
+        yield "Compared", " or ".join(extents), "with the source"
 
 
 def _ratio(before: int | None, after: int | None) -> str:
@@ -216,8 +216,10 @@ def _ratio(before: int | None, after: int | None) -> str:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    found = list(values)
-    return sum(value for value in found if value is not None) if any(v is not None for v in found) else None
+    numbers = list(values)
+    return (
+        sum(value for value in numbers if value is not None) if any(v is not None for v in numbers) else None
+    )
 
 
 def _routes(archives: Iterable[ReportedArchive]) -> list[tuple[str, TaskTotals]]:
@@ -247,8 +249,8 @@ def _archives(archives: Sequence[ReportedArchive]) -> Iterator[dict[str, Any]]:
     left = _MAX_ROWS
     for number, archive in enumerate(archives):
         arrays = archive.report.arrays if archive.report else ()
-        shown = arrays[: min(left, PAGE_SIZE)]
-        left -= len(shown)
+        rows = arrays[: min(left, PAGE_SIZE)]
+        left -= len(rows)
         facts = [("From", archive.source), ("To", archive.destination), ("Compared", archive.verified)]
         yield {
             "number": number,
@@ -257,8 +259,8 @@ def _archives(archives: Sequence[ReportedArchive]) -> Iterator[dict[str, Any]]:
             "format": FORMATS.get(archive.format or "", ""),
             "facts": [(name, text) for name, text in facts if text],
             "groups": grouped((None, problem) for problem in archive.problems),
-            "rows": shown,
-            "more_rows": len(arrays) - len(shown),
+            "rows": rows,
+            "more_rows": len(arrays) - len(rows),
         }
 
 

@@ -35,17 +35,17 @@ def served_page(
 ) -> Callable[[str], Page]:
     """The page, given the server's address; the archive is read when it is first asked for, once."""
     lock = threading.Lock()
-    known: list[tuple[Archive, Pictures]] = []
+    cache: list[tuple[Archive, Pictures]] = []
 
     def page(address: str) -> Page:
         with lock:
-            if not known:
+            if not cache:
                 archive = look_for(describe(storage, format=format, options=reading), storage)
-                known.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
-        archive, shown = known[0]
-        first = shown.shown[0].place if shown.shown else None
+                cache.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
+        archive, previews = cache[0]
+        first = previews.shown[0].place if previews.shown else None
         lines = tuple(_readers(address, shown_as, first, origins))
-        return Page(text=archive_page(archive, pictures=shown, readers=lines), policy=policy())
+        return Page(text=archive_page(archive, pictures=previews, readers=lines), policy=policy())
 
     return page
 

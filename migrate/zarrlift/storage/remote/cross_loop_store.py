@@ -102,7 +102,7 @@ class CrossLoopStore(Store):
         """Run one request in our loop."""
 
         async def paced() -> T:
-            await self._inner._ensure_open()  # noqa: SLF001 - as in storage_zarr
+            await self._inner._ensure_open()  # noqa: SLF001 - as in zarr_store
             return await self._pace(ask, size=size)
 
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(paced(), loop()))

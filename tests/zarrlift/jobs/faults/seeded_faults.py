@@ -56,8 +56,8 @@ FAULTS = (
             ),
             Edit(
                 f"{_JOBS}/run.py",
-                "                self._go_on(copied)\n",
-                "                self._go_on(copied)\n                self._checked()\n",
+                "                self._continue(copied)\n",
+                "                self._continue(copied)\n                self._checked()\n",
             ),
         ),
         tests=(_ORDER,),
@@ -151,8 +151,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/archive_run.py",
-                "                return claim.end(run_job(created, made,",
-                "                claim.release()\n                return claim.end(run_job(created, made,",
+                "                return claim.end(run_job(created, plan,",
+                "                claim.release()\n                return claim.end(run_job(created, plan,",
             ),
         ),
         tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),
@@ -223,13 +223,13 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/finish.py",
-                "        it.job.legacy.keep(found)\n"
+                "        it.job.legacy.keep(legacy)\n"
                 "        it.job.commit(now=True)\n"
-                "        for key, _ in found:\n"
+                "        for key, _ in legacy:\n"
                 "            it.place.delete(key)\n",
-                "        for key, _ in found:\n"
+                "        for key, _ in legacy:\n"
                 "            it.place.delete(key)\n"
-                "        it.job.legacy.keep(found)\n"
+                "        it.job.legacy.keep(legacy)\n"
                 "        it.job.commit(now=True)\n",
             ),
         ),

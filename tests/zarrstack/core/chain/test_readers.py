@@ -14,9 +14,17 @@ import pytest
 from tests.support.reader_cases import LITTLE, Case, all_cases, blosc, cases, codec, same
 from tests.support.tiny_arrays import read_tensorstore, read_zarr
 
+from zarrstack.core.chain.codec_limits import limits_problem, within_limits
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.reader_table import Reader, head_features, node_features, table
-from zarrstack.core.chain.readers import codecs, data_types, limits_problem, readers, within_limits
+from zarrstack.core.chain.reader_table import (
+    Reader,
+    codecs,
+    data_types,
+    head_features,
+    node_features,
+    readers,
+    table,
+)
 from zarrstack.core.errors import UsageError
 
 CASES = all_cases()

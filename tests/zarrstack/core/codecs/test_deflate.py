@@ -42,20 +42,20 @@ DATA = {
 
 @pytest.fixture(params=LIBRARIES)
 def library(request, monkeypatch):
-    monkeypatch.setattr(deflate, "library", LIBRARIES[request.param])
+    monkeypatch.setattr(deflate, "libdeflate", LIBRARIES[request.param])
     return request.param
 
 
 def with_library(name, function, *words):
     """What the function does with that library: its bytes, or everything its error says."""
-    before = deflate.library
-    deflate.library = LIBRARIES[name]
+    before = deflate.libdeflate
+    deflate.libdeflate = LIBRARIES[name]
     try:
         return bytes(memoryview(function(*words)))
     except ChunkError as error:
         return error.problem
     finally:
-        deflate.library = before
+        deflate.libdeflate = before
 
 
 def exactly(data):
@@ -66,7 +66,7 @@ def exactly(data):
 
 
 def test_the_suite_runs_with_the_fast_library():
-    assert deflate.library is libdeflate
+    assert deflate.libdeflate is libdeflate
 
 
 @pytest.mark.parametrize(("version", "taken"), [("0.8.1", False), ("0.9.0", True), ("1.0", True)])

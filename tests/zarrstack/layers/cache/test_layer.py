@@ -122,21 +122,21 @@ def test_a_key_with_several_spellings_is_not_cached_and_may_be_any_key(key) -> N
     assert versions.place(key) is None
     everything = versions.change(key, listings=True)
     kept = [versions.place("b/c/0"), versions.listing(""), versions.listing("b/c")]
-    before = [place.quiet() for place in kept]
+    before = [place.stable_stamp() for place in kept]
     versions.end(everything, versions.begin(everything))
-    assert all(place.quiet() != stamp for place, stamp in zip(kept, before, strict=True))
+    assert all(place.stable_stamp() != stamp for place, stamp in zip(kept, before, strict=True))
 
 
 @pytest.mark.parametrize("key", ["a", ".zarray", "a/.zarray", "..a", "a/b..", "a/...", "a/c.0.1", "é/\ud800"])
 def test_a_key_with_one_spelling_has_a_place(key) -> None:
     versions = Cache(filled())._state.versions
     place = versions.place(key)
-    before = place.quiet()
+    before = place.stable_stamp()
     for other in (key.upper(), key.rpartition("/")[0] or key):
         change = versions.change(other, listings=False)
         versions.end(change, versions.begin(change))
-        assert place.quiet() != before
-        before = place.quiet()
+        assert place.stable_stamp() != before
+        before = place.stable_stamp()
 
 
 def test_odd_requests_are_left_to_the_store_below() -> None:

@@ -79,11 +79,13 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     looking = _looking(filters)
     if not looking:
         return endian
-    given = _endian_of(decoded_type(looking[0]), endian if looking[0].name not in _DECODED else "little")
-    if given not in (None, endian):
+    decoded_endian = _endian_of(
+        decoded_type(looking[0]), endian if looking[0].name not in _DECODED else "little"
+    )
+    if decoded_endian not in (None, endian):
         raise UnsupportedError(
             "an array filter decodes to another byte order than the array's",
-            found=f"{given}-endian items from {looking[0].name}",
+            found=f"{decoded_endian}-endian items from {looking[0].name}",
             expected=f"{endian}-endian ones",
         )
     return _stated(looking) or endian

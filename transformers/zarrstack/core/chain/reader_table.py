@@ -3,6 +3,11 @@
 The table is `readers.json` beside this module, which is read on first use. `tests/environments/readers.py`
 writes what was tested: an array per feature, opened by each reader, its values compared. Rows of readers that
 could not be installed there state the document that they were taken from.
+
+Every copy is made for the zarr-pythons and the tensorstore of the table; `Row` states which of them support
+the name of a codec or data type, and where it is registered. Registers: the core specification,
+https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
+https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14).
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ MISREAD: Final = "other values, without an error"
 NAN: Final = "attributes: bare NaN or Infinity"
 HALF_A_PAIR: Final = "attributes: half of a surrogate pair"
 ONE_TWICE: Final = "dimension names: one twice"
+_EVERY_COPY: Final = ("zarr-python", "tensorstore")
 _EXACT: Final = 2**53
 """Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
 
@@ -89,12 +95,12 @@ class Table:
     @property
     def current(self) -> tuple[Reader, ...]:
         """One version of each reader: the newest that was tested, or else the newest."""
-        found: dict[str, Reader] = {}
+        newest: dict[str, Reader] = {}
         for reader in self.readers:
-            known = found.get(reader.name)
-            if known is None or reader.tested or not known.tested:
-                found[reader.name] = reader
-        return tuple(found.values())
+            previous = newest.get(reader.name)
+            if previous is None or reader.tested or not previous.tested:
+                newest[reader.name] = reader
+        return tuple(newest.values())
 
     def named(self, text: str) -> Reader:
         """The reader of "gdal", "gdal 3.10" or "gdal==3.10.3"; UsageError for an unknown one.
@@ -129,11 +135,16 @@ def table() -> Table:
     for row in data["readers"]:
         base = row.get("built_on")
         if base is None:
-            said: dict[str, str] = {name: text for text, names in row["refuses"].items() for name in names}
-            found: tuple[frozenset[str], Mapping[str, str]] = frozenset(row["reads"]), MappingProxyType(said)
-            answers[f"{row['name']} {row['version']}".rstrip()] = found
+            refusals: dict[str, str] = {
+                name: text for text, names in row["refuses"].items() for name in names
+            }
+            answer: tuple[frozenset[str], Mapping[str, str]] = (
+                frozenset(row["reads"]),
+                MappingProxyType(refusals),
+            )
+            answers[f"{row['name']} {row['version']}".rstrip()] = answer
         else:
-            found = answers[base]
+            answer = answers[base]
         readers.append(
             Reader(
                 name=row["name"],
@@ -142,8 +153,8 @@ def table() -> Table:
                 source=row.get("source"),
                 note=row.get("note"),
                 built_on=base,
-                reads=found[0],
-                refuses=found[1],
+                reads=answer[0],
+                refuses=answer[1],
             )
         )
     return Table(
@@ -151,6 +162,66 @@ def table() -> Table:
         registered=MappingProxyType(data["registered"]),
         readers=tuple(readers),
     )
+
+
+# ----- codecs and data types
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A name of a codec or data type, its register, and the readers that support it."""
+
+    name: str
+    register: Register | None
+    """None: in use, but not registered."""
+    readers: tuple[str, ...]
+    """Those of `readers()` that support it."""
+    strangers: tuple[str, ...]
+    """The others of `readers()`."""
+
+    @property
+    def portable(self) -> bool:
+        """Whether it is registered and all of `readers()` support it."""
+        return self.register is not None and not self.strangers
+
+
+@cache
+def readers() -> tuple[str, ...]:
+    """The readers for which every copy is made: the supported zarr-pythons, and tensorstore."""
+    return tuple(map(str, _of_every_copy()))
+
+
+@cache
+def codecs() -> Mapping[str, Row]:
+    """Codec name -> row."""
+    return _rows("codec")
+
+
+@cache
+def data_types() -> Mapping[str, Row]:
+    """Data type name -> row."""
+    return _rows("data type")
+
+
+def _of_every_copy() -> list[Reader]:
+    return [reader for reader in table().readers if reader.name in _EVERY_COPY]
+
+
+def _rows(kind: str) -> Mapping[str, Row]:
+    """One row per name: variants, such as blosc's, count together."""
+    variants: dict[str, list[str]] = {}
+    for feature in table().features[f"{kind}s"]:
+        variants.setdefault(feature.removeprefix(f"{kind} ").partition(" ")[0], []).append(feature)
+    rows: dict[str, Row] = {}
+    for name, features in variants.items():
+        able = {str(reader): reader.reads.issuperset(features) for reader in _of_every_copy()}
+        rows[name] = Row(
+            name=name,
+            register=table().registered.get(f"{kind} {name}"),
+            readers=tuple(reader for reader, reads in able.items() if reads),
+            strangers=tuple(reader for reader, reads in able.items() if not reads),
+        )
+    return MappingProxyType(rows)
 
 
 # ----- features of a document
@@ -163,16 +234,16 @@ def head_features(document: JSONObject) -> tuple[str, ...]:
 
 def node_features(path: str, attributes: JSON) -> tuple[str, ...]:
     """Features of a node's name and attributes."""
-    found = []
+    features = []
     for name in path.split("/"):
         if not name.isascii():
-            found.append("name: not ASCII")
+            features.append("name: not ASCII")
         if " " in name:
-            found.append("name: with a space")
+            features.append("name: with a space")
         if name.startswith("."):
-            found.append("name: with a leading dot")
-    found.extend(_values(attributes))
-    return tuple(dict.fromkeys(found))
+            features.append("name: with a leading dot")
+    features.extend(_values(attributes))
+    return tuple(dict.fromkeys(features))
 
 
 def _head(document: JSONObject) -> Iterator[str]:

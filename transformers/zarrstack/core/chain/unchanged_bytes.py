@@ -15,9 +15,10 @@ from ..data_types.v3 import DataType
 from ..errors import Problem, ZarrstackError, refusal
 from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
 from .chain import Chain
+from .codec_limits import limits_problem, within_limits
 from .codec_spec import CodecSpec
 from .optional_codecs import ARRAY_TO_BYTES_IN_V3
-from .readers import codecs, data_types, limits_problem, within_limits
+from .reader_table import codecs, data_types
 
 Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
 """The problem, and the codecs concerned."""

@@ -46,9 +46,9 @@ class Labels:
     def numbers(self, values: list[Any]) -> Array:
         """Convert strings to numbers; CastError for one that is neither a label nor empty."""
         # A duplicate label is stored under its last number, as in numcodecs.
-        known = {"": 0} | {label: number for number, label in enumerate(self.labels, 1)}
+        number_of = {"": 0} | {label: number for number, label in enumerate(self.labels, 1)}
         try:
-            return np.array([known[value] for value in values], dtype=self.codes)
+            return np.array([number_of[value] for value in values], dtype=self.codes)
         except (KeyError, TypeError, OverflowError) as error:
             raise CastError(f"{self.name}: a value has no number", found=str(error)) from None
 

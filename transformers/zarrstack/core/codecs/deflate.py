@@ -50,10 +50,10 @@ def _isal() -> Any:
     return igzip_lib
 
 
-fastest: Any = _isal()
+isal: Any = _isal()
 """Encoder for data that hardly shrinks, such as most detector data; None if not installed."""
 
-library: Any = _libdeflate()
+libdeflate: Any = _libdeflate()
 """Encoder, and decoder of ordinary payloads; None selects zlib. Chosen when this module is loaded."""
 
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
@@ -101,8 +101,8 @@ def gzip_compress(data: Buffer, level: int) -> Buffer:
     """Compress to a gzip member without time or name, so that equal data yields equal bytes."""
     if (quick := _quick(data, level, gzip=True)) is not None:
         return quick
-    if library is not None:
-        member: bytearray = library.gzip_compress(data, _LEVELS[_default(level)])
+    if libdeflate is not None:
+        member: bytearray = libdeflate.gzip_compress(data, _LEVELS[_default(level)])
         member[_EXTRA_FLAGS] = 0
         return member
     body = zlib.compress(memory(data), _default(level), _RAW_WINDOW)
@@ -113,8 +113,8 @@ def zlib_compress(data: Buffer, level: int) -> Buffer:
     """Compress to a zlib stream."""
     if (quick := _quick(data, level, gzip=False)) is not None:
         return quick
-    if library is not None:
-        stream: bytearray = library.zlib_compress(data, _LEVELS[_default(level)])
+    if libdeflate is not None:
+        stream: bytearray = libdeflate.zlib_compress(data, _LEVELS[_default(level)])
         return stream
     return zlib.compress(memory(data), _default(level))
 
@@ -129,16 +129,16 @@ def _quick(data: Buffer, level: int, *, gzip: bool) -> bytes | None:
     """
     view = memory(data).cast("B")
     size = view.nbytes
-    if fastest is None or not _QUICK_FROM <= _default(level) <= _QUICK_TO or size < _SAMPLE:
+    if isal is None or not _QUICK_FROM <= _default(level) <= _QUICK_TO or size < _SAMPLE:
         return None
-    flag = fastest.COMP_GZIP if gzip else fastest.COMP_ZLIB
+    flag = isal.COMP_GZIP if gzip else isal.COMP_ZLIB
     words = np.frombuffer(view[: size // 8 * 8], np.uint64)
     filled = 8 * int(np.count_nonzero(words))
     few = 2 * filled < size
     sample = memory(words[words != 0][: _SAMPLE // 8]).cast("B") if few else view[:_SAMPLE]
-    if not filled or 2 * len(fastest.compress(sample, _ISAL_LEVEL, flag)) < sample.nbytes:
+    if not filled or 2 * len(isal.compress(sample, _ISAL_LEVEL, flag)) < sample.nbytes:
         return None
-    result: bytes = fastest.compress(view, _ISAL_LEVEL, flag)
+    result: bytes = isal.compress(view, _ISAL_LEVEL, flag)
     return None if 2 * len(result) < filled else result
 
 
@@ -148,7 +148,7 @@ def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
     Python's gzip module, and therefore numcodecs, accepts the same; size and CRC-32 of every trailer are
     verified.
     """
-    result = _one_gzip_member(data, decoded) if library is not None else None
+    result = _one_gzip_member(data, decoded) if libdeflate is not None else None
     if result is not None:
         return result
     parts: list[bytes | bytearray] = []
@@ -166,9 +166,9 @@ def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
 
 def zlib_decompress(data: Buffer, decoded: Size) -> Buffer:
     """Decompress one zlib stream and verify its Adler-32; nothing may follow it."""
-    known = _one_zlib_stream(data, decoded) if library is not None else None
-    if known is not None:
-        return known
+    whole = _one_zlib_stream(data, decoded) if libdeflate is not None else None
+    if whole is not None:
+        return whole
     result, rest = _inflate("zlib", memory(data), _ZLIB_WINDOW, decoded.at_most, decoded)
     if rest:
         raise ChunkError("zlib: bytes follow the end of the stream", found=f"{len(rest)} bytes")
@@ -199,8 +199,8 @@ def _one_gzip_member(data: Buffer, decoded: Size) -> bytearray | None:
     if not 0 < size <= min(_MAX_WHOLE, _MAX_PER_BYTE * length):
         return None
     try:
-        result: bytearray = library.gzip_decompress(data, size)
-    except library.DeflateError:
+        result: bytearray = libdeflate.gzip_decompress(data, size)
+    except libdeflate.DeflateError:
         return None
     if len(result) != size or not _ends_with_first(data, _gzip_trailer(result)):
         return None
@@ -216,10 +216,10 @@ def _one_zlib_stream(data: Buffer, decoded: Size) -> bytearray | None:
     if not 0 < size <= min(_MAX_WHOLE, _MAX_PER_BYTE * view.nbytes):
         return None
     try:
-        result: bytearray = library.zlib_decompress(data, size)
-    except library.DeflateError:
+        result: bytearray = libdeflate.zlib_decompress(data, size)
+    except libdeflate.DeflateError:
         return None
-    if len(result) != size or not _ends_with_first(data, struct.pack(">I", library.adler32(result))):
+    if len(result) != size or not _ends_with_first(data, struct.pack(">I", libdeflate.adler32(result))):
         return None
     return result
 
@@ -290,7 +290,7 @@ def _inflate(
 
 def _gzip_trailer(plain: Buffer) -> bytes:
     view = memory(plain)
-    number = zlib.crc32(view) if library is None else library.crc32(view)
+    number = zlib.crc32(view) if libdeflate is None else libdeflate.crc32(view)
     return struct.pack("<II", number, view.nbytes & 0xFFFFFFFF)
 
 

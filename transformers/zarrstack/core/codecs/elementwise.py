@@ -59,12 +59,12 @@ class Elementwise(BytesCodec):
         encoded = config.dtype(after, decoded if after == "astype" else None)
         arguments = {before: decoded, after: encoded, **{name: config.number(name) for name in numbers}}
         try:
-            made = numcodecs.get_codec({"id": spec.name.removeprefix("numcodecs."), **arguments})
+            codec = numcodecs.get_codec({"id": spec.name.removeprefix("numcodecs."), **arguments})
         except (ValueError, TypeError) as error:
             raise MetadataError(
                 f"codec {spec.name!r} has an invalid configuration", found=f"{spec}: {error}"
             ) from None
-        return cls(spec, decoded, encoded, made)
+        return cls(spec, decoded, encoded, codec)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """The configured type."""
@@ -142,10 +142,10 @@ class BitRound(BytesCodec):
         item = self.item
         if item is None or item.kind != "f" or item.itemsize not in self.mantissa_bits:
             raise UnsupportedError("numcodecs.bitround rounds floats of 2, 4 or 8 bytes", found=str(item))
-        kept = self.mantissa_bits[item.itemsize] - self.keepbits
-        if kept > 0:
+        dropped_bits = self.mantissa_bits[item.itemsize] - self.keepbits
+        if dropped_bits > 0:
             bits = octets(data).view(f"{item.str[0]}u{item.itemsize}")
-            if np.any(bits & bits.dtype.type((1 << kept) - 1)):
+            if np.any(bits & bits.dtype.type((1 << dropped_bits) - 1)):
                 raise CastError(
                     "numcodecs.bitround would change values",
                     found=f"{item.str} values of more than {self.keepbits} mantissa bits",

@@ -74,8 +74,10 @@ class ImageCodec(DecodedOnly):
         if name == "tiff":
             _require_plain_tiff(spec)
         table = {**_IMAGES, **_BYTES}[name]
-        given = {argument: configuration.get(member) for argument, member in table.items()}
-        used = {argument: value for argument, value in given.items() if value is not None or argument == _ALL}
+        values = {argument: configuration.get(member) for argument, member in table.items()}
+        used = {
+            argument: value for argument, value in values.items() if value is not None or argument == _ALL
+        }
         return cls(spec, name, used)
 
     def encoded_size(self, decoded: Size) -> Size:

@@ -24,7 +24,7 @@ def libraries() -> dict[str, str]:
 def _deflate() -> str:
     from . import deflate
 
-    if deflate.library is not None:
-        isal = "" if deflate.fastest is None else f", isal {version('isal')}"
-        return f"libdeflate (deflate {deflate.library.__version__}){isal}"
+    if deflate.libdeflate is not None:
+        isal = "" if deflate.isal is None else f", isal {version('isal')}"
+        return f"libdeflate (deflate {deflate.libdeflate.__version__}){isal}"
     return f"zlib {zlib.ZLIB_RUNTIME_VERSION}; the package deflate, which is faster, is not installed"

@@ -75,11 +75,11 @@ class Scalars(Vlen):
         """Encode; CastError for an item of another type, including None and 0."""
         flat = array.astype(object, copy=False).reshape(-1)
         kind = type(self).kind
-        for found in set(map(type, flat.tolist())):
-            if not issubclass(found, kind):
+        for item_type in set(map(type, flat.tolist())):
+            if not issubclass(item_type, kind):
                 raise CastError(
                     f"{self.spec.name}: an item is not of type {kind.__name__}",
-                    found=found.__name__,
+                    found=item_type.__name__,
                     expected=kind.__name__,
                 )
         try:

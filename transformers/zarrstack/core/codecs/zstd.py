@@ -90,8 +90,8 @@ class Zstd(BytesCodec):
             position, content = _frame_end(view, start)
             contents.append((start, position, content))
         stated = sum(content or 0 for _, _, content in contents)
-        known = all(content is not None for _, _, content in contents)
-        if stated > decoded.at_most or (known and decoded.exact and stated != decoded.at_most):
+        all_stated = all(content is not None for _, _, content in contents)
+        if stated > decoded.at_most or (all_stated and decoded.exact and stated != decoded.at_most):
             raise ChunkError(
                 "zstd: the payload states a size that its chunk cannot have",
                 found=f"{stated} bytes",
@@ -214,20 +214,22 @@ def _compressor(level: int, checksum: bool, hash_log: int = 0) -> zstandard.Zstd
     `hash_log` is log2 of the number of entries of the table of long matches; 0 for the level's default.
     """
     # A context takes far longer to create than a small chunk to compress, and belongs to one thread.
-    known: dict[tuple[int, bool, int], zstandard.ZstdCompressor] = _local.__dict__.setdefault(
+    compressors: dict[tuple[int, bool, int], zstandard.ZstdCompressor] = _local.__dict__.setdefault(
         "compressors", {}
     )
-    found = known.get((level, checksum, hash_log))
-    if found is None:
-        asked = zstandard.ZstdCompressionParameters(
+    compressor = compressors.get((level, checksum, hash_log))
+    if compressor is None:
+        parameters = zstandard.ZstdCompressionParameters(
             compression_level=level, hash_log=hash_log, write_checksum=checksum, write_content_size=True
         )
-        found = known[level, checksum, hash_log] = zstandard.ZstdCompressor(compression_params=asked)
-    return found
+        compressor = compressors[level, checksum, hash_log] = zstandard.ZstdCompressor(
+            compression_params=parameters
+        )
+    return compressor
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    found: zstandard.ZstdDecompressor | None = _local.__dict__.get("decompressor")
-    if found is None:
-        found = _local.decompressor = zstandard.ZstdDecompressor()
-    return found
+    decompressor: zstandard.ZstdDecompressor | None = _local.__dict__.get("decompressor")
+    if decompressor is None:
+        decompressor = _local.decompressor = zstandard.ZstdDecompressor()
+    return decompressor

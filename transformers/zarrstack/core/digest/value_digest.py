@@ -178,18 +178,18 @@ class ArrayDigest:
     def from_json(cls, data: JSON) -> Self:
         """Inverse of `to_json`; MetadataError for anything else, and if the parts do not match `digest`."""
         try:
-            made = cls(
+            digest = cls(
                 shape=read_lengths(data["shape"], "shape"),
                 data_type=data["data_type"],
                 fill_value=data["fill_value"],
                 blocks={int(block): int(number, 16) for block, number in data["blocks"].items()},
             )
-            if made.blocks and not 0 <= min(made.blocks) <= max(made.blocks) < made.grid.total:
+            if digest.blocks and not 0 <= min(digest.blocks) <= max(digest.blocks) < digest.grid.total:
                 raise ValueError("a block outside the array")  # noqa: TRY301
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MetadataError("this is not a digest of an array", found=excerpt(data)) from error
-        if made.text != data.get("digest"):
+        if digest.text != data.get("digest"):
             raise MetadataError(
-                "a digest of an array is damaged", found=excerpt(data.get("digest")), expected=made.text
+                "a digest of an array is damaged", found=excerpt(data.get("digest")), expected=digest.text
             )
-        return made
+        return digest

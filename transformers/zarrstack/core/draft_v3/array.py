@@ -247,13 +247,13 @@ def _packed(kind: DraftType, codecs: list[CodecSpec]) -> list[CodecSpec]:
     head = packing(kind.identifier, kind.dtype)
     if not stated:
         return [head, *codecs]
-    said = codecs[0].configuration
-    if said.keys() != {"endian"} or said["endian"] not in ("little", "big"):
-        raise MetadataError("malformed endian codec", found=excerpt(said), expected="little or big")
+    configuration = codecs[0].configuration
+    if configuration.keys() != {"endian"} or configuration["endian"] not in ("little", "big"):
+        raise MetadataError("malformed endian codec", found=excerpt(configuration), expected="little or big")
     single = "endian" not in head.configuration
-    if kind.ordered and (head.name == "numpy_bytes" or (not single and said != head.configuration)):
+    if kind.ordered and (head.name == "numpy_bytes" or (not single and configuration != head.configuration)):
         raise MetadataError(
             "data_type and the endian codec state different byte orders",
-            found=f"{excerpt(kind.identifier)} and {said['endian']}",
+            found=f"{excerpt(kind.identifier)} and {configuration['endian']}",
         )
-    return [head if single else CodecSpec("bytes", said), *codecs[1:]]
+    return [head if single else CodecSpec("bytes", configuration), *codecs[1:]]

@@ -149,7 +149,7 @@ def _core(name: str) -> DraftType:
 
 def _fallbacks(data: JSON) -> list[DraftType]:
     """The known types among a type's fallbacks, recursively, in order of preference."""
-    known: list[DraftType] = []
+    fallbacks: list[DraftType] = []
     seen: set[str] = set()
 
     def visit(item: JSON, path: frozenset[str]) -> None:
@@ -166,12 +166,12 @@ def _fallbacks(data: JSON) -> list[DraftType]:
                 )
             seen.add(canonical(candidate))
             try:
-                known.append(_known(candidate))
+                fallbacks.append(_known(candidate))
             except UnsupportedError:
                 visit(candidate, path | {name})
 
     visit(data, frozenset())
-    return known
+    return fallbacks
 
 
 # ----- fill values

@@ -258,9 +258,9 @@ def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
     return attributes
 
 
-def require_known(document: Mapping[str, JSON], known: tuple[str, ...], what: str) -> None:
+def require_known(document: Mapping[str, JSON], members: tuple[str, ...], what: str) -> None:
     """Raise MetadataError for members not in the draft ("must fail to open ... unknown fields")."""
-    if unknown := sorted(document.keys() - {*known}):
+    if unknown := sorted(document.keys() - {*members}):
         raise MetadataError(
-            f"unknown members in the document of {what}", found=excerpt(unknown), expected=", ".join(known)
+            f"unknown members in the document of {what}", found=excerpt(unknown), expected=", ".join(members)
         )

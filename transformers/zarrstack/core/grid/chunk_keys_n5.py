@@ -59,8 +59,8 @@ class N5Keys:
 
     def coordinates(self, key: str, ndim: int) -> Shape | None:
         """The coordinates of a key's chunk in an `ndim`-dimensional dataset, or None."""
-        found = _KEPT.coordinates(key, ndim)
-        return None if found is None else reverse_axes(found, self.axes)
+        place = _KEPT.coordinates(key, ndim)
+        return None if place is None else reverse_axes(place, self.axes)
 
     def depth(self, ndim: int) -> int:
         """Number of path segments in a key."""

@@ -68,10 +68,10 @@ class PatternKeys:
     def coordinates(self, key: str, ndim: int) -> tuple[int, ...] | None:
         """The coordinates of a key's chunk in an `ndim`-dimensional array, or None."""
         parsed = _parsed(self.pattern)
-        found = parsed.whole.fullmatch(key) if ndim == len(parsed.axes) else None
-        if found is None:
+        match = parsed.whole.fullmatch(key) if ndim == len(parsed.axes) else None
+        if match is None:
             return None
-        places = dict(zip(parsed.axes, map(int, found.groups()), strict=True))
+        places = dict(zip(parsed.axes, map(int, match.groups()), strict=True))
         return tuple(places[axis] for axis in range(ndim))
 
     def depth(self, ndim: int) -> int:

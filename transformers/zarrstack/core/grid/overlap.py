@@ -24,11 +24,11 @@ _AT_ONCE: Final = 1 << 20
 
 def touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
     """Linear indexes, ascending, of the chunks of `blocks` that overlap the given chunks of `source`."""
-    found = [
+    parts = [
         _touched(indexes[start : start + _AT_ONCE], source, blocks)
         for start in range(0, len(indexes), _AT_ONCE)
     ]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
 
 
 def _touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
@@ -36,21 +36,21 @@ def _touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
     if not source.shape:
         return np.unique(blocks.indices_of(places))
     first, last = _span(places, source, blocks)
-    found = []
+    parts = []
     for step in product(*(range(int(most) + 1) for most in (last - first).max(axis=0, initial=0))):
         reached = first + np.array(step)
-        found.append(blocks.indices_of(reached[(reached <= last).all(axis=1)]))
-    return np.unique(np.concatenate(found))
+        parts.append(blocks.indices_of(reached[(reached <= last).all(axis=1)]))
+    return np.unique(np.concatenate(parts))
 
 
 def gathered(
-    values: npt.NDArray[np.float64], indexes: Indexes, source: Grid, blocks: Grid, there: Indexes
+    values: npt.NDArray[np.float64], indexes: Indexes, source: Grid, blocks: Grid, targets: Indexes
 ) -> npt.NDArray[np.float64]:
-    """For each chunk of `blocks` in `there`, the sum of the values of the chunks of `source` that overlap it.
+    """For each chunk of `blocks` in `targets`, the sum of the values of the overlapping chunks of `source`.
 
-    `there` is `touched(indexes, source, blocks)`.
+    `targets` is `touched(indexes, source, blocks)`.
     """
-    result = np.zeros(len(there))
+    result = np.zeros(len(targets))
     for start in range(0, len(indexes), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         places, weights = source.coordinates_of(indexes[part]), values[part]
@@ -60,7 +60,7 @@ def gathered(
         for step in product(*(range(int(most) + 1) for most in (last - first).max(axis=0, initial=0))):
             reached = first + np.array(step)
             inside = (reached <= last).all(axis=1)
-            np.add.at(result, np.searchsorted(there, blocks.indices_of(reached[inside])), weights[inside])
+            np.add.at(result, np.searchsorted(targets, blocks.indices_of(reached[inside])), weights[inside])
     return result
 
 

@@ -74,9 +74,9 @@ class BlockPipeline:
     def _pipeline(self, shape: tuple[int, ...]) -> Pipeline:
         if shape == self._cell:
             return self.whole
-        known = self._shorter.get(shape)
-        if known is None:
+        pipeline = self._shorter.get(shape)
+        if pipeline is None:
             if len(self._shorter) >= _MAX_SHAPES:
                 self._shorter.clear()
-            known = self._shorter[shape] = Pipeline(self._chain, shape, self._data_type)
-        return known
+            pipeline = self._shorter[shape] = Pipeline(self._chain, shape, self._data_type)
+        return pipeline

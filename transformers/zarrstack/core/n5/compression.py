@@ -57,12 +57,12 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
             f"unknown N5 compression {name!r}", found=excerpt(compression), expected=", ".join(_KINDS)
         )
     kind = _KINDS[name]
-    known = {member: value for member, value in compression.items() if member in kind.members}
+    members = {member: value for member, value in compression.items() if member in kind.members}
     problems = []
     if unknown := sorted(compression.keys() - {"type", "id", *kind.members}):
         message = f"unknown members of N5 compression {name!r} are ignored"
         problems.append(warning("metadata", message, found=excerpt(unknown)))
-    spec = kind.read(Configuration(CodecSpec(name, known), kind.members), itemsize)
+    spec = kind.read(Configuration(CodecSpec(name, members), kind.members), itemsize)
     if spec is not None and spec.name == "lz4_bare":
         message = "blockSize is too small for Java's lz4 stream: the blocks are z5's, without a frame"
         problems.append(note("deviation", message, found=excerpt(compression)))

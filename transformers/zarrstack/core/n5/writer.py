@@ -84,15 +84,15 @@ def require_zero_fill(fill: JSON, data_type: DataType) -> None:
 
 def require_own_names(attributes: Mapping[str, JSON], *, dataset: bool) -> None:
     """Raise UnsupportedError if readers would mistake attributes of the user for N5's."""
-    taken = sorted({*MEMBERS, VERSION} & attributes.keys()) if dataset else []
+    reserved = sorted({*MEMBERS, VERSION} & attributes.keys()) if dataset else []
     if not dataset:
-        taken = [VERSION] if VERSION in attributes else []
+        reserved = [VERSION] if VERSION in attributes else []
         if is_dataset(attributes):
-            taken += sorted(MEMBERS & attributes.keys())
-    if taken:
+            reserved += sorted(MEMBERS & attributes.keys())
+    if reserved:
         raise UnsupportedError(
             "attributes have names that N5 reserves",
-            found=", ".join(taken),
+            found=", ".join(reserved),
             advice="Rename them, or exclude the node.",
         )
 
@@ -131,10 +131,10 @@ def _blosc(configuration: Mapping[str, JSON]) -> JSONObject:
 
 
 _COMPRESSIONS: Final[Mapping[str, Callable[[Mapping[str, JSON]], JSONObject | None]]] = {
-    "gzip": lambda given: {"type": "gzip", "level": given.get("level", 6), "useZlib": False},
-    "numcodecs.zlib": lambda given: {"type": "gzip", "level": given.get("level", 1), "useZlib": True},
-    "numcodecs.bz2": lambda given: {"type": "bzip2", "blockSize": given.get("level", 1)},
+    "gzip": lambda config: {"type": "gzip", "level": config.get("level", 6), "useZlib": False},
+    "numcodecs.zlib": lambda config: {"type": "gzip", "level": config.get("level", 1), "useZlib": True},
+    "numcodecs.bz2": lambda config: {"type": "bzip2", "blockSize": config.get("level", 1)},
     "numcodecs.lzma": _lzma,
     "blosc": _blosc,
-    "zstd": lambda given: {"type": "zstd", "level": given.get("level", 0)},
+    "zstd": lambda config: {"type": "zstd", "level": config.get("level", 0)},
 }

@@ -122,9 +122,9 @@ class Machine:
             place -= 1
         if place < 0:
             raise ValueError("a mark is missing")
-        found = stack[place + 1 :]
+        values = stack[place + 1 :]
         del stack[place:]
-        return found
+        return values
 
     # ----- containers
 
@@ -152,10 +152,10 @@ class Machine:
 
     def name(self, module: str, name: str) -> None:
         """Push a known name; UnsupportedError for any other."""
-        known = _NAMES.get((module, name))
-        if known is None:
+        target = _NAMES.get((module, name))
+        if target is None:
             raise refused(f"{module}.{name}")
-        self.push(known)
+        self.push(target)
 
     def stack_name(self) -> None:
         """Push a name from its two parts on the stack."""
@@ -166,44 +166,44 @@ class Machine:
 
     def reduce(self) -> None:
         """Push the object that a known name builds from its arguments."""
-        arguments, known = self.stack.pop(), self.stack.pop()
-        if type(arguments) is not tuple or not isinstance(known, _Known):
-            raise refused(f"a call of {kind_of(known)}")
-        self.push(self._made(known, arguments))
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if type(arguments) is not tuple or not isinstance(function, _Known):
+            raise refused(f"a call of {kind_of(function)}")
+        self.push(self._made(function, arguments))
 
-    def _made(self, known: _Known, arguments: tuple[Any, ...]) -> Any:
-        if known is _RECONSTRUCT:
+    def _made(self, function: _Known, arguments: tuple[Any, ...]) -> Any:
+        if function is _RECONSTRUCT:
             kind, shape, code = arguments
             if kind is not _NDARRAY or shape != (0,) or code not in (b"b", "b"):
                 raise refused(f"an array of {kind_of(kind)}")
             return StoredArray(self.spend, len(self.data))
-        if known is _DTYPE:
+        if function is _DTYPE:
             return Dtype.named(arguments)
-        if known is _SCALAR:
+        if function is _SCALAR:
             dtype, raw = arguments
             return Scalar.of(dtype, raw)
-        if known is _FROMBUFFER:
+        if function is _FROMBUFFER:
             raw, dtype, shape, order = arguments
             array = StoredArray(self.spend, len(self.data))
             array.build((1, shape, dtype, order == "F", bytes(raw) if type(raw) is bytearray else raw))
             return array
-        if known is _ENCODE:  # bytes, in protocols before 3
+        if function is _ENCODE:  # bytes, in protocols before 3
             text, encoding = arguments
             if type(text) is not str or encoding != "latin1":
                 raise refused("_codecs.encode of something that is not bytes")
             self.spend(len(text))
             return text.encode("latin1")
-        if known is _BYTES and arguments == ():  # empty bytes in the same protocols
+        if function is _BYTES and arguments == ():  # empty bytes in the same protocols
             return b""
-        if known is _RECONSTRUCTOR:
+        if function is _RECONSTRUCTOR:
             kind, base, state = arguments
             if kind is not _REFERENCE or base is not _DICTIONARY or type(state) is not dict:
                 raise refused(f"copyreg._reconstructor of {kind_of(kind)}")
             self.spend(DICT)
             return dict(state)
-        if known is _NEWOBJ and len(arguments) == 1:
+        if function is _NEWOBJ and len(arguments) == 1:
             return self._new(arguments[0])
-        raise refused(f"a call of {kind_of(known)}")
+        raise refused(f"a call of {kind_of(function)}")
 
     def new(self) -> None:
         """Push a new object of a known class without arguments: a reference."""

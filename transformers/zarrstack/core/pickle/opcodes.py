@@ -40,9 +40,9 @@ def _tuple(count: int) -> Callable[[Machine], None]:
         stack = machine.stack
         if len(stack) < count:
             raise ValueError("the stack is empty")
-        found = tuple(stack[-count:])
+        items = tuple(stack[-count:])
         del stack[-count:]
-        machine.push(found)
+        machine.push(items)
 
     return step
 
@@ -63,8 +63,8 @@ def _recall(place: Callable[[Machine], int]) -> Callable[[Machine], None]:
 
 
 def _marked_tuple(machine: Machine) -> None:
-    found = tuple(machine.marked())
-    machine.push(found, OBJECT + 8 * len(found))
+    items = tuple(machine.marked())
+    machine.push(items, OBJECT + 8 * len(items))
 
 
 def _float(machine: Machine) -> float:

@@ -50,7 +50,7 @@ FILTERS: Final = COMPRESSORS | frozenset(
 _WHOLE: Final = frozenset("biumM")
 """Kinds whose values are integers in storage: booleans, integers and times."""
 _SHAPED: Final = frozenset({"json2", "msgpack2"})
-"""Object codecs that store the shape of a chunk."""
+"""Object codecs that store the shape of a chunk with its items."""
 _RAW_LZMA: Final = 3
 """The number of lzma's raw format, `lzma.FORMAT_RAW`."""
 _MAX_TYPESIZE: Final = 255
@@ -71,8 +71,8 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
     transposed = document["order"] == "F" and len(document["shape"]) > 1
 
     if dtype.hasobject:
-        head, data_type, found = _object_head(document, dtype, transposed)
-        problems.extend(found)
+        head, data_type, head_problems = _object_head(document, dtype, transposed)
+        problems.extend(head_problems)
         first, item = 1, np.dtype(np.uint8)
         if head is not None and head.name == "numcodecs.object-categorize":
             item = _item_of(filters[0], "astype", np.dtype("u1"), problems)
@@ -95,12 +95,12 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
 
 def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
     """Problems of codecs that do not depend on the data type; for documents whose dtype is refused."""
-    known = FILTERS | OBJECT_CODECS.keys()
+    names = FILTERS | OBJECT_CODECS.keys()
     codecs = [*(document["filters"] or ()), document["compressor"]]
     return [
         UnsupportedError(f"unknown codec {codec['id']!r}", found=excerpt(codec))
         for codec in codecs
-        if codec is not None and codec["id"] not in known
+        if codec is not None and codec["id"] not in names
     ]
 
 

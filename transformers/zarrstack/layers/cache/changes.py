@@ -20,7 +20,7 @@ async def change(
     state: CacheState,
     path: str,
     work: Work,
-    kept: bytes | None = None,
+    value: bytes | None = None,
     *,
     blocking: bool,
     suspends: bool,
@@ -54,12 +54,12 @@ async def change(
         table.end(place, begun)
         raise
     stamp = table.end(place, begun)
-    if kept is None or stamp is None or len(place.slots) == 1:  # or another change intervened
+    if value is None or stamp is None or len(place.slots) == 1:  # or another change intervened
         state.memory.drop(path)
     elif state.tier is None:
-        state.memory.put(path, CachedValue(kept, started, stamp), place, state.is_true)
+        state.memory.put(path, CachedValue(value, started, stamp), place, state.is_valid)
     else:
-        await keep(state, path, None, CachedValue(kept, started, stamp), place, blocking=blocking)
+        await keep(state, path, None, CachedValue(value, started, stamp), place, blocking=blocking)
 
 
 if sys.version_info >= (3, 12):

@@ -132,10 +132,10 @@ class FileLock:
     def is_current(self) -> bool:
         """Whether the path still names the open file: the folder may have been removed."""
         try:
-            there, here = os.stat(self.path), os.fstat(self.fd)
+            at_path, opened = os.stat(self.path), os.fstat(self.fd)
         except FileNotFoundError:
             return False
-        return (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev)
+        return (at_path.st_ino, at_path.st_dev) == (opened.st_ino, opened.st_dev)
 
     def close(self) -> None:
         """Close the file, which releases the lock."""
@@ -183,7 +183,7 @@ class FileCounters:
     def __getitem__(self, place: int) -> int:
         data = _read_at(self._fd, 8, 8 * (self._first + place))
         if len(data) < 8:
-            raise _ended()
+            raise _length_changed()
         return int.from_bytes(data, "little")
 
     def get(self, place: int, default: int) -> int:
@@ -203,15 +203,15 @@ class FileCounters:
         """All words."""
         data: bytes = _read_at(self._fd, 8 * len(self), 8 * self._first)
         if len(data) < 8 * len(self):
-            raise _ended()
+            raise _length_changed()
         return data
 
     def check(self) -> None:
         """Raise OSError if the length of the file has changed."""
         if os.fstat(self._fd).st_size != self._size:
-            raise _ended()
+            raise _length_changed()
 
-    def spoil(self) -> None:
+    def invalidate(self) -> None:
         """Make the file unusable for all processes, so that none relies on it after missing a change."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
@@ -238,14 +238,14 @@ class VersionTable(FileCounters):
             _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
         self.check()
 
-    def heal(self) -> None:
+    def repair(self) -> None:
         """Clear pending changes of dead processes; call it only when no other process uses the table."""
         words = np.frombuffer(self.tobytes(), dtype="<u8")
         for slot in np.flatnonzero(words & np.uint64(PENDING)).tolist():
             self[slot] = (self[slot] | PENDING) + 1
 
 
-def _ended() -> OSError:
+def _length_changed() -> OSError:
     return OSError(errno.EIO, "another program changed the length of its control file")
 
 

@@ -84,7 +84,7 @@ class LocalTier:
                 lambda error: failed(self, error),
             )
             if self._users.try_alone():
-                table.heal()
+                table.repair()
             self._clear_until(0)
             self._users.share()
 
@@ -106,9 +106,9 @@ class LocalTier:
         """Whether its counters are present and those that were opened."""
         return is_sound(self._words) and tier_id(self._words) == self._id
 
-    def spoil(self) -> None:
+    def invalidate(self) -> None:
         """Make the folder unusable for other processes too."""
-        self._words.spoil()
+        self._words.invalidate()
 
     @property
     def used(self) -> int:
@@ -137,28 +137,28 @@ class LocalTier:
             raw = b""
         except OSError:
             return None
-        found = parse(raw, ident, self._id)
-        if found is None:
+        cached = parse(raw, ident, self._id)
+        if cached is None:
             self.damaged += 1
             self._remove(path)
             return None
         with contextlib.suppress(OSError):  # not owned by this user, or removed
             now = time.time_ns()
             os.utime(path, ns=(now, now))
-        return found
+        return cached
 
     def _path(self, digest: str) -> str:
         return f"{self.root}/{OBJECTS}/{digest[:2]}/{digest}"
 
     # -- writing -------------------------------------------------------------------------------
 
-    def write(self, ident: bytes, found: CachedValue) -> None:
+    def write(self, ident: bytes, cached: CachedValue) -> None:
         """Write a record, evicting older ones; a record larger than the budget is not kept.
 
         OSError if it cannot be written; then nothing of it remains.
         """
-        head = record_head(ident, found, self._id)
-        size = len(head) + found.size
+        head = record_head(ident, cached, self._id)
+        size = len(head) + cached.size
         partial = f"{self.root}/{PARTIAL}/{size}-{uuid.uuid4().hex}"
         with self._counting() as words:
             if not self._make_room(size):
@@ -166,16 +166,16 @@ class LocalTier:
             fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             file_locks.lock_exclusive(fd)  # marks the writer as alive
             words[TOTAL] += size
-        kept = False
+        complete = False
         try:
             _write_all(fd, head)
-            if found.data is not None:
-                _write_all(fd, found.data)
+            if cached.data is not None:
+                _write_all(fd, cached.data)
             self._publish(partial, name(ident), size)
-            kept = True
+            complete = True
         finally:
             os.close(fd)
-            if not kept:
+            if not complete:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)
                 self._give_back(size)
@@ -229,14 +229,14 @@ class LocalTier:
 
     def _clear_until(self, size: int) -> bool:
         """Recount the folder and evict the least recently used records until `size` more bytes fit."""
-        base, taken = self._count_other()
+        base, reserved = self._count_other()
         records = self._records()
-        total = base + taken + sum(bytes_ for _, bytes_, _ in records)
+        total = base + reserved + sum(bytes_ for _, bytes_, _ in records)
         budget = self._words[BUDGET]
-        if base + taken + size <= budget < total + size:
+        if base + reserved + size <= budget < total + size:
             target = budget - size
             if len(records) > MANY:
-                target = max(target - budget // 20, base + taken)
+                target = max(target - budget // 20, base + reserved)
             for _, bytes_, path in sorted(records, key=itemgetter(0)):
                 if total <= target:
                     break
@@ -249,22 +249,22 @@ class LocalTier:
 
     def _records(self) -> list[tuple[int, int, str]]:
         """(last use in ns, bytes, path) of every record."""
-        found = []
+        records = []
         with os.scandir(f"{self.root}/{OBJECTS}") as folders:
             for folder in folders:
                 with os.scandir(folder.path) as files:
                     for file in files:
                         with contextlib.suppress(FileNotFoundError):
                             stat = file.stat(follow_symlinks=False)
-                            found.append((stat.st_mtime_ns, stat.st_size, file.path))
-        return found
+                            records.append((stat.st_mtime_ns, stat.st_size, file.path))
+        return records
 
     def _count_other(self) -> tuple[int, int]:
         """Bytes of the control files, and bytes reserved by records being written.
 
         Files of dead writers, which hold no lock, are removed.
         """
-        base = taken = 0
+        base = reserved = 0
         with os.scandir(self.root) as files:
             base = sum(file.stat().st_size for file in files if file.is_file())
         with os.scandir(f"{self.root}/{PARTIAL}") as files:
@@ -273,8 +273,8 @@ class LocalTier:
                     if _is_abandoned(file.path):
                         os.unlink(file.path)
                     else:
-                        taken += int(file.name.split("-")[0])
-        return base, taken
+                        reserved += int(file.name.split("-")[0])
+        return base, reserved
 
     def close(self) -> None:
         """Leave the folder; the last process to leave marks it as clean."""

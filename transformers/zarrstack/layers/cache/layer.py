@@ -160,10 +160,10 @@ class Cache(ListingCache):
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
         landed = self._state.flights.landed
-        found = self._state.in_memory(key, part)
-        if found is None:
+        cached = self._state.in_memory(key, part)
+        if cached is None:
             return await self._read(key, part, prototype, byte_range, landed, blocking=False)
-        return None if found.data is None else prototype.buffer.from_bytes(found.data)
+        return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -172,10 +172,10 @@ class Cache(ListingCache):
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
         landed = self._state.flights.landed
-        found = self._state.in_memory(key, part)
-        if found is None:
+        cached = self._state.in_memory(key, part)
+        if cached is None:
             return complete(self._read(key, part, prototype, byte_range, landed, blocking=True))
-        return None if found.data is None else prototype.buffer.from_bytes(found.data)
+        return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     async def _read(
         self,
@@ -202,41 +202,41 @@ class Cache(ListingCache):
             if (shared := await outcome(flight, blocking=blocking)) is not None:
                 state.count(SHARED, shared.size)
                 return None if shared.data is None else prototype.buffer.from_bytes(shared.data)
-        value, found = None, None
+        value, cached = None, None
         try:
             if state.flights.landed != landed:  # another reader may have cached the value
-                found = state.remembered(key, part)
-            if found is None and state.tier is not None:
-                found = await look(state, key, part, place, blocking=blocking)
-            if found is None:
+                cached = state.remembered(key, part)
+            if cached is None and state.tier is not None:
+                cached = await look(state, key, part, place, blocking=blocking)
+            if cached is None:
                 if state.offline:
                     self._online(key)
-                stamp, started = place.quiet(), state.clock()
+                stamp, started = place.stable_stamp(), state.clock()
                 below = Synchronous(self._store) if blocking else self._store
                 value = await below.get(key, prototype, byte_range)
                 data = None if value is None else immutable(value)
-                found = CachedValue(data, started, -1 if stamp is None else stamp)
+                cached = CachedValue(data, started, -1 if stamp is None else stamp)
                 state.count(MISS, 0 if data is None else len(data))
-                if self._is_kept(part, found):
+                if self._is_kept(part, cached):
                     if state.tier is None:
-                        state.remember(key, None if data is None else part, found, place)
+                        state.remember(key, None if data is None else part, cached, place)
                     else:
-                        await keep(state, key, part, found, place, blocking=blocking)
+                        await keep(state, key, part, cached, place, blocking=blocking)
         except BaseException as error:
             state.flights.crash(flight, error)
             raise
-        state.flights.land(flight, found)
+        state.flights.land(flight, cached)
         if value is not None:
             return value
-        return None if found.data is None else prototype.buffer.from_bytes(found.data)
+        return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     def _below(self, blocking: bool) -> Store | Synchronous:
         return Synchronous(self._store) if blocking else self._store
 
-    def _is_kept(self, part: Part, found: CachedValue) -> bool:
-        if found.stamp < 0:  # a change is in progress
+    def _is_kept(self, part: Part, cached: CachedValue) -> bool:
+        if cached.stamp < 0:  # a change is in progress
             return False
-        return self._negative if found.data is None else part is None or len(found.data) > 0
+        return self._negative if cached.data is None else part is None or len(cached.data) > 0
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -316,10 +316,10 @@ class Cache(ListingCache):
         await asyncio.to_thread(self._state.invalidate, prefix.strip("/"))
 
     async def _apply(
-        self, path: str, work: Work, kept: bytes | None = None, *, blocking: bool = False
+        self, path: str, work: Work, value: bytes | None = None, *, blocking: bool = False
     ) -> None:
         if not self._state.ready:
             await self._open_tier(blocking=blocking)
         # A MemoryStore never suspends.
         suspends = not blocking and type(self._store) is not MemoryStore
-        await change(self._state, path, work, kept, blocking=blocking, suspends=suspends)
+        await change(self._state, path, work, value, blocking=blocking, suspends=suspends)

@@ -60,7 +60,7 @@ class Names:
         return None if self._data is None else bytes(self._data)
 
 
-def unpacked(found: CachedValue) -> list[str]:
+def unpacked(cached: CachedValue) -> list[str]:
     """The names of a cached listing."""
-    assert found.data is not None
-    return str(found.data, "utf-8", "surrogatepass").split("\0")[:-1]
+    assert cached.data is not None
+    return str(cached.data, "utf-8", "surrogatepass").split("\0")[:-1]

@@ -33,24 +33,24 @@ async def look(
             continue
         read = state.on_disk
         on_loop = size <= INLINE
-        found = read(tier, ident, place) if on_loop else await asyncio.to_thread(read, tier, ident, place)
-        if found is not None:
-            state.remember(key, each, found, place)
-            if (piece := found if each == part else slice_value(found, part)) is not None:
+        cached = read(tier, ident, place) if on_loop else await asyncio.to_thread(read, tier, ident, place)
+        if cached is not None:
+            state.remember(key, each, cached, place)
+            if (piece := cached if each == part else slice_value(cached, part)) is not None:
                 state.count(DISK, piece.size)
                 return piece
     return None
 
 
 async def keep(
-    state: CacheState, key: str, part: Part, found: CachedValue, place: VersionedPath, *, blocking: bool
+    state: CacheState, key: str, part: Part, cached: CachedValue, place: VersionedPath, *, blocking: bool
 ) -> None:
     """Store a value in both tiers; never fails."""
-    part = None if found.data is None else part  # a missing key has no ranges
-    state.remember(key, part, found, place)
+    part = None if cached.data is None else part  # a missing key has no ranges
+    state.remember(key, part, cached, place)
     if state.tier is None:
         return
     if blocking:
-        state.to_disk(key, part, found, place)
+        state.to_disk(key, part, cached, place)
     else:
-        await asyncio.to_thread(state.to_disk, key, part, found, place)
+        await asyncio.to_thread(state.to_disk, key, part, cached, place)

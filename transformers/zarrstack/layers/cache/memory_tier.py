@@ -52,10 +52,10 @@ class MemoryTier:
                 self._entries.move_to_end(where)
             return entry
 
-    def put(self, where: Where, found: CachedValue, place: VersionedPath, is_valid: Check) -> None:
+    def put(self, where: Where, cached: CachedValue, place: VersionedPath, is_valid: Check) -> None:
         """Add a value; one larger than the budget is not kept. `is_valid` applies to older values."""
         key = where if isinstance(where, str) else where[0]
-        cost = OVERHEAD + len(key) + (0 if found.data is None else len(found.data))
+        cost = OVERHEAD + len(key) + (0 if cached.data is None else len(cached.data))
         if self._keeps and self.used + cost > self.budget:
             self._remove_invalid(is_valid)
         with self._lock:
@@ -69,7 +69,7 @@ class MemoryTier:
             while self.used + cost > self.budget:
                 self.used -= self._entries.popitem(last=False)[1][2]
                 self.evictions += 1
-            self._entries[where] = (found, place, cost)
+            self._entries[where] = (cached, place, cost)
             self.used += cost
 
     def drop(self, where: Where) -> None:

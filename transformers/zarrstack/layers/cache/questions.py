@@ -21,10 +21,10 @@ class ListingCache(OpenCache):
 
     async def _known(self, key: str) -> CachedValue | None:
         """Return the whole value if a tier holds it."""
-        found = self._state.remembered(key, None)
-        if found is not None:
+        cached = self._state.remembered(key, None)
+        if cached is not None:
             self._state.count(MEMORY, 0)
-            return found
+            return cached
         if not self._state.ready:
             await self._open_tier(blocking=False)
         place = self._state.versions.place(key)
@@ -32,22 +32,22 @@ class ListingCache(OpenCache):
 
     async def exists(self, key: str) -> bool:
         """Whether the key has a value; answered from the cache if possible."""
-        found = await self._known(key)
-        if found is not None:
-            return found.data is not None
+        cached = await self._known(key)
+        if cached is not None:
+            return cached.data is not None
         place = self._state.versions.place(key) if self._state.listings else None
         ask = partial(self._store.exists, key)
         return await self._answer(key, EXISTS, place, ask, "is not in the cache")
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; FileNotFoundError if the key is missing."""
-        found = await self._known(key)
-        if found is None:
+        cached = await self._known(key)
+        if cached is None:
             self._online(key)
             return await self._store.getsize(key)
-        if found.data is None:
+        if cached.data is None:
             raise FileNotFoundError(key)
-        return len(found.data)
+        return len(cached.data)
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path, from the store below."""
@@ -79,9 +79,9 @@ class ListingCache(OpenCache):
         return find(self._state.versions, prefix)
 
     async def _recall(self, key: str, part: Part, place: VersionedPath) -> CachedValue | None:
-        if (found := self._state.remembered(key, part)) is not None:
+        if (cached := self._state.remembered(key, part)) is not None:
             self._state.count(MEMORY, 0)
-            return found
+            return cached
         return await look(self._state, key, part, place, blocking=False)
 
     async def _answer(
@@ -89,10 +89,10 @@ class ListingCache(OpenCache):
     ) -> bool:
         """Answer a question from the cache or the store below, and cache the answer if it has a place."""
         state = self._state
-        if place is not None and (found := await self._recall(key, part, place)) is not None:
-            return found.data == YES
+        if place is not None and (cached := await self._recall(key, part, place)) is not None:
+            return cached.data == YES
         self._online(key, what)
-        stamp, started = None if place is None else place.quiet(), state.clock()
+        stamp, started = None if place is None else place.stable_stamp(), state.clock()
         answer = await ask()
         if place is not None and stamp is not None:
             state.count(MISS, 0)
@@ -112,12 +112,12 @@ class ListingCache(OpenCache):
         """List from the cache or the store below; a listing that is read to its end is cached."""
         state = self._state
         place = await self._listing_place(find, prefix)
-        if place is not None and (found := await self._recall(prefix, part, place)) is not None:
-            for name in unpacked(found):
+        if place is not None and (cached := await self._recall(prefix, part, place)) is not None:
+            for name in unpacked(cached):
                 yield name
             return
         self._online(prefix, "asks for a listing")
-        stamp, started = None if place is None else place.quiet(), state.clock()
+        stamp, started = None if place is None else place.stable_stamp(), state.clock()
         names = Names(state.listing_limit if stamp is not None else 0)
         async for name in begin(prefix):
             names.add(name)

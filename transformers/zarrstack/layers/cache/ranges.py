@@ -34,16 +34,16 @@ def candidates(part: Part) -> tuple[Part, ...]:
     return (None, part) if part[0] in _RANGES else (part,)
 
 
-def slice_value(found: CachedValue, part: Part) -> CachedValue | None:
+def slice_value(cached: CachedValue, part: Part) -> CachedValue | None:
     """Cut a range out of a whole value; None if stores answer it differently."""
-    if part is None or found.data is None:
-        return found
+    if part is None or cached.data is None:
+        return cached
     kind, first, second = part
-    size = len(found.data)
+    size = len(cached.data)
     if kind == "s":
-        data = memoryview(found.data)[max(0, size - first) :]
+        data = memoryview(cached.data)[max(0, size - first) :]
     elif kind == "?" or first >= size:
         return None
     else:
-        data = memoryview(found.data)[first : second if kind == "r" else size]
-    return CachedValue(data=data, stored=found.stored, stamp=found.stamp)
+        data = memoryview(cached.data)[first : second if kind == "r" else size]
+    return CachedValue(data=data, stored=cached.stored, stamp=cached.stamp)

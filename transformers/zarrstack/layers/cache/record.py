@@ -79,13 +79,15 @@ def name(ident: bytes) -> str:
     return hashlib.blake2b(ident, digest_size=16).hexdigest()
 
 
-def record_head(ident: bytes, found: CachedValue, tier: bytes) -> bytes:
+def record_head(ident: bytes, cached: CachedValue, tier: bytes) -> bytes:
     """Header and identity of a record; the value follows unchanged."""
-    flags = MISSING if found.data is None else 0
-    rest = HEAD.pack(MAGIC, 0, len(ident), flags, found.size, found.stored, found.stamp, tier)[_CHECKED_FROM:]
+    flags = MISSING if cached.data is None else 0
+    rest = HEAD.pack(MAGIC, 0, len(ident), flags, cached.size, cached.stored, cached.stamp, tier)[
+        _CHECKED_FROM:
+    ]
     code = crc32c(ident, crc32c(rest))
-    if found.data is not None:
-        code = crc32c(found.data, code)
+    if cached.data is not None:
+        code = crc32c(cached.data, code)
     return MAGIC + code.to_bytes(4, "little") + rest + ident
 
 

@@ -110,11 +110,11 @@ class CacheState:
     def _open_folder(self, root: str, budget: int) -> None:
         """Use a folder as the disk tier; on failure, report it and continue without the tier."""
         # a strong reference would keep this object alive through its tier
-        lose = weakref.WeakMethod(self.lose)
+        disable = weakref.WeakMethod(self.disable)
 
         def failed(tier: LocalTier, error: OSError) -> None:
-            if (found := lose()) is not None:
-                found(tier, error)
+            if (method := disable()) is not None:
+                method(tier, error)
 
         try:
             tier = LocalTier(root, budget, self.source, failed, keeps=self.keeps)
@@ -133,7 +133,7 @@ class CacheState:
         if tier.is_current():
             if tier.is_sound():
                 return tier
-            self.lose(tier, OSError(errno.EIO, "another program wrote to its control file"))
+            self.disable(tier, OSError(errno.EIO, "another program wrote to its control file"))
             return None
         with self.opening:
             if self.tier is tier:
@@ -143,9 +143,9 @@ class CacheState:
                 self._open_folder(tier.root, tier.budget)
         return self.tier
 
-    def lose(self, tier: LocalTier, error: OSError) -> None:
+    def disable(self, tier: LocalTier, error: OSError) -> None:
         """Switch off a disk tier that can no longer track changes by other processes."""
-        tier.spoil()
+        tier.invalidate()
         with self.opening:
             if self.tier is tier:
                 _close_all(self._held)
@@ -212,10 +212,10 @@ class CacheState:
         """Look up the memory tier and return the requested part."""
         if part is None:
             entry = self.memory.get(key)
-            return None if entry is None or not self.is_true(entry[0], entry[1]) else entry[0]
+            return None if entry is None or not self.is_valid(entry[0], entry[1]) else entry[0]
         for each in candidates(part):
             entry = self.memory.get(key if each is None else (key, each))
-            if entry is not None and self.is_true(entry[0], entry[1]):
+            if entry is not None and self.is_valid(entry[0], entry[1]):
                 piece = entry[0] if each == part else slice_value(entry[0], part)
                 if piece is not None:
                     return piece
@@ -223,42 +223,42 @@ class CacheState:
 
     def in_memory(self, key: str, part: Part) -> CachedValue | None:
         """`remembered`, counted as a hit."""
-        found = self.remembered(key, part)
-        if found is not None:
-            self.count(MEMORY, found.size)
-        return found
+        cached = self.remembered(key, part)
+        if cached is not None:
+            self.count(MEMORY, cached.size)
+        return cached
 
     def on_disk(self, tier: LocalTier, ident: bytes, place: VersionedPath) -> CachedValue | None:
         """Read a valid record from the disk tier."""
-        found = tier.read(ident)
-        if found is None or self.is_true(found, place):
-            return found
+        cached = tier.read(ident)
+        if cached is None or self.is_valid(cached, place):
+            return cached
         if self.keeps and not self.offline:  # otherwise it would occupy a full folder for ever
             tier.remove(ident)
         return None
 
-    def is_true(self, found: CachedValue, place: VersionedPath) -> bool:
+    def is_valid(self, cached: CachedValue, place: VersionedPath) -> bool:
         """Whether nothing on its path has changed since a value was fetched, and it is within its ttl.
 
         Offline, any age is. If the clock was set back, the age is negative and the value is fetched again.
         """
         return (
             place.table is self.versions
-            and found.stamp == self.versions.stamp(place.slots)
-            and (self.ttl is None or self.offline or 0 <= self.clock() - found.stored < self.ttl)
+            and cached.stamp == self.versions.stamp(place.slots)
+            and (self.ttl is None or self.offline or 0 <= self.clock() - cached.stored < self.ttl)
         )
 
-    def remember(self, key: str, part: Part, found: CachedValue, place: VersionedPath) -> None:
+    def remember(self, key: str, part: Part, cached: CachedValue, place: VersionedPath) -> None:
         """Store a value in memory."""
-        self.memory.put(key if part is None else (key, part), found, place, self.is_true)
+        self.memory.put(key if part is None else (key, part), cached, place, self.is_valid)
 
-    def to_disk(self, key: str, part: Part, found: CachedValue, place: VersionedPath) -> None:
+    def to_disk(self, key: str, part: Part, cached: CachedValue, place: VersionedPath) -> None:
         """Store a value in the disk tier if it accepts writes; never fails."""
         tier = self.current_tier()
         if tier is None or tier.versions is not place.table or not self.may_write():
             return
         try:
-            tier.write(identity(self.source, key, part), found)
+            tier.write(identity(self.source, key, part), cached)
         except OSError as error:
             self.report(f"cannot write to the disk tier in {tier.root}", error)
         else:

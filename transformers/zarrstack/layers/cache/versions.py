@@ -13,7 +13,7 @@ All tiers rely on this one rule, and need no locks for it:
 A slow read therefore never replaces a new value with an old one, `delete_dir` costs as much as `delete`, and
 processes that share the table see each other's writes. Paths that share a slot cause an occasional miss,
 never a wrong value. A process that dies during a change leaves its slots marked; they stay uncached until
-`VersionTable.heal` (folder_control.py).
+`VersionTable.repair` (folder_control.py).
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ class Versions:
     def place(self, key: str) -> VersionedPath | None:
         """Slots of a key: the root, each folder on the way, and the key itself; None if it is not plain."""
         folder, slash, name = key.rpartition("/")
-        found = self._folders.get(folder) or self._folder(folder)
-        if found is None or name in _ODD_NAMES or (slash and not folder):
+        entry = self._folders.get(folder) or self._folder(folder)
+        if entry is None or name in _ODD_NAMES or (slash and not folder):
             return None
-        code, slots, _ = found
+        code, slots, _ = entry
         slot = zlib.crc32(_spelled(name), code) % self._size
         return VersionedPath(self, (*slots, slot), (slot,))
 
@@ -138,8 +138,8 @@ class Versions:
 
     def _folder(self, folder: str) -> Folder | None:
         """What slots in a folder are computed from; None if the folder is not plain."""
-        found = self._folders.get(folder)
-        if found is None:
+        entry = self._folders.get(folder)
+        if entry is None:
             code, slots, lists = self.source, [self.source % self._size], []
             for name in folder.split("/") if folder else ():
                 if name in _ODD_NAMES:
@@ -148,11 +148,11 @@ class Versions:
                 code = zlib.crc32(_spelled(name), code)
                 slots.append(code % self._size)
             lists.append(zlib.crc32(b"*/", code) % self._size)
-            found = Folder(code, tuple(slots), tuple(lists))
+            entry = Folder(code, tuple(slots), tuple(lists))
             if len(self._folders) >= _MOST_FOLDERS:
                 self._folders.clear()
-            self._folders[folder] = found
-        return found
+            self._folders[folder] = entry
+        return entry
 
     def stamp(self, slots: Slots) -> int:
         """Sum of the slots; an unreadable one counts as a change in progress."""
@@ -165,7 +165,7 @@ class Versions:
             return _UNKNOWN
         return total
 
-    def quiet(self, slots: Slots) -> int | None:
+    def stable_stamp(self, slots: Slots) -> int | None:
         """Sum of the slots; None while a change is in progress, or if one is unreadable."""
         get, total = self._words.get, 0
         try:
@@ -190,7 +190,7 @@ class Versions:
     def end(self, place: VersionedPath, begun: int) -> int | None:
         """End a change; return the stamp for the written value, or None if another change intervened."""
         self._step(place.changed, _END)
-        stamp = self.quiet(place.slots)
+        stamp = self.stable_stamp(place.slots)
         return stamp if stamp == begun + _END else None
 
     def _step(self, slots: Slots, by: int) -> None:
@@ -213,6 +213,6 @@ class VersionedPath(NamedTuple):
         """Sum that changes whenever something on the path does."""
         return self.table.stamp(self.slots)
 
-    def quiet(self) -> int | None:
+    def stable_stamp(self) -> int | None:
         """The stamp, or None while a change is in progress: then nothing may be cached."""
-        return self.table.quiet(self.slots)
+        return self.table.stable_stamp(self.slots)

@@ -93,18 +93,18 @@ class Checksum(StorageTransformer):
         while True:
             value = await self._store.get(key, prototype)
             states = await states_of(self._store, key)
-            found = ABSENT if value is None else sum_of(value.as_buffer_like())
-            if self._is_sound(found, states):
+            actual = ABSENT if value is None else sum_of(value.as_buffer_like())
+            if self._is_sound(actual, states):
                 return None if value is None else cut(value, byte_range)
             # A concurrent write may explain a mismatch, but not the same one twice.
-            if (found, states) == before:
-                raise _damage(key, found, states)
-            before = (found, states)
+            if (actual, states) == before:
+                raise _damage(key, actual, states)
+            before = (actual, states)
 
-    def _is_sound(self, found: RecordedState, states: States | None) -> bool:
+    def _is_sound(self, actual: RecordedState, states: States | None) -> bool:
         if states is None:
-            return found == ABSENT or not self._refuse_unknown
-        return found in states
+            return actual == ABSENT or not self._refuse_unknown
+        return actual in states
 
     async def exists(self, key: str) -> bool:
         """Whether the key has a value; the value is not verified."""
@@ -166,11 +166,11 @@ class Checksum(StorageTransformer):
             await run_to_completion(self._remove(key))
 
     async def _remove(self, key: str) -> None:
-        known = await states_of(self._store, key) is not None
-        if known:
+        is_recorded = await states_of(self._store, key) is not None
+        if is_recorded:
             await add_state(self._store, key, ABSENT)
         await self._store.delete(key)
-        if known:
+        if is_recorded:
             await drop_states(self._store, key)
 
     async def delete_dir(self, prefix: str) -> None:
@@ -236,19 +236,19 @@ def _check_key(key: str) -> None:
         )
 
 
-def _damage(key: str, found: RecordedState, states: States | None) -> ChunkError:
+def _damage(key: str, actual: RecordedState, states: States | None) -> ChunkError:
     if states is None:
         return ChunkError(
             "layer 'checksum': this object has no checksum",
             key=key,
-            found=str(found),
+            found=str(actual),
             advice="If you trust the object, call `seal`, or allow such objects with unknown='pass'.",
         )
-    lost = found == ABSENT
+    lost = actual == ABSENT
     return ChunkError(
         "layer 'checksum': the object is lost" if lost else "layer 'checksum': the object is damaged",
         key=key,
-        found="no object" if lost else str(found),
+        found="no object" if lost else str(actual),
         expected=" or ".join(str(state) for state in states),
         advice="Restore the object from a backup.",
     )

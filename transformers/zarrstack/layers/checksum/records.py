@@ -60,8 +60,8 @@ async def states_of(store: Store, key: str) -> States | None:
 
 async def add_state(store: Store, key: str, state: RecordedState) -> None:
     """Add a possible state of a key, which may also be absent if it had none. One read and one write."""
-    known = await states_of(store, key) or (ABSENT,)
-    await put_states(store, key, tuple(dict.fromkeys((state, *known))))
+    states = await states_of(store, key) or (ABSENT,)
+    await put_states(store, key, tuple(dict.fromkeys((state, *states))))
 
 
 async def put_states(store: Store, key: str, states: States) -> None:

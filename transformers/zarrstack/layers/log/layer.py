@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 
-from ...base.intercept import Call, Intercept, slice_of
+from ...base.byte_ranges import slice_of
+from ...base.intercept import Call, Intercept
 from ...base.option_checks import either, given, invalid_option
 from ...system.clock import Clock
 from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
@@ -140,10 +141,10 @@ class Log(Intercept):
                 event = event or record.event(self._label, self._clock.wall())
                 sink.write(event)
             except OSError as error:  # not a bug, so no traceback
-                if self._figures.lose():
+                if self._figures.count_lost():
                     logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
             except Exception:
-                if self._figures.lose():
+                if self._figures.count_lost():
                     logging.getLogger(LOGGER).exception("layer 'log': an event could not be written")
 
 
@@ -221,6 +222,7 @@ class _Record:
 
     def event(self, label: str | None, time: float) -> Event:
         call = self.call
+        part = slice_of(call.part)
         return Event(
             number=self.number,
             parent=None if self.parent is None else self.parent[0],
@@ -230,7 +232,7 @@ class _Record:
             label=label,
             operation=call.operation,
             key=call.key,
-            range=slice_of(call.part),
+            range=None if call.part is None else (part.start, part.stop),
             bytes=self.size,
             keys=self.keys,
             seconds=self.seconds,

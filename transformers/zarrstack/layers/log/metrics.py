@@ -132,7 +132,7 @@ class OperationTotals:
                 tally = self._tallies[operation] = OperationTotal()
             tally.add(seconds, size, outcome)
 
-    def lose(self) -> bool:
+    def count_lost(self) -> bool:
         """Count an event that could not be written; True for the first."""
         with self._guard:
             self._lost += 1

@@ -59,12 +59,12 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
         self._upper = self._writes
         self._options = {"writes": self._writes}
 
-    def _opened(self, given: Any) -> Store:
-        if isinstance(given, Store):
-            return given
-        text = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+    def _opened(self, target: Any) -> Store:
+        if isinstance(target, Store):
+            return target
+        text = os.fspath(target) if isinstance(target, str | os.PathLike) else ""
         if not text:
-            raise invalid_option(self, "writes", given, 'a store, a path, a URL or "memory:"')
+            raise invalid_option(self, "writes", target, 'a store, a path, a URL or "memory:"')
         if text in {"memory:", "memory://"}:
             return MemoryStore()
         if "://" in text and not text.startswith("file://"):

@@ -24,7 +24,7 @@ from ...core.paths import ancestors, prefix_of
 RESERVED: Final = ".overlay"
 _KEYS: Final = RESERVED + "/keys/"
 _FOLDERS: Final = RESERVED + "/folders/"
-_INNER_CHUNK: Final = ".gone"
+_MARKER_NAME: Final = ".gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +80,21 @@ def is_own(key: str) -> bool:
 
 def check_key(key: str) -> None:
     """Raise UsageError for a key that would be indistinguishable from a marker."""
-    if is_own(key) or (_INNER_CHUNK in key and _INNER_CHUNK in key.split("/")):
+    if is_own(key) or (_MARKER_NAME in key and _MARKER_NAME in key.split("/")):
         raise UsageError(
-            f"layer 'overlay': names such as {RESERVED} and {_INNER_CHUNK} are reserved",
+            f"layer 'overlay': names such as {RESERVED} and {_MARKER_NAME} are reserved",
             key=key,
             expected="another name",
         )
 
 
 def _marker(tree: str, path: str) -> str:
-    return f"{tree}{path}/{_INNER_CHUNK}" if path else tree + _INNER_CHUNK
+    return f"{tree}{path}/{_MARKER_NAME}" if path else tree + _MARKER_NAME
 
 
 async def _paths(upper: Store, tree: str, prefix: str = "") -> set[str]:
-    found: Iterable[str] = [key async for key in upper.list_prefix(tree + prefix)]
-    end = "/" + _INNER_CHUNK
+    keys: Iterable[str] = [key async for key in upper.list_prefix(tree + prefix)]
+    end = "/" + _MARKER_NAME
     return {
-        key.removeprefix(tree[:-1]).removesuffix(end).removeprefix("/") for key in found if key.endswith(end)
+        key.removeprefix(tree[:-1]).removesuffix(end).removeprefix("/") for key in keys if key.endswith(end)
     }

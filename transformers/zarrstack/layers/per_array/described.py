@@ -33,7 +33,7 @@ class DescribedArray:
     error: ZarrstackError | None = None
     """Why the array cannot be read."""
 
-    def is_as(self, other: DescribedArray) -> bool:
+    def has_same_layers(self, other: DescribedArray) -> bool:
         """Whether both have equal layers, and can share one stack."""
         mine, theirs = ([(type(each), each.options) for each in array.layers] for array in (self, other))
         return mine == theirs and self.error is None and other.error is None
@@ -43,10 +43,10 @@ class DescribedArray:
         """Why neither zarrstack nor zarr-python can open the array; None if both can."""
         if self.error is not None:
             return self.error
-        shown = dict(self.document)
-        without_transformers(shown)
+        document = dict(self.document)
+        without_transformers(document)
         try:
-            ArrayV3Metadata.from_dict(shown)
+            ArrayV3Metadata.from_dict(document)
         except Warning:  # raised as an error, about an array that can be opened
             return None
         except Exception as error:  # noqa: BLE001 - whatever zarr raises for a document that it cannot use

@@ -92,24 +92,24 @@ class PerArray(BufferedArrays):
 
     async def _array_at(self, path: str) -> DescribedArray | None:
         """Return the array at exactly this path."""
-        if (known := self._arrays.get(path)) is not None:
-            return known
+        if (array := self._arrays.get(path)) is not None:
+            return array
         document = await self._stored(path)
         return self._learn(path, document) if document is not None and is_array(document) else None
 
     async def _array_again(self, path: str) -> DescribedArray | None:
         """Return the array at exactly this path, as its document is now if it could not be opened before."""
-        known = self._arrays.get(path)
-        if known is not None and known.refusal is not None:
+        array = self._arrays.get(path)
+        if array is not None and array.refusal is not None:
             self._arrays.pop(path, None)
         return await self._array_at(path)
 
     def _learn(self, path: str, document: JSONObject) -> DescribedArray:
         """Record the array of a document; a known stack is kept if the layers are equal."""
-        known = self._arrays.get(path)
+        previous = self._arrays.get(path)
         array = describe(self._store, path, document, self._buffer)
-        if known is not None and known.is_as(array):
-            array = replace(array, layers=known.layers, store=known.store)
+        if previous is not None and previous.has_same_layers(array):
+            array = replace(array, layers=previous.layers, store=previous.store)
         self._arrays[path] = array
         return array
 
@@ -117,8 +117,8 @@ class PerArray(BufferedArrays):
         """Return the array that contains a key, or the contents of a folder `key + "/"`."""
         paths = tuple(ancestors(key))
         for path in paths:
-            if (known := self._arrays.get(path)) is not None:
-                return known
+            if (array := self._arrays.get(path)) is not None:
+                return array
         for path in paths:
             if (array := await self._array_at(path)) is not None:
                 return array
@@ -274,8 +274,8 @@ class PerArray(BufferedArrays):
     async def _transformed(self, keys: list[str]) -> dict[str, DescribedArray]:
         """The arrays with transformers whose documents are among these keys."""
         paths = [path for path in map(node_of, keys) if path is not None]
-        found = await asyncio.gather(*(self._array_at(path) for path in paths))
-        arrays = zip(paths, found, strict=True)
+        described = await asyncio.gather(*(self._array_at(path) for path in paths))
+        arrays = zip(paths, described, strict=True)
         return {path: array for path, array in arrays if array is not None and array.entries}
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:

@@ -27,15 +27,15 @@ class Members:
 
     async def openable(self, folder: str, names: AsyncIterator[str]) -> list[str]:
         """The names in a folder, without those of arrays that cannot be opened."""
-        found = [name async for name in names]
-        turn = asyncio.Semaphore(config.get("async.concurrency") or len(found) or 1)
+        all_names = [name async for name in names]
+        turn = asyncio.Semaphore(config.get("async.concurrency") or len(all_names) or 1)
 
         async def is_openable(name: str) -> bool:
             async with turn:
                 return name == DOCUMENT or not await self._is_refused(join(folder, name))
 
-        kept = await asyncio.gather(*map(is_openable, found))
-        return [name for name, keep in zip(found, kept, strict=True) if keep]
+        marks = await asyncio.gather(*map(is_openable, all_names))
+        return [name for name, keep in zip(all_names, marks, strict=True) if keep]
 
     async def leave_out(self, document: JSONObject, path: str) -> bool:
         """Remove such arrays from a group's consolidated metadata; return whether there were any."""

@@ -19,26 +19,26 @@ AT_ONCE: Final = 32
 
 
 async def documents_of_arrays(
-    store: Store, shown: Callable[[str], str | None] = lambda key: key
+    store: Store, above: Callable[[str], str | None] = lambda key: key
 ) -> dict[str, int]:
     """Return the documents of all arrays in a store (Zarr v2 and v3) with their numbers of axes.
 
-    `shown` maps a stored key to its key above, or to None; the result has the keys above. MetadataError for
+    `above` maps a stored key to its key above, or to None; the result has the keys above. MetadataError for
     an unreadable document, because its array's chunks could not be mapped.
     """
     keys = {}
     async for key in store.list_prefix(""):
-        name = shown(key)
+        name = above(key)
         if name is not None and array_of(name) is not None:
             keys[key] = name
-    found: dict[str, int] = {}
+    ndims: dict[str, int] = {}
     for some in batched(keys, AT_ONCE):
         values = await asyncio.gather(*(store.get(key, default_buffer_prototype()) for key in some))
         for key, value in zip(some, values, strict=True):
             ndim = None if value is None else _axes(key, keys[key], value.to_bytes())
             if ndim is not None:
-                found[keys[key]] = ndim
-    return found
+                ndims[keys[key]] = ndim
+    return ndims
 
 
 async def arrays_in(store: Store) -> dict[str, int]:

@@ -45,10 +45,10 @@ class Rekey(StorageTransformer):
 
     def __init__(self, store: Store | None = None, *, rules: Sequence[Rule | JSON] | str) -> None:
         super().__init__(store)
-        given = read_json(rules) if isinstance(rules, str) else rules
-        if not isinstance(given, list | tuple):
-            raise UsageError("layer 'rekey': rules must be a list", found=excerpt(given))
-        self._rules = tuple(parse_rule(rule) for rule in given)
+        items = read_json(rules) if isinstance(rules, str) else rules
+        if not isinstance(items, list | tuple):
+            raise UsageError("layer 'rekey': rules must be a list", found=excerpt(items))
+        self._rules = tuple(parse_rule(rule) for rule in items)
         if store is not None:
             self._learn(store)
 
@@ -87,19 +87,19 @@ class Rekey(StorageTransformer):
                 rule = rule.with_arrays({path: ndim for path, ndim in paths if path is not None})  # noqa: PLW2901
             learned.append(rule)
             # Higher rules see the documents under the keys that this rule maps them to.
-            documents = {shown: n for key, n in documents.items() if (shown := rule.up(key)) is not None}
+            documents = {name: n for key, n in documents.items() if (name := rule.up(key)) is not None}
         self._rules = (*reversed(learned), *below)
 
     # -- keys -----------------------------------------------------------------------------------
 
     def down(self, key: str) -> str | None:
         """Map a key to the store below; None if the rules cannot map it."""
-        found: str | None = key
+        mapped: str | None = key
         for rule in self._rules:
-            if found is None:
+            if mapped is None:
                 return None
-            found = rule.down(found)
-        return found
+            mapped = rule.down(mapped)
+        return mapped
 
     def up(self, key: str) -> str | None:
         """Map a key of the store below to the one above; None if the rules cannot map it."""
@@ -126,12 +126,12 @@ class Rekey(StorageTransformer):
 
     def _folder_below(self, prefix: str, *, same_names: bool = False) -> str | None:
         """Path of the folder below that holds exactly the keys of this folder, or None."""
-        found: str | None = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        folder: str | None = prefix.strip("/") + "/" if prefix.strip("/") else ""
         for rule in self._rules:
-            if found is None or (same_names and rule.renames(found)):
+            if folder is None or (same_names and rule.renames(folder)):
                 return None
-            found = rule.image(found)
-        return None if found is None else found.rstrip("/")
+            folder = rule.image(folder)
+        return None if folder is None else folder.rstrip("/")
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -160,10 +160,10 @@ class Rekey(StorageTransformer):
         """Synchronous `get`."""
         place = self.down(key)
         below: Any = self._store
-        found: Buffer | None = None
+        value: Buffer | None = None
         if place is not None:
-            found = below.get_sync(place, prototype=prototype, byte_range=byte_range)
-        return found
+            value = below.get_sync(place, prototype=prototype, byte_range=byte_range)
+        return value
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Synchronous `set`."""
@@ -229,12 +229,12 @@ class Rekey(StorageTransformer):
 
 
 def _up(key: str, rules: Sequence[Rule]) -> str | None:
-    found: str | None = key
+    mapped: str | None = key
     for rule in reversed(rules):
-        if found is None:
+        if mapped is None:
             return None
-        found = rule.up(found)
-    return found
+        mapped = rule.up(mapped)
+    return mapped
 
 
 def parse_rule(data: Rule | JSON) -> Rule:
@@ -248,9 +248,9 @@ def parse_rule(data: Rule | JSON) -> Rule:
         raise UsageError("layer 'rekey': unknown rule", found=excerpt(data), expected=", ".join(RULES))
     import inspect
 
-    known = [name for name in inspect.signature(make.__init__).parameters if name != "self"]
-    if unknown := sorted(set(configuration) - set(known)):
-        raise UsageError(f"rule {name!r} has no option {unknown[0]!r}", expected=", ".join(known))
+    options = [name for name in inspect.signature(make.__init__).parameters if name != "self"]
+    if unknown := sorted(set(configuration) - set(options)):
+        raise UsageError(f"rule {name!r} has no option {unknown[0]!r}", expected=", ".join(options))
     rule: Rule = make(**configuration)
     return rule
 

@@ -66,8 +66,8 @@ class Rule:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.configuration.items())
-        return f"{type(self).__name__}({shown})"
+        options = ", ".join(f"{name}={value!r}" for name, value in self.configuration.items())
+        return f"{type(self).__name__}({options})"
 
 
 class Exchange(Rule):
@@ -87,15 +87,15 @@ class Exchange(Rule):
 
     def down(self, key: str) -> str:
         """See `Rule.down`; maps every key."""
-        return _go(key, self.there, self.back)
+        return _swapped(key, self.there, self.back)
 
     def up(self, key: str) -> str:
         """See `Rule.up`; maps every key."""
-        return _go(key, self.back, self.there)
+        return _swapped(key, self.back, self.there)
 
 
-def _go(key: str, there: Callable[[str], str | None], back: Callable[[str], str | None]) -> str:
-    moved = there(key)
+def _swapped(key: str, forth: Callable[[str], str | None], back: Callable[[str], str | None]) -> str:
+    moved = forth(key)
     if moved is not None:
         return moved
     while (before := back(key)) is not None:
@@ -126,11 +126,11 @@ class Prefix(Rule):
         """See `Rule.up`."""
         return self._map(key, self.below, self.above)
 
-    def _map(self, key: str, here: str, there: str) -> str | None:
-        if key.startswith(here):
-            return there + key[len(here) :]
-        if key.startswith(there):
-            return here + key[len(there) :] if self.swaps else None
+    def _map(self, key: str, old: str, new: str) -> str | None:
+        if key.startswith(old):
+            return new + key[len(old) :]
+        if key.startswith(new):
+            return old + key[len(new) :] if self.swaps else None
         return key
 
     def cover(self, prefix: str) -> tuple[str, ...]:
@@ -198,8 +198,8 @@ class Keys(Exchange):
 
     def cover(self, prefix: str) -> tuple[str, ...]:
         """See `Rule.cover`."""
-        found = dict.fromkeys(folder_of(self.down(key)) for key in self._affected(prefix))
-        return (folder_of(prefix), *found) if found else (prefix,)
+        prefixes = dict.fromkeys(folder_of(self.down(key)) for key in self._affected(prefix))
+        return (folder_of(prefix), *prefixes) if prefixes else (prefix,)
 
     def _affected(self, prefix: str) -> Iterator[str]:
         for key in islice(self.affected, bisect_left(self.affected, prefix), None):
@@ -232,15 +232,15 @@ class Functions(Rule):
     def down(self, key: str) -> str | None:
         """See `Rule.down`."""
         place = self.to_below(key)
-        if place is not None and (found := self.to_above(place)) != key:
-            raise _not_inverse(key, place, found)
+        if place is not None and (back := self.to_above(place)) != key:
+            raise _not_inverse(key, place, back)
         return place
 
     def up(self, key: str) -> str | None:
         """See `Rule.up`."""
         name = self.to_above(key)
-        if name is not None and (found := self.to_below(name)) != key:
-            raise _not_inverse(name, key, found)
+        if name is not None and (back := self.to_below(name)) != key:
+            raise _not_inverse(name, key, back)
         return name
 
     @property
@@ -254,11 +254,11 @@ def folder_of(prefix: str) -> str:
     return prefix[: prefix.rfind("/") + 1]
 
 
-def _not_inverse(above: str, below: str, found: str | None) -> UsageError:
+def _not_inverse(above: str, below: str, back: str | None) -> UsageError:
     return UsageError(
         "rule 'functions': the functions are not the inverse of each other",
         key=above,
-        found=f"stored as {below!r}, which maps back to {found!r}",
+        found=f"stored as {below!r}, which maps back to {back!r}",
     )
 
 

@@ -108,12 +108,12 @@ class Sharding(BufferedArray):
         UsageError if the configuration sets one of these or `memory_bytes`, or has more axes than the array.
         """
         own = {"path", "ndim", "chunk_key_encoding", "memory_bytes"}
-        if said := sorted(own & set(configuration)):
+        if names := sorted(own & set(configuration)):
             raise UsageError(
-                f"layer {cls.name!r}: option {said[0]!r} is not allowed in an array's metadata",
+                f"layer {cls.name!r}: option {names[0]!r} is not allowed in an array's metadata",
                 node=path,
                 expected=", ".join(sorted(set(cls.option_names()) - own)),
-                advice="Pass it to zarrstack.open." if said[0] == "memory_bytes" else None,
+                advice="Pass it to zarrstack.open." if names[0] == "memory_bytes" else None,
             )
         whole = {
             "path": path,
@@ -155,9 +155,9 @@ class Sharding(BufferedArray):
         """Return values or ranges in the requested order; the index of each shard is read once."""
         wanted: dict[str, list[tuple[int, Place, ByteRequest | None]]] = {}
         others: list[tuple[int, str, ByteRequest | None]] = []
-        asked = list(key_ranges)
-        values: Values = [None] * len(asked)
-        for number, (key, part) in enumerate(asked):
+        requests = list(key_ranges)
+        values: Values = [None] * len(requests)
+        for number, (key, part) in enumerate(requests):
             if (chunk := self._names.coordinates(key)) is None:
                 others.append((number, key, part))
                 continue
@@ -174,8 +174,8 @@ class Sharding(BufferedArray):
             async with self._lock(shard).reading():
                 opened = await self._shard(shard).open()
                 wanted_parts = (opened.get(place, prototype, part) for _, place, part in parts)
-                found = await asyncio.gather(*wanted_parts)
-            for (number, _, _), value in zip(parts, found, strict=True):
+                results = await asyncio.gather(*wanted_parts)
+            for (number, _, _), value in zip(parts, results, strict=True):
                 values[number] = value
 
         await asyncio.gather(

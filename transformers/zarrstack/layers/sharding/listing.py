@@ -44,13 +44,13 @@ async def list_below(
         elif both and key.startswith(prefix):
             yield key
         if len(batch) >= size:
-            for found in await _expand(batch, keys_in):
-                if found.startswith(prefix):
-                    yield found
+            for chunk_key in await _expand(batch, keys_in):
+                if chunk_key.startswith(prefix):
+                    yield chunk_key
             batch, size = [], min(2 * size, MAX_AT_ONCE)
-    for found in await _expand(batch, keys_in):
-        if found.startswith(prefix):
-            yield found
+    for chunk_key in await _expand(batch, keys_in):
+        if chunk_key.startswith(prefix):
+            yield chunk_key
 
 
 async def _expand(

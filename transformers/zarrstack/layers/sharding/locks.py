@@ -1,7 +1,7 @@
 """Locks for stored objects: one writer per shard within a process, across threads and event loops.
 
 An asyncio lock belongs to one event loop, and zarr-python may run several (its own, the user's, one per
-worker thread); a `threading.FileLock` blocks the whole loop while it waits. These locks do neither.
+worker thread); a `threading.Lock` blocks the whole loop while it waits. These locks do neither.
 """
 
 from __future__ import annotations

@@ -110,12 +110,12 @@ class ShardForm:
     def open(self, data: memoryview) -> dict[Place, memoryview]:
         """The chunks of a whole shard object by coordinates; ChunkError as in `parse_index`."""
         index = self.parse_index(data[self.index.place(self.chunks, len(data))], len(data))
-        found = {}
+        chunks = {}
         for place in map(tuple, np.argwhere(index.present).tolist()):
             part = index.get(place)
             assert part is not None
-            found[place] = data[part]
-        return found
+            chunks[place] = data[part]
+        return chunks
 
     def close(self, chunks: Mapping[Place, Any]) -> bytes:
         """Assemble a shard object from chunks, in C order without gaps."""
@@ -133,12 +133,12 @@ class ShardForm:
     def slices(self, chunks: Mapping[Place, Any]) -> dict[Place, slice]:
         """Where `close` puts each chunk."""
         offset = self.index_size if self.index.location == "start" else 0
-        found = {}
+        slices = {}
         for place in sorted(chunks):
             length = memoryview(chunks[place]).nbytes
-            found[place] = slice(offset, offset + length)
+            slices[place] = slice(offset, offset + length)
             offset += length
-        return found
+        return slices
 
     def replaces_all(self, changes: Iterable[ChunkChange]) -> bool:
         """Whether the changes replace every chunk, so that the old shard need not be read."""

@@ -51,19 +51,19 @@ class StoredShard:
 
         ChunkError if a chunk that remains cannot be read.
         """
-        known = not self.form.replaces_all(changes)
+        reads_old = not self.form.replaces_all(changes)
         while True:
             chunks: dict[Place, Any] = {}
-            old = await self.store.get(self.key, default_buffer_prototype()) if known else None
+            old = await self.store.get(self.key, default_buffer_prototype()) if reads_old else None
             if old is not None:
                 with self._named():
                     chunks.update(self.form.open(content(old)))
-            if not apply(chunks, changes) and known:
+            if not apply(chunks, changes) and reads_old:
                 return
             new = self.form.close(chunks) if chunks else b""
             if assembled is not None:
                 assembled(new, self.form.slices(chunks))
-                if known and not await self._has_index_of(old):
+                if reads_old and not await self._has_index_of(old):
                     continue
             break
         del old, chunks, changes  # what waited is part of the new object now

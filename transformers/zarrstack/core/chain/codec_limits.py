@@ -1,78 +1,17 @@
-"""Codecs and data types of v3 documents, and limits of their configurations that every copy respects.
+"""Limits of configurations and of fill values that every copy respects, for the readers that it is made for.
 
-Every copy is made for the zarr-pythons and the tensorstore of the table in `reader_table`; `Row` states which
-of them support a name, and where it is registered. Registers: the core specification,
-https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
-https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14).
+A reader that supports a codec may refuse some of its configurations. Who supports which codec is in
+`reader_table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from types import MappingProxyType
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ..json_text import JSON
 from .codec_spec import CodecSpec
-from .reader_table import Register, table
-
-_EVERY_COPY: Final = ("zarr-python", "tensorstore")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A name of a codec or data type, its register, and the readers that support it."""
-
-    name: str
-    register: Register | None
-    """None: in use, but not registered."""
-    readers: tuple[str, ...]
-    """Those of `readers()`."""
-
-    @property
-    def portable(self) -> bool:
-        """Whether it is registered and all of `readers()` support it."""
-        return self.register is not None and not self.strangers
-
-    @property
-    def strangers(self) -> tuple[str, ...]:
-        """The readers of `readers()` that do not support it."""
-        return tuple(reader for reader in readers() if reader not in self.readers)
-
-
-@cache
-def readers() -> tuple[str, ...]:
-    """The readers for which every copy is made: the supported zarr-pythons, and tensorstore."""
-    return tuple(str(reader) for reader in table().readers if reader.name in _EVERY_COPY)
-
-
-@cache
-def codecs() -> Mapping[str, Row]:
-    """Codec name -> row."""
-    return MappingProxyType({row.name: row for row in _rows("codec")})
-
-
-@cache
-def data_types() -> Mapping[str, Row]:
-    """Data type name -> row."""
-    return MappingProxyType({row.name: row for row in _rows("data type")})
-
-
-def _rows(kind: str) -> Iterator[Row]:
-    """One row per name: variants, such as blosc's, count together."""
-    names: dict[str, list[str]] = {}
-    for feature in table().features[f"{kind}s"]:
-        names.setdefault(feature.removeprefix(f"{kind} ").partition(" ")[0], []).append(feature)
-    judges = [reader for reader in table().readers if reader.name in _EVERY_COPY]
-    for name, features in names.items():
-        yield Row(
-            name=name,
-            register=table().registered.get(f"{kind} {name}"),
-            readers=tuple(str(judge) for judge in judges if judge.reads.issuperset(features)),
-        )
-
 
 _LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
     "gzip": ("level", 0, 9),
