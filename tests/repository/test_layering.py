@@ -21,7 +21,7 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 ROOMS = {
     "zarrstack.core": (
         "errors", "paths", "sizes", "git_pointers", "similar_names", "identity_cache", "json_text",
-        "frozen_json", "shapes",
+        "frozen_json", "json_fields", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
     "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),

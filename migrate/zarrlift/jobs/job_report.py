@@ -6,11 +6,12 @@ Neither the source nor the result is opened, so that a report can be made wherev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from zarrstack.core.errors import Problem, short
 from zarrstack.core.grid.frames import Shards
+from zarrstack.core.json_fields import FieldsAsJSON, json_of_fields
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
@@ -36,7 +37,7 @@ _CHAIN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredForm:
+class StoredForm(FieldsAsJSON):
     """How an array is stored, in Zarr v3 terms."""
 
     data_type: str
@@ -55,13 +56,9 @@ class StoredForm:
             codecs=short(str(layout.chain), _CHAIN),
         )
 
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayReport:
+class ArrayReport(FieldsAsJSON):
     """What became of one array.
 
     Examples
@@ -95,13 +92,6 @@ class ArrayReport:
     dropped: int = 0
     """Chunks omitted because they contained only the fill value."""
     digest: str | None = None
-
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        forms = {
-            name: form and form.to_json() for name, form in (("before", self.before), ("after", self.after))
-        }
-        return {**{item.name: getattr(self, item.name) for item in fields(self)}, **forms}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +176,7 @@ class JobReport:
         rows = ("arrays", "problems", "conventions", "throughput", "options")
         routes = self.routes()
         return {
-            **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in rows},
+            **json_of_fields(self, *rows),
             "totals": {
                 "arrays": len(self.arrays),
                 "arrays_done": self.arrays_done,

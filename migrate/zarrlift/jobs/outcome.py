@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.json_fields import json_of_fields
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
@@ -47,18 +48,18 @@ class Outcome(NotebookResult):
     restored: int = 0
     """Legacy documents restored by `undo`."""
     seconds: float = 0.0
-    problems: tuple[Problem, ...] = ()
-    """Refusals and failures, with their locations, and warnings of changes that a resume took over."""
-    options: tuple[str, ...] = ()
-    """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
     part: int | None = None
     """The part that was run, of a job in parts."""
     parts_left: tuple[tuple[int, int], ...] = ()
     """After `gather`: (part, number of its tasks that are not done), for parts that have some."""
-    how_to_open: str = ""
-    """Python that opens a result of references, without secrets."""
     second_pass: bool = False
     """Whether first passes are complete, so that parts have to be run once more for the second."""
+    options: tuple[str, ...] = ()
+    """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
+    how_to_open: str = ""
+    """Python that opens a result of references, without secrets."""
+    problems: tuple[Problem, ...] = ()
+    """Refusals and failures, with their locations, and warnings of changes that a resume took over."""
     plan: Plan | None = None
 
     def __repr__(self) -> str:
@@ -74,28 +75,6 @@ class Outcome(NotebookResult):
 
     def to_json(self) -> JSONObject:
         """JSON for machines, without the plan (see `zarrlift migrate --dry-run --json`)."""
-        names = (
-            "job",
-            "state",
-            "arrays_done",
-            "arrays_total",
-            "groups_done",
-            "chunks",
-            "bytes_in",
-            "bytes_out",
-            "dropped",
-            "filled",
-            "retries",
-            "removed",
-            "restored",
-            "seconds",
-            "part",
-        )
-        return {
-            **{name: getattr(self, name) for name in names},
-            "parts_left": [{"part": part, "tasks": tasks} for part, tasks in self.parts_left],
-            "second_pass": self.second_pass,
-            "options": list(self.options),
-            **({"how_to_open": self.how_to_open} if self.how_to_open else {}),
-            "problems": [problem.to_json() for problem in self.problems],
-        }
+        unset = () if self.how_to_open else ("how_to_open",)
+        parts_left = [{"part": part, "tasks": tasks} for part, tasks in self.parts_left]
+        return json_of_fields(self, "plan", *unset) | {"parts_left": parts_left}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_text import JSONObject
+from zarrstack.core.json_fields import FieldsAsJSON
 
 from ..archive.notebook import NotebookResult
 from ..storage.silence import Silence
@@ -19,11 +19,8 @@ end is recorded.
 """
 
 
-_ROWS: Final = ("nodes", "parts", "problems")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
+class NodeStatus(FieldsAsJSON):
     """Progress of one node.
 
     Examples
@@ -49,25 +46,9 @@ class NodeStatus:
     """False if the total is an estimate."""
     error: str | None = None
 
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        names = (
-            "path",
-            "kind",
-            "route",
-            "state",
-            "tasks_done",
-            "tasks_total",
-            "bytes_done",
-            "bytes_total",
-            "bytes_known",
-            "error",
-        )
-        return {name: getattr(self, name) for name in names}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartStatus:
+class PartStatus(FieldsAsJSON):
     """The last run of one part of a job.
 
     Examples
@@ -85,13 +66,9 @@ class PartStatus:
     """Number of tasks that it has recorded, in all its runs."""
     host: str | None = None
 
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        return {name: getattr(self, name) for name in ("part", "activity", "tasks", "host")}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Status(NotebookResult):
+class Status(NotebookResult, FieldsAsJSON):
     """The status of a job; reading it does not affect a running job.
 
     Examples
@@ -107,7 +84,6 @@ class Status(NotebookResult):
     destination: str
     state: Literal["incomplete", "done", "finished", "undone"]
     in_place: bool
-    nodes: tuple[NodeStatus, ...]
     created: float
     """Unix time in seconds."""
     updated: float
@@ -142,10 +118,11 @@ class Status(NotebookResult):
     """Whether it answers with errors."""
     retries: int = 0
     """Requests that were repeated in all runs; those that a client repeats itself are not known."""
-    parts: tuple[PartStatus, ...] = ()
-    """The parts of an incomplete job in parts."""
     problems: tuple[Problem, ...] = ()
     """Warnings of changes of the source that a resume took over."""
+    parts: tuple[PartStatus, ...] = ()
+    """The parts of an incomplete job in parts."""
+    nodes: tuple[NodeStatus, ...]
 
     def __repr__(self) -> str:
         activity = f", {self.activity}" if self.activity else ""
@@ -153,15 +130,6 @@ class Status(NotebookResult):
         others = "".join(f", {states[state]} {state}" for state in ("failed", "refused") if states[state])
         counts = f"{states['done']} of {len(self.nodes)} nodes done{others}"
         return f"<Status {self.job!r} ({self.state}{activity}): {counts}>"
-
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        return {
-            **{name: getattr(self, name) for item in fields(self) if (name := item.name) not in _ROWS},
-            "problems": [problem.to_json() for problem in self.problems],
-            "parts": [part.to_json() for part in self.parts],
-            "nodes": [node.to_json() for node in self.nodes],
-        }
 
 
 def silence_of(status: Status, now: float) -> Silence | None:

@@ -16,6 +16,7 @@ from zarrstack.core.errors import (
     ZarrstackError,
     refusal,
 )
+from zarrstack.core.json_fields import FieldsAsJSON
 from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
 
 from ..storage.base import Storage
@@ -34,7 +35,7 @@ _BATCH: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Created:
+class Created(FieldsAsJSON):
     """The result of `create`."""
 
     url: str
@@ -42,11 +43,6 @@ class Created:
     groups: int
     problems: tuple[Problem, ...] = ()
     """Properties that cannot be read back from the model."""
-
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        problems = [problem.to_json() for problem in self.problems]
-        return {"url": self.url, "arrays": self.arrays, "groups": self.groups, "problems": problems}
 
 
 def create(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.json_fields import FieldsAsJSON, json_of_fields
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.layout import layout_from_json, layout_to_json
@@ -26,6 +27,16 @@ class ArrayPlan:
     """The plan for one array."""
 
     move: Move
+    times_read: float = 1.0
+    """Average number of times that a chunk of the source is read and decoded."""
+    reads: int = 0
+    """Number of reads of source objects, repeated ones included."""
+    objects_out: int = 0
+    """Number of objects to write, without the `zarr.json`; a maximum if empty ones are omitted."""
+    memory: int | None = None
+    """Maximum memory in bytes that one worker needs for its blocks; None without blocks."""
+    between: IntermediateArray | None = None
+    """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
     document: JSONObject
     """The `zarr.json` to write."""
     fill_is_null: bool = False
@@ -41,16 +52,6 @@ class ArrayPlan:
     """Fingerprint of the source's chunk listing, which reveals changes of the source."""
     source_digests: tuple[tuple[str, str], ...] = ()
     """(key, BLAKE2b of the content) of the source's metadata documents."""
-    times_read: float = 1.0
-    """Average number of times that a chunk of the source is read and decoded."""
-    reads: int = 0
-    """Number of reads of source objects, repeated ones included."""
-    objects_out: int = 0
-    """Number of objects to write, without the `zarr.json`; a maximum if empty ones are omitted."""
-    memory: int | None = None
-    """Maximum memory in bytes that one worker needs for its blocks; None without blocks."""
-    between: IntermediateArray | None = None
-    """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
     changes: Changes | None = None
     """What an update makes again, whose `bounds` and amounts of work these are; None for a whole array."""
     problems: tuple[Problem, ...] = ()
@@ -88,6 +89,7 @@ class ArrayPlan:
     def to_json(self, layout: Callable[[Layout], JSONObject] = layout_to_json) -> JSONObject:
         """The complete plan as JSON; `layout` may return the same object for the same layout."""
         move = self.move
+        unset = ("changes",) if self.changes is None else ()
         return {
             "path": move.path,
             "source": layout(move.source),
@@ -100,23 +102,7 @@ class ArrayPlan:
             "block_shape": shape_to_json(move.block_shape),
             "piece_shape": shape_to_json(move.buffer_shape),
             "run_shape": shape_to_json(move.sweep_shape),
-            "times_read": self.times_read,
-            "reads": self.reads,
-            "objects_out": self.objects_out,
-            "memory": self.memory,
-            "between": None if self.between is None else self.between.to_json(),
-            "document": self.document,
-            "fill_is_null": self.fill_is_null,
-            "chunks": self.chunks,
-            "bytes_in": self.bytes_in,
-            "bytes_in_known": self.bytes_in_known,
-            "bytes_out": self.bytes_out,
-            "bytes_out_known": self.bytes_out_known,
-            "bounds": list(self.bounds),
-            "fingerprint": self.fingerprint,
-            "source_digests": [list(pair) for pair in self.source_digests],
-            **({} if self.changes is None else {"changes": self.changes.to_json()}),
-            "problems": [problem.to_json() for problem in self.problems],
+            **json_of_fields(self, "move", *unset),
         }
 
     @classmethod
@@ -154,7 +140,7 @@ class ArrayPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
+class GroupPlan(FieldsAsJSON):
     """The plan for one group: its `zarr.json`, without consolidated metadata."""
 
     path: str
@@ -163,16 +149,6 @@ class GroupPlan:
     """Keys of extra files that are copied unchanged."""
     source_digests: tuple[tuple[str, str], ...] = ()
     problems: tuple[Problem, ...] = ()
-
-    def to_json(self) -> JSONObject:
-        """The complete plan as JSON."""
-        return {
-            "path": self.path,
-            "document": self.document,
-            "files": list(self.files),
-            "source_digests": [list(pair) for pair in self.source_digests],
-            "problems": [problem.to_json() for problem in self.problems],
-        }
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
@@ -187,20 +163,12 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(FieldsAsJSON):
     """A node that is not migrated, and the reason."""
 
     path: str
     kind: Literal["array", "group"]
     problems: tuple[Problem, ...]
-
-    def to_json(self) -> JSONObject:
-        """The complete object as JSON."""
-        return {
-            "path": self.path,
-            "kind": self.kind,
-            "problems": [problem.to_json() for problem in self.problems],
-        }
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:

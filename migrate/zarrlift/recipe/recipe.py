@@ -13,6 +13,7 @@ from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError
+from zarrstack.core.json_fields import FieldsAsJSON
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import parents
 
@@ -153,7 +154,7 @@ def is_class_name(text: str, path: str | None = None) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredModel:
+class RequiredModel(FieldsAsJSON):
     """A model to which the result must conform, for `zarrlift.models`; created by `load(...).named()`."""
 
     name: str
@@ -175,10 +176,6 @@ class RequiredModel:
                 return cls(name=path, content=file.read())
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError("the model cannot be read", found=f"{path}: {error}") from error
-
-    def to_json(self) -> JSONObject:
-        """The complete object as JSON."""
-        return {"name": self.name, "content": self.content}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

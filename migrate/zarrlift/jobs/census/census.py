@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.json_fields import FieldsAsJSON
 
 from .costs import Cost
 
@@ -16,7 +17,7 @@ _NAMES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(FieldsAsJSON):
     """How often each of some names occurs, the most frequent first."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -29,13 +30,9 @@ class Tally:
         ordered = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
         return cls(counts=dict(ordered[:_NAMES]), others=sum(count for _, count in ordered[_NAMES:]))
 
-    def to_json(self) -> dict[str, Any]:
-        """The tally as JSON."""
-        return {"counts": dict(self.counts), "others": self.others}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeClass:
+class SizeClass(FieldsAsJSON):
     """The arrays whose decoded chunks have a size in a range."""
 
     at_least: int
@@ -46,25 +43,17 @@ class SizeClass:
     chunks: int
     """Stored chunks of these arrays; 0 without a listing."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The class as JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(FieldsAsJSON):
     """One of several problems, and the archive in which it was found."""
 
     archive: str
     problem: Problem
 
-    def to_json(self) -> dict[str, Any]:
-        """The example as JSON."""
-        return {"archive": self.archive, "problem": self.problem.to_json()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemGroup:
+class ProblemGroup(FieldsAsJSON):
     """Problems with the same message."""
 
     kind: str
@@ -74,15 +63,9 @@ class ProblemGroup:
     archives: int
     examples: tuple[Example, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The group as JSON."""
-        names = ("kind", "severity", "message", "count", "archives")
-        data = {name: getattr(self, name) for name in names}
-        return {**data, "examples": [example.to_json() for example in self.examples]}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouteTotals:
+class RouteTotals(FieldsAsJSON):
     """The arrays that a migration would move by one route."""
 
     route: str
@@ -96,14 +79,9 @@ class RouteTotals:
     codecs: Tally
     """Codecs before and after, such as "bytes, zlib -> bytes, gzip", by arrays."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The totals as JSON."""
-        data = {name: getattr(self, name) for name in self.__slots__}
-        return {**data, "codecs": self.codecs.to_json()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Census:
+class Census(FieldsAsJSON):
     """What the archives in a place contain, and what a migration of all would do and cost.
 
     Examples
@@ -117,8 +95,6 @@ class Census:
     """Without credentials."""
     archives: int
     """Those that were read and those that are `broken`."""
-    formats: Mapping[str, int]
-    """Format -> archives."""
     current: int
     """Archives that are Zarr v3 already; routes and cost do not include them."""
     groups: int
@@ -134,6 +110,8 @@ class Census:
     """Of stored chunks or shards."""
     bytes_known: bool
     """Whether every store gave the sizes of its objects."""
+    formats: Mapping[str, int]
+    """Format -> archives."""
     writers: Tally
     """Software -> archives; an archive may have several, or none that is recognized."""
     data_types: Tally
@@ -142,10 +120,10 @@ class Census:
     """Codec by its name in Zarr v3 -> arrays."""
     chunk_shapes: Tally
     """Chunk shape -> arrays."""
-    chunk_sizes: tuple[SizeClass, ...]
-    """Sizes of decoded chunks."""
     conventions: Tally
     """Convention -> archives."""
+    chunk_sizes: tuple[SizeClass, ...]
+    """Sizes of decoded chunks."""
     routes: tuple[RouteTotals, ...]
     problems: tuple[ProblemGroup, ...]
     """Refusals first, then warnings and notes, each by count."""
@@ -165,17 +143,3 @@ class Census:
     def complete(self) -> bool:
         """Whether every archive could be read, and would be migrated as a whole."""
         return not (self.broken or self.refused or any_refusal(self.unsearched))
-
-    def to_json(self) -> dict[str, Any]:
-        """The census as JSON; member names are stable."""
-        plain = ("place", "archives", "current", "groups", "arrays", "refused", "listed", "objects", "bytes")
-        tallies = ("writers", "data_types", "codecs", "chunk_shapes", "conventions")
-        rows = ("chunk_sizes", "routes", "problems", "broken", "unsearched")
-        return {
-            **{name: getattr(self, name) for name in (*plain, "bytes_known")},
-            "formats": dict(self.formats),
-            **{name: getattr(self, name).to_json() for name in tallies},
-            **{name: [row.to_json() for row in getattr(self, name)] for name in rows},
-            "nested": list(self.nested),
-            "cost": None if self.cost is None else self.cost.to_json(),
-        }

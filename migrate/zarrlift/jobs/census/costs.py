@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
+
+from zarrstack.core.json_fields import FieldsAsJSON
 
 _PAGE: Final = 1000
 """Number of objects in an answer to a listing request, in S3 and most other stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(FieldsAsJSON):
     """Amounts of a migration to a new place, without verification beyond the default sample."""
 
     lists: int = 0
@@ -32,10 +34,6 @@ class Cost:
     def at(self, rate: float | None) -> Cost:
         """The same with the time."""
         return replace(self, rate=rate, seconds=None if rate is None else self.bytes_read / rate)
-
-    def to_json(self) -> dict[str, Any]:
-        """The cost as JSON."""
-        return asdict(self)
 
 
 def listing_requests(objects: int) -> int:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_text import JSONObject
+from zarrstack.core.json_fields import FieldsAsJSON
 
 from ...archive.chunk_inventory import Indexes, Inventory
 from ...planning.inventories import Inventories
@@ -30,7 +30,7 @@ as it is, for the reason in its problems.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUpdate:
+class NodeUpdate(FieldsAsJSON):
     """What an update does with one node.
 
     Examples
@@ -52,14 +52,6 @@ class NodeUpdate:
     visible: bool = False
     """Whether readers see objects replaced one by one."""
     problems: tuple[Problem, ...] = ()
-
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        names = ("path", "kind", "action", "objects", "bytes", "visible")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "problems": [problem.to_json() for problem in self.problems],
-        }
 
 
 @dataclass(slots=True, kw_only=True)

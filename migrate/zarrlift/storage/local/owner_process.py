@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
+
+from zarrstack.core.json_fields import FieldsAsJSON
 
 State: TypeAlias = Literal["running", "ended", "unknown"]
 
@@ -23,7 +25,7 @@ _ENDED: Final = frozenset("ZXx")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerProcess:
+class OwnerProcess(FieldsAsJSON):
     """One process on one host."""
 
     host: str
@@ -48,10 +50,6 @@ class OwnerProcess:
         if not isinstance(data, dict) or not data.keys() >= {*cls.__slots__}:
             raise ValueError("not an owner")
         return cls(pid=int(data["pid"]), **{name: str(data[name]) for name in cls.__slots__ if name != "pid"})
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields."""
-        return asdict(self)
 
     @property
     def place(self) -> str:
