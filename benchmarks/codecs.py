@@ -30,13 +30,13 @@ import numcodecs.zstd
 import numpy as np
 import zstandard
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs import deflate
-from zarrstack.core.codecs.layout import in_c_order
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.codecs.registry import compile_bytes_codec
-from zarrstack.core.data_types.v3 import DataType
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codecs import deflate
+from zarrlift.core.codecs.layout import in_c_order
+from zarrlift.core.codecs.pipeline import Pipeline
+from zarrlift.core.codecs.registry import compile_bytes_codec
+from zarrlift.core.data_types.v3 import DataType
+from zarrstack.core.codec_spec import CodecSpec
 
 PACKAGES = (
     *("zarrlift", "numpy", "deflate", "isal", "zlib-ng", "imagecodecs", "cramjam"),

@@ -179,10 +179,10 @@ def codecs_only(source: Path, result: Path, work: dict[str, Any]) -> None:  # no
     """
     from zarrlift.archive.decoder import object_decoder
     from zarrlift.archive.nodes import ArrayNode
+    from zarrlift.core.chain.chain import Chain
+    from zarrlift.core.codecs.pipeline import Pipeline
     from zarrlift.formats.describe import describe
     from zarrlift.storage.open_storage import open_storage
-    from zarrstack.core.chain.chain import Chain
-    from zarrstack.core.codecs.pipeline import Pipeline
 
     storage = open_storage(source)
     node = describe(storage).nodes[0]

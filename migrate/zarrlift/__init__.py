@@ -13,9 +13,9 @@ from zarrstack.version import __version__ as __version__
 from .archive.notebook import made_by as _html_made_by
 
 if TYPE_CHECKING:
-    from .api import inspect, migrate, plan, resume
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Interrupted
+    from .jobs.api import inspect, migrate, plan, resume
     from .jobs.batch.batch import Batch
     from .jobs.batch.outcome import BatchOutcome
     from .jobs.batch.rows import BatchRow

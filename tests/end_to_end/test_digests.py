@@ -18,12 +18,12 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.archive import chunk_inventory
 from zarrlift.cli import main
+from zarrlift.core.digest.value_digest import BlockSums, ValueSums
 from zarrlift.errors import JobError, StorageError, UsageError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.transfer.recode import InnerChunkConversion
 from zarrlift.transfer.worker import Worker
 from zarrlift.verification import value_digests
-from zarrstack.core.digest.value_digest import BlockSums, ValueSums
 
 SHAPE, CHUNKS = (50, 40), (16, 16)
 RECIPES = {

@@ -16,7 +16,7 @@ from tests.end_to_end.readers.base import parametrize_readers
 from tests.support.unpacking import FIXTURES, unpacked
 
 import zarrlift
-from zarrstack.core.grid.shard_index import IndexFormat, ShardIndex
+from zarrstack.core.shard_index import IndexFormat, ShardIndex
 
 SOURCE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
 EXPECTED = json.loads((FIXTURES / "zarr_v3_draft/zarr-2.18/sharded.expected.json").read_text())

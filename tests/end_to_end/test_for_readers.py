@@ -16,8 +16,8 @@ from tests.end_to_end.readers.base import parametrize_readers
 from tests.support.reader_cases import Case, same, sharded
 
 import zarrlift
+from zarrlift.core.chain.reader_table import table
 from zarrlift.planning.result_readers import document_features
-from zarrstack.core.chain.reader_table import table
 
 READERS = ("zarr-python", "tensorstore", "zarrs", "zarrita", "neuroglancer", "gdal", "xarray")
 NUMBERS = np.arange(35).reshape(5, 7)

@@ -13,7 +13,7 @@ from numcodecs import VLenBytes
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrstack.core.data_types.compare import mismatch
+from zarrlift.core.data_types.compare import mismatch
 
 ARRAY = {"zarr_format": 2, "order": "C", "compressor": None, "filters": None, "fill_value": None}
 NUMBERS = [1, 2, -5, -(2**63), 2**56, 0]

@@ -13,7 +13,7 @@ from tests.end_to_end.readers.base import parametrize_readers
 from tests.support import reader_evidence
 
 from zarrlift.cli.parser import main
-from zarrstack.core.chain.reader_table import table
+from zarrlift.core.chain.reader_table import table
 
 READERS = ("zarrs", "zarrita", "neuroglancer", "gdal")
 
@@ -83,7 +83,7 @@ def test_the_command_names_what_it_does_not_know(
 
 
 def test_nothing_loads_the_table_before_it_is_needed() -> None:
-    code = "import zarrlift.recipe.codecs; from zarrstack.core.chain.reader_table import table; "
+    code = "import zarrlift.recipe.codecs; from zarrlift.core.chain.reader_table import table; "
     code += "print(table.cache_info().misses)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"

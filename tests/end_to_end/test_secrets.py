@@ -245,7 +245,7 @@ def test_errors_of_other_libraries_hold_none(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr("zarrlift.storage.remote.store_at.obstore_store", lambda *_, **__: None)
     run("inspect", "s3://b/x", "--storage-options", f"secret={WORD}-option", code=1)
     monkeypatch.setattr("zarrlift.formats.describe.describe", fail)
-    monkeypatch.setattr("zarrlift.api.describe", fail)
+    monkeypatch.setattr("zarrlift.jobs.api.describe", fail)
     run("inspect", ".", "--from", "zarr2", code=1)
 
 

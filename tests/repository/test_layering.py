@@ -266,7 +266,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 
 
 MAY_PICKLE = {
-    "zarrstack.core.codecs.objects": "pickled object arrays, where the user allows them",
+    "zarrlift.core.codecs.objects": "pickled object arrays, where the user allows them",
     "zarrstack.testing.suite": "whether a layer can be sent to a worker",
     "zarrlift.jobs.processes.forked_process": "the pipe to a process of our own",
     "zarrlift.transfer.worker": "what the coordinator of the job sends to its workers",
@@ -280,7 +280,7 @@ def test_nothing_is_unpickled_but_where_it_may_be() -> None:
         if found.imported.split(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
         and (
             found.importer not in MAY_PICKLE
-            or (found.at_start and found.importer == "zarrstack.core.codecs.objects")
+            or (found.at_start and found.importer == "zarrlift.core.codecs.objects")
         )
     ]
     assert wrong == []

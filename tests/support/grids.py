@@ -15,7 +15,7 @@ from tests.support.unpacking import unpacked
 from tests.support.written_once import written_once
 
 from zarrlift import ArrayRecipe, Recipe
-from zarrstack.core.grid.shard_index import IndexFormat, ShardIndex
+from zarrstack.core.shard_index import IndexFormat, ShardIndex
 
 READERS = {
     "zarr-python": "zarr_python",

@@ -27,9 +27,9 @@ import numpy as np
 from tests.support.reader_cases import all_cases, cases, same
 
 import zarrlift
+from zarrlift.core.chain import reader_table
+from zarrlift.core.chain.reader_table import head_features, node_features
 from zarrlift.report.readers import evidence, label
-from zarrstack.core.chain import reader_table
-from zarrstack.core.chain.reader_table import head_features, node_features
 
 _NOISE = (
     r"FAILED_PRECONDITION: |DATA_LOSS: ",

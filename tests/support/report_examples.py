@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.grid.frames import Shards
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.status import Activity, NodeStatus, PartStatus, Status
 from zarrlift.planning.move import Move
@@ -12,13 +15,10 @@ from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.verification.report import VerificationReport
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.shard_index import IndexFormat
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})
 BLOSC = CodecSpec("blosc", {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0})

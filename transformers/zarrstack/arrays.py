@@ -28,7 +28,7 @@ from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
 from .base.transformer import StorageTransformer
-from .core.draft_v3.nodes import is_entry
+from .core.draft_nodes import is_entry
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
 from .layers.per_array.layer import PerArray

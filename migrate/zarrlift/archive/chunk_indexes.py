@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.grid.chunk_keys import ChunkKeys
-from zarrstack.core.grid.chunk_keys_n5 import N5Keys
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.grid import Grid
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
+from ..core.grid.chunk_keys import ChunkKeys
+from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.grid import Grid
 from .chunk_columns import Indexes
 
 NO_CHUNK: Final = -1

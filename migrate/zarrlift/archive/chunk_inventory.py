@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
-from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 
+from ..core.grid.chunk_keys_pattern import PatternKeys
 from ..storage.base import Storage
 from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage

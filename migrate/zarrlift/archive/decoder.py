@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zarrstack.core.codecs.base import OBJECT_LIMIT
-from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import N5Blocks, Shards
-from zarrstack.core.n5.block_pipeline import BlockPipeline
-from zarrstack.core.n5.blocks import head_bytes
 
+from ..core.codecs.base import OBJECT_LIMIT
+from ..core.codecs.pipeline import Pipeline
+from ..core.grid.frames import N5Blocks, Shards
+from ..core.n5.block_pipeline import BlockPipeline
+from ..core.n5.blocks import head_bytes
 from ..storage.local.files import ReadLimit
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from zarrstack.core.codecs.base import Buffer
-
+    from ..core.codecs.base import Buffer
     from .nodes import Layout
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.grid.chunk_keys import chunk_keys_from_json
-from zarrstack.core.grid.frames import frame_from_json
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.json_text import JSONObject
 
+from ..core.chain.chain import Chain
+from ..core.data_types.v3 import DataType
+from ..core.grid.chunk_keys import chunk_keys_from_json
+from ..core.grid.frames import frame_from_json
 from .nodes import Layout
 
 

@@ -9,12 +9,12 @@ from itertools import islice
 from math import prod
 from typing import Final
 
-from zarrstack.core.grid.chunk_keys import ChunkKeys
-from zarrstack.core.grid.chunk_keys_draft import DraftKeys
-from zarrstack.core.grid.chunk_keys_n5 import N5Keys
-from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
+from ..core.grid.chunk_keys import ChunkKeys
+from ..core.grid.chunk_keys_draft import DraftKeys
+from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.chunk_keys_pattern import PatternKeys
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error

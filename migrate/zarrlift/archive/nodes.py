@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.data_types.v3 import DataType, fill_to_json
 from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.frozen_json import frozen
-from zarrstack.core.grid.chunk_keys import ChunkKeys
-from zarrstack.core.grid.frames import Frame, Shards
-from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
+from ..core.chain.chain import Chain
+from ..core.data_types.v3 import DataType, fill_to_json
+from ..core.grid.chunk_keys import ChunkKeys
+from ..core.grid.frames import Frame, Shards
+from ..core.grid.grid import Grid
 from ..recipe.options import Format, ZeroFill
 from .notebook import NotebookResult
 

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Final
 
 from zarrstack.core.errors import UnsupportedError
-from zarrstack.core.grid.chunk_keys_pattern import PatternKeys
 
+from ..core.grid.chunk_keys_pattern import PatternKeys
 from ..storage.listing import ListedPage
 from .chunk_columns import ChunkColumns, Columns, Indexes
 from .chunk_inventory import Inventory, ListedChunks, inventory_of

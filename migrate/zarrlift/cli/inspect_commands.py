@@ -289,8 +289,8 @@ def _layers() -> Answer:
 
 def _named(what: str) -> Answer:
     """The names of formats or executors: those of zarrlift, and those of other packages."""
-    from ..executors.choice import known_executors
     from ..recipe.format_names import known_names
+    from ..transfer.executors.choice import known_executors
 
     names = list(known_names() if what == "formats" else known_executors())
     return Answer(code=DONE, text=lambda _: names, data=lambda: {what: names})

@@ -140,7 +140,7 @@ def _print_version(context: typer.Context, wanted: bool) -> None:
 
     lines = [f"zarrlift {__version__}"]
     if context.params.get("verbose"):
-        from zarrstack.core.codecs.libraries import libraries
+        from ..core.codecs.libraries import libraries
 
         lines += [f"{codecs:12}{library}" for codecs, library in libraries().items()]
     write("\n".join(lines) + "\n", sys.stdout)

@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from zarrstack.core.data_types.cast import cast
-from zarrstack.core.data_types.v3 import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, canonical, excerpt
 
 from ..archive.nodes import ArrayNode
+from ..core.data_types.cast import cast
+from ..core.data_types.v3 import DataType, fill_from_json
 from ..recipe.recipe import ArrayRecipe
 from .base import Change, Convention, Recognised, View, finding
 from .netcdf import netcdf_names

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import MetadataError, UsageError
-from zarrstack.core.git_pointers import pointer
 from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
+from ..core.git_pointers import pointer
 from ..recipe.options import Format
 from ..storage.base import Storage
 from .foreign_places import foreign_place

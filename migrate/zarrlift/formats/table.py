@@ -108,7 +108,7 @@ def _is_v3(data: Mapping[str, Any] | None) -> bool:
 def _is_draft(data: Mapping[str, Any] | None) -> bool:
     if data is None:
         return False
-    from zarrstack.core.draft_v3.nodes import is_entry
+    from zarrstack.core.draft_nodes import is_entry
 
     return is_entry(data)
 
@@ -127,7 +127,7 @@ def is_n5(data: Mapping[str, Any] | None) -> bool:
 
 
 def _is_n5_dataset(data: Mapping[str, Any] | None) -> bool:
-    from zarrstack.core.n5.dataset import is_dataset
+    from ..core.n5.dataset import is_dataset
 
     return data is not None and is_dataset(data)
 

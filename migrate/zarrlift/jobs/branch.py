@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import JobError, Problem, StorageError, UsageError, any_refusal
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 

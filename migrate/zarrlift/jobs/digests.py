@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from zarrstack.core.digest.value_digest import ArrayDigest
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 from zarrstack.core.json_text import document
 
+from ..core.digest.value_digest import ArrayDigest
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.signatures import explicit
 from ..storage.open_storage import Place

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from zarrstack.core.errors import Problem, short
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.json_fields import FieldsAsJSON, json_of_fields
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
+from ..core.grid.frames import Shards
+from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..planning.plans import ArrayPlan, Refusal
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
@@ -313,7 +313,7 @@ def _array(plan: Planned, row: NodeProgress, written: TaskTotals, digest: str | 
 
 
 def _digest(document: Any) -> str:
-    from zarrstack.core.digest.value_digest import ArrayDigest
+    from ..core.digest.value_digest import ArrayDigest
 
     return ArrayDigest.from_json(document).text
 

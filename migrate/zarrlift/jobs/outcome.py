@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import Problem, any_refusal
-from zarrstack.core.json_fields import json_of_fields
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
+from ..core.json_fields import json_of_fields
 from ..planning.plans import Plan
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]

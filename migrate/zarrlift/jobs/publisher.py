@@ -25,13 +25,13 @@ from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
-from ..executors.dispatcher import LostTaskError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..planning.zarr_json import consolidate
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
+from ..transfer.executors.dispatcher import LostTaskError
 from ..transfer.extra_files import copy_file
 from . import provenance
 from .ledger.last_run import last_run
@@ -41,8 +41,7 @@ from .ours import OWN, note_root_document, whose
 from .provenance import CRATE
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import ArrayDigest
-
+    from ..core.digest.value_digest import ArrayDigest
     from ..verification.elsewhere import Elsewhere
 
 
@@ -89,7 +88,7 @@ class Publisher:
         Without the sums of a check, those of the tasks are added up. Tasks that pass on whole objects
         (`relink`), and none (`stay`), see no values: the result is then read.
         """
-        from zarrstack.core.digest.value_digest import BlockSums, ValueSums
+        from ..core.digest.value_digest import BlockSums, ValueSums
 
         layout = plan.destination
         sums = BlockSums.from_bytes(checked) if checked else self.job.digests.sums(row.id, plan.tasks)

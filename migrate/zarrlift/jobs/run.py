@@ -18,13 +18,13 @@ from typing import Final
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 
 from ..errors import Interrupted
-from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..planning.chunk_advice import with_advice
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
+from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker

@@ -8,12 +8,12 @@ import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..executors.engine import Engine
 from ..planning.plans import ArrayPlan, Plan
 from ..recipe.options import VerifyLevel
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.silence import read_from
+from ..transfer.executors.engine import Engine
 from ..transfer.worker import Worker, WorkerSpec
 from .checks.checks import Checks, LocalChecks
 from .processes.executors import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_fields import FieldsAsJSON
 
 from ..archive.notebook import NotebookResult
+from ..core.json_fields import FieldsAsJSON
 from ..storage.silence import Silence
 
 Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]

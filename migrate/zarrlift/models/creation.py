@@ -16,9 +16,9 @@ from zarrstack.core.errors import (
     ZarrstackError,
     refusal,
 )
-from zarrstack.core.json_fields import FieldsAsJSON
 from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
 
+from ..core.json_fields import FieldsAsJSON
 from ..storage.base import Storage
 from ..storage.local.scratch import MODEL, directory_of
 from ..storage.local.storage import LocalStorage

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
+from ..core.data_types.v3 import DataType
 from .zom import Flat, flatten, format_of, is_group
 
 What: TypeAlias = Literal["added", "missing", "changed"]

@@ -8,15 +8,15 @@ from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError, any_refusal, note, refusal
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable, take_inventory
 from ..archive.nodes import ArrayNode, Layout, Node, SourceDocument
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
+from ..core.identity_cache import IdentityCache
 from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import located
 from ..recipe.recipe import ArrayRecipe

@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import ChunkError, Problem, StorageError, UnsupportedError, ZarrstackError
-from zarrstack.core.git_pointers import LOOKED_AT, pointer
-from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.n5.unstated_shards import chunks_in_shard, unstated_shards
 
 from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
+from ..core.data_types.v3 import DataType
+from ..core.git_pointers import LOOKED_AT, pointer
+from ..core.grid.frames import N5Blocks
+from ..core.n5.unstated_shards import chunks_in_shard, unstated_shards
 from ..storage.base import Storage
 
 _RESTORE: Final = "Restore the chunk from a backup and resume, or exclude the array with --exclude."

@@ -17,15 +17,15 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.chain.array_filters import ARRAY_FILTERS
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.object_values import to_strings
 from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError, refusal
-from zarrstack.core.grid.frames import Shards
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
+from ..core.chain.array_filters import ARRAY_FILTERS
+from ..core.codecs.pipeline import Pipeline
+from ..core.data_types.object_values import to_strings
+from ..core.grid.frames import Shards
 from ..storage.base import Storage
 
 _ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})

@@ -14,14 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_limits import misread_nan, within_limits
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
-from zarrstack.core.chain.unchanged_bytes import keep_problems
-from zarrstack.core.data_types.cast import cast, cast_refusal
-from zarrstack.core.data_types.object_values import may_be_anything, plain, tagged_form
-from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import (
     Problem,
     UnsupportedError,
@@ -32,11 +26,17 @@ from zarrstack.core.errors import (
     refusal,
     warning,
 )
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..archive.nodes import ArrayNode, Layout
+from ..core.chain.chain import Chain
+from ..core.chain.codec_limits import misread_nan, within_limits
+from ..core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
+from ..core.chain.unchanged_bytes import keep_problems
+from ..core.data_types.cast import cast, cast_refusal
+from ..core.data_types.object_values import may_be_anything, plain, tagged_form
+from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
+from ..core.grid.frames import N5Blocks
 from ..recipe.recipe import ArrayRecipe
 from .chunks_and_shards import keys_for, with_grid
 from .portable_codecs import complete, portable_tail, resize

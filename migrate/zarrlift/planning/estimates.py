@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched, touches
-
 from ..archive.chunk_inventory import Inventory, task_bounds
 from ..archive.nodes import Layout
+from ..core.grid.frames import Shards
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import touched, touches
 from .regrid.blocks import Blocks, block_bounds
 from .routes import Route
 

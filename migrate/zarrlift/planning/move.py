@@ -9,7 +9,7 @@ from ..archive.nodes import Layout
 from .routes import Route
 
 if TYPE_CHECKING:
-    from zarrstack.core.data_types.cast import Casting
+    from ..core.data_types.cast import Casting
 
 
 # Move and ArrayPlan have no `__slots__`: a frozen dataclass with slots is pickled by generated methods, field

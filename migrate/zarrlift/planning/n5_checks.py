@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
-from zarrstack.core.grid.chunk_keys_n5 import reverse_axes
-from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.n5.blocks import DEFAULT, BlockHeader, head_bytes
-from zarrstack.core.n5.dataset import TO_NUMBERS
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
+from ..core.grid.chunk_keys_n5 import reverse_axes
+from ..core.grid.frames import N5Blocks
+from ..core.n5.blocks import DEFAULT, BlockHeader, head_bytes
+from ..core.n5.dataset import TO_NUMBERS
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from .chunk_advice import explain_pointer, shard_at

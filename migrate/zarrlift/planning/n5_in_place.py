@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from zarrstack.base import plugins
-from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.errors import Problem, UsageError, refusal, warning
-from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.n5.dataset import STANDARD
 
 from ..archive.nodes import Layout
+from ..core.chain.unchanged_bytes import keep_problems
+from ..core.grid.frames import N5Blocks
+from ..core.n5.dataset import STANDARD
 
 CODEC: Final = "n5_default"
 _COMPRESSORS: Final = frozenset({"gzip", "blosc", "zstd"})

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import (
     MetadataError,
     Problem,
@@ -18,7 +19,6 @@ from zarrstack.core.errors import (
     note,
     warning,
 )
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.paths import names_below, parents
 from zarrstack.core.similar_names import meant
 

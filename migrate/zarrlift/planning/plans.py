@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_fields import FieldsAsJSON, json_of_fields
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.layout import layout_from_json, layout_to_json
 from ..archive.nodes import Layout, RecognizedConvention
 from ..archive.notebook import NotebookResult
+from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe
 from .changes import Changes

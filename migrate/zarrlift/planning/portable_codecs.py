@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.chain.array_filters import ARRAY_FILTERS
-from zarrstack.core.chain.codec_limits import limits_problem, within_limits
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.optional_codecs import PACKAGES
-from zarrstack.core.chain.reader_table import codecs
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem, UnsupportedError, note
+
+from ..core.chain.array_filters import ARRAY_FILTERS
+from ..core.chain.codec_limits import limits_problem, within_limits
+from ..core.chain.optional_codecs import PACKAGES
+from ..core.chain.reader_table import codecs
+from ..core.data_types.v3 import DataType
 
 CHECKSUMS: Final = frozenset(
     f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")

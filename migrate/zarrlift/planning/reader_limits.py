@@ -1,11 +1,15 @@
-"""Limits of some readers, reported in the plan; `zarrstack.core.chain.reader_table` has the facts."""
+"""Limits of some readers, reported in the plan; `zarrlift.core.chain.reader_table` has the facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.chain.reader_table import (
+from zarrstack.core.errors import Problem, warning
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
+
+from ..archive.nodes import Layout
+from ..core.chain.reader_table import (
     HALF_A_PAIR,
     MISREAD,
     ONE_TWICE,
@@ -16,10 +20,6 @@ from zarrstack.core.chain.reader_table import (
     readers,
     table,
 )
-from zarrstack.core.errors import Problem, warning
-from zarrstack.core.json_text import JSON, JSONObject, excerpt
-
-from ..archive.nodes import Layout
 from .zarr_json import array_head
 
 _ESCAPE: Final = b"\\ud"

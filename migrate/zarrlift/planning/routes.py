@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zarrstack.core.grid.chunk_keys_n5 import N5Keys
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import N5Blocks, Shards
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..archive.nodes import Layout
+from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.frames import N5Blocks, Shards
 
 RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
 

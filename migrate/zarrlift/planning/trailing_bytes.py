@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from zarrstack.core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from zarrstack.core.errors import Problem, ZarrstackError, note
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.nodes import Layout
+from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage

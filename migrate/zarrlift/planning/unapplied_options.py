@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.grid.frames import Shards
 
+from ..core.grid.frames import Shards
 from ..recipe.options import ARRAY_OPTIONS, Format, flag_of
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
 from .plans import ArrayPlan, Plan

@@ -11,16 +11,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_limits import within_limits
-from zarrstack.core.chain.codec_spec import with_configurations
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.codec_spec import with_configurations
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.frozen_json import thawed
-from zarrstack.core.grid.frames import N5Blocks, Shards
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.nodes import Layout
+from ..core.chain.chain import Chain
+from ..core.chain.codec_limits import within_limits
+from ..core.data_types.v3 import DataType
+from ..core.grid.frames import N5Blocks, Shards
 from .portable_codecs import complete
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-from zarrstack.core.chain.reader_table import data_types, readers
-from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
 from zarrstack.core.similar_names import meant
+
+from ..core.chain.reader_table import data_types, readers
+from ..core.data_types.v3 import DataType
 
 
 def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | None:

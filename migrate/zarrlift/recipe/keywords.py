@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from ..executors.choice import ExecutorChoice
 from ..storage.open_storage import Place
-from .options import Axes, Format, Link, PathText, StorageOptions, VerifyLevel
+from .options import Axes, ExecutorChoice, Format, Link, PathText, StorageOptions, VerifyLevel
 
 
 class ReadingKeywords(TypedDict, total=False):

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 if TYPE_CHECKING:
-    from ..executors.choice import ExecutorChoice
+    from concurrent.futures import Executor
+
     from ..storage.open_storage import Place
 
 PathText: TypeAlias = str | os.PathLike[str]
@@ -27,6 +28,8 @@ Axes: TypeAlias = Literal["reversed", "kept"]
 """Axis orders of N5 arrays."""
 VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
 """Extents of the verification before an array is published."""
+ExecutorChoice: TypeAlias = "str | Executor | Any"
+"""A name, an executor of `concurrent.futures`, or a client or cluster of Dask."""
 Link: TypeAlias = Literal["auto", "hard"]
 """Methods of copying unchanged chunks."""
 

@@ -18,7 +18,7 @@ def parse_readers(value: str | Sequence[str]) -> tuple[str, ...]:
         raise UsageError("--for takes names of readers", found=repr(value), expected="such as gdal,xarray")
     parsed = tuple(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
     if parsed:
-        from zarrstack.core.chain.reader_table import table
+        from ..core.chain.reader_table import table
 
         for name in parsed:
             table().named(name)

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
-from zarrstack.core.json_fields import FieldsAsJSON
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import parents
 
+from ..core.chain.chain import Chain
+from ..core.data_types.v3 import DataType
+from ..core.json_fields import FieldsAsJSON
 from .codecs import CodecRequest, parse_codecs
 from .convention_names import conventions_text, parse_conventions
 from .dtype import data_type_text, parse_data_type

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.grid.frames import Shards
 from zarrstack.core.json_text import canonical
 
+from ..core.grid.frames import Shards
 from ..jobs.units import brief, count_text, safe, shape_text
 from . import problems as report_problems
 from .names import node_names

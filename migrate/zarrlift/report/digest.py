@@ -10,8 +10,7 @@ from . import problems as report_problems
 from .table import Column
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import ArrayDigest
-
+    from ..core.digest.value_digest import ArrayDigest
     from ..verification.digest_report import ArchiveDigest
     from .page import Page
 

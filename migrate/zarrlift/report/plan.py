@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.chain.reader_table import Reader, table
-from zarrstack.core.grid.frames import Shards
-
+from ..core.chain.reader_table import Reader, table
+from ..core.grid.frames import Shards
 from ..jobs.command_line import command
 from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
 from ..planning.estimates import plan_totals

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.chain.reader_table import Reader, Table, table
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
 
+from ..core.chain.reader_table import Reader, Table, table
 from ..jobs.units import count_text, safe
 from .table import Column
 

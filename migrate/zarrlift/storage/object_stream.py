@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from zarrstack.core.codecs.base import Buffer
+from ..core.codecs.base import Buffer
 
 
 class ObjectStream(ABC):

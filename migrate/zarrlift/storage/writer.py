@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from zarrstack.core.codecs.base import Buffer, HeadAndTail
 from zarrstack.core.errors import StorageError
 
+from ..core.codecs.base import Buffer, HeadAndTail
 from .base import Storage
 
 if TYPE_CHECKING:

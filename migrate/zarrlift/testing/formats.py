@@ -27,10 +27,10 @@ from zarr.core.buffer import Buffer, cpu
 from zarr.storage import MemoryStore
 
 import zarrlift
-from zarrstack.core.data_types.bits import same_bits
 from zarrstack.core.errors import ZarrstackError
 
 from ..archive.nodes import ArrayNode
+from ..core.data_types.bits import same_bits
 from ..formats import registry
 from ..formats.contract import SourceFormat
 from ..formats.describe import describe

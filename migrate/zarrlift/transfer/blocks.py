@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.codecs.base import Buffer, memory
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touching
-from zarrstack.core.grid.shard_index import ShardIndex
+from zarrstack.core.shard_index import ShardIndex
 
+from ..core.codecs.base import Buffer, memory
+from ..core.grid.frames import Shards
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import touching
 from ..storage.base import Storage
 from ..storage.listed_versions import holding
 from ..storage.writer import Writer

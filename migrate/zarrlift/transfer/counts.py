@@ -14,7 +14,7 @@ from ..storage import retries
 from ..storage.listed_versions import source_object_gone
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import BlockSums
+    from ..core.digest.value_digest import BlockSums
 
 _MAX_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""

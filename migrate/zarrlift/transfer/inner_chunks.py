@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from zarrstack.core.grid.frames import N5Blocks, Shards
-from zarrstack.core.n5.block_pipeline import BlockPipeline
-
+from ..core.grid.frames import N5Blocks, Shards
+from ..core.n5.block_pipeline import BlockPipeline
 from .shard_reader import ShardReader
 from .stored_chunks import Array, InnerChunk, InnerChunks
 
 if TYPE_CHECKING:
-    from zarrstack.core.codecs.pipeline import Pipeline
-
     from ..archive.nodes import Layout
+    from ..core.codecs.pipeline import Pipeline
     from ..storage.base import Storage
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ZarrstackError
 
+from ..core.codecs.base import Buffer, memory
 from ..storage.listed_versions import holding
 from ..storage.writer import Writer
 from .stored_chunks import InnerChunks

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.compare import Values, mismatch
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem, refusal
+
+from ..core.data_types.compare import Values, mismatch
 
 if TYPE_CHECKING:
     from ..archive.nodes import Layout

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.codecs.base import Buffer, memory
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.cast import cast
-from zarrstack.core.data_types.object_values import may_be_anything, to_strings
-from zarrstack.core.data_types.v3 import fill_from_json, same_bits
 from zarrstack.core.errors import ChunkError
-from zarrstack.core.grid.grid import Grid
 
+from ..core.codecs.base import Buffer, memory
+from ..core.codecs.pipeline import Pipeline
+from ..core.data_types.cast import cast
+from ..core.data_types.object_values import may_be_anything, to_strings
+from ..core.data_types.v3 import fill_from_json, same_bits
+from ..core.grid.grid import Grid
 from ..planning.move import Move
 from .stored_chunks import InnerChunk, InnerChunks
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import BlockSums, ValueSums
-
+    from ..core.digest.value_digest import BlockSums, ValueSums
     from .counts import MoveCounts
 
 RECHECK_EVERY: Final = 100
@@ -74,7 +73,7 @@ class InnerChunkConversion:
 
     @cached_property
     def _values(self) -> ValueSums:
-        from zarrstack.core.digest.value_digest import ValueSums  # only if a digest is requested
+        from ..core.digest.value_digest import ValueSums  # only if a digest is requested
 
         target = self.move.destination
         return ValueSums(target.shape, target.data_type, target.fill_value)
@@ -108,7 +107,7 @@ class InnerChunkConversion:
         return self.reader.check_whole(payload)
 
     def _rewrap(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
-        from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
+        from ..core.codecs.deflate import rewrap_zlib_to_gzip
 
         size = self.reader.sizes_for(memory(payload).nbytes)[self.move.route.shared]
         result = rewrap_zlib_to_gzip(payload, size)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.codecs.base import memory
-from zarrstack.core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from zarrstack.core.errors import ChunkError, ZarrstackError
-from zarrstack.core.grid.chunk_keys_n5 import reverse_axes
-from zarrstack.core.grid.frames import N5Blocks, Shards
-from zarrstack.core.n5.blocks import BlockHeader, head_bytes, require_end
 
 from ..archive.chunk_columns import Indexes
+from ..core.codecs.base import memory
+from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
+from ..core.grid.chunk_keys_n5 import reverse_axes
+from ..core.grid.frames import N5Blocks, Shards
+from ..core.n5.blocks import BlockHeader, head_bytes, require_end
 from ..storage.listed_versions import ListedVersions, holding
 from .inner_chunks import inner_chunks
 from .recode import InnerChunkConversion

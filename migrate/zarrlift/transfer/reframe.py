@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import Shards
 
+from ..core.codecs.base import Buffer
+from ..core.grid.frames import Shards
 from ..planning.move import Move
 from .recode import InnerChunkConversion
 from .stored_chunks import InnerChunks

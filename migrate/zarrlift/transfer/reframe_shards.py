@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.shard_index import ShardIndex
+from zarrstack.core.shard_index import ShardIndex
 
+from ..core.codecs.base import Buffer, memory
+from ..core.grid.frames import Shards
 from ..storage.listed_versions import Version, held_each, require_version
 from ..storage.local.file_copy import IN_ONE_READ, ends_of_file, read_small
 from ..storage.local.files import open_regular

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarrstack.core.codecs.base import memory
-from zarrstack.core.data_types.v3 import fill_from_json
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import cutting_order, touching, within
 
+from ..core.codecs.base import memory
+from ..core.data_types.v3 import fill_from_json
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import cutting_order, touching, within
 from ..storage.base import Storage
 from ..storage.writer import Writer
 from .blocks import Assembler, ObjectBuilder, Place

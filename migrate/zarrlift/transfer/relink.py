@@ -8,10 +8,10 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.codecs.base import Buffer, HeadAndTail, memory
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import Shards
 
+from ..core.codecs.base import Buffer, HeadAndTail, memory
+from ..core.grid.frames import Shards
 from ..storage.listed_versions import Version, holding
 from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.new_directories import writing

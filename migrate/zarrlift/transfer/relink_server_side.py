@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
 from zarrstack.core.errors import SourceChangedError, StorageError, ZarrstackError
 
+from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
 from ..storage.base import Storage
 from ..storage.listed_versions import Version, held, source_object_changed, source_object_gone
 from ..storage.local.files import ReadLimit

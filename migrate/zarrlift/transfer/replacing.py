@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer
 from zarrstack.core.errors import StorageError
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
 
+from ..core.codecs.base import Buffer
+from ..core.grid.frames import Shards
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import touched
 from ..storage.writer import DestinationError, Writer
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.codecs.base import memory
 from zarrstack.core.errors import ChunkError, ZarrstackError
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.overlap import within
-from zarrstack.core.grid.shard_index import ShardIndex
+from zarrstack.core.shard_index import ShardIndex
 
 from ..archive.decoder import most_in_inner_chunk
+from ..core.codecs.base import memory
+from ..core.grid.frames import Shards
+from ..core.grid.overlap import within
 from ..storage.base import Storage
 from ..storage.limits import READ_AHEAD
 from .stored_chunks import E, InnerChunk, InnerChunks, MissingObject

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from zarrstack.core.codecs.base import Buffer
-from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
 
 from ..archive.decoder import object_bound
+from ..core.codecs.base import Buffer
+from ..core.codecs.pipeline import Pipeline
 from ..storage.base import AsyncRequests, Storage
 from ..storage.limits import READ_AHEAD
 

@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 
 from zarrstack.core.errors import Problem, StorageError, ZarrstackError
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched, touching
 
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
+from ..core.grid.frames import Shards
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import touched, touching
 from ..planning.move import Move
 from ..planning.plans import ArrayPlan
 from ..planning.routes import Route, route_between

@@ -31,7 +31,7 @@ from .tasks import Task
 from .unexpected_errors import unexpected_error
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import BlockSums
+    from ..core.digest.value_digest import BlockSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Worker:
         partial = task.move.replaces  # the values of other objects are not seen
         if not self._digest or first_pass or partial or task.move.route.name == "relink":
             return None
-        from zarrstack.core.digest.value_digest import BlockSums
+        from ..core.digest.value_digest import BlockSums
 
         return BlockSums()
 

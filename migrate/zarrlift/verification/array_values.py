@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.data_types.compare import Values, part_of
-from zarrstack.core.digest.value_digest import BlockSums
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
+from ..core.data_types.compare import Values, part_of
+from ..core.digest.value_digest import BlockSums
+from ..core.grid.frames import Shards
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import touched
 from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
 from .documents import VARIABLE
@@ -48,10 +48,9 @@ from .zarr_python_reader import chunk_shape, data_type_name, native, open_array,
 if TYPE_CHECKING:
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
-    from zarrstack.core.data_types.cast import Casting
-    from zarrstack.core.digest.value_digest import ValueSums
-
     from ..archive.chunk_inventory import Indexes
+    from ..core.data_types.cast import Casting
+    from ..core.digest.value_digest import ValueSums
 
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20

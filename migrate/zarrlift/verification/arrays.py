@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import ZarrstackError
 
 from ..archive.nodes import ArrayNode, Layout
 from ..conventions.base import Change
+from ..core.data_types.v3 import DataType
 from ..planning.chunk_advice import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage

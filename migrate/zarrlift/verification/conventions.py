@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.data_types.compare import same
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
 from ..archive.nodes import ArrayNode, Node
+from ..core.data_types.compare import same
 from ..recipe.convention_names import AUTO
 from ..recipe.recipe import ArrayRecipe
 from .attributes import lost_values

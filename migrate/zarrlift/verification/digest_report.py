@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final, Self
 
-from zarrstack.core.data_types.compare import region_text
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.digest.value_digest import ArrayDigest
 from zarrstack.core.errors import MetadataError, Problem, refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
+from ..core.data_types.compare import region_text
+from ..core.data_types.v3 import DataType
+from ..core.digest.value_digest import ArrayDigest
 from .report import VerificationReport
 
 _LISTED: Final = 10

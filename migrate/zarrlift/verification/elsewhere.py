@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zarrstack.core.digest.value_digest import BlockSums
 from zarrstack.core.errors import ZarrstackError
 
-from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
+from ..core.digest.value_digest import BlockSums
+from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent
 from .array_values import ArrayValues
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..archive.chunk_inventory import Indexes
-    from ..executors.engine import Engine
     from ..storage.base import Storage
+    from ..transfer.executors.engine import Engine
 
 _PORTION: Final = 256 << 20
 """Decoded bytes of one call, in units that may be larger: regions to compare, or objects to add up."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.digest.value_digest import BlockSums, ValueSums
 from zarrstack.core.errors import Problem, WorkerError, ZarrstackError, refusal
 
+from ..core.digest.value_digest import BlockSums, ValueSums
 from .array_values import ArrayValues
 from .regions import Compared
 from .zarr_python_reader import parse

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.grid.chunk_keys import ChunkKeys
-from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSONObject
 
+from ..core.chain.chain import Chain
+from ..core.grid.chunk_keys import ChunkKeys
+from ..core.grid.grid import Grid
 from ..storage.base import Storage
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import BlockSums
     from zarrstack.core.errors import Problem
+
+    from ..core.digest.value_digest import BlockSums
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.data_types.compare import (
+from zarrstack.core.errors import Problem, ZarrstackError, refusal
+
+from ..archive.decoder import ObjectDecoder, object_decoder
+from ..archive.nodes import Layout
+from ..core.data_types.compare import (
     Values,
     kind,
     matches_json_text,
@@ -20,15 +24,11 @@ from zarrstack.core.data_types.compare import (
     region_text,
     shown,
 )
-from zarrstack.core.data_types.object_values import may_be_anything
-from zarrstack.core.data_types.v3 import fill_from_json
-from zarrstack.core.errors import Problem, ZarrstackError, refusal
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.overlap import touching
-from zarrstack.core.grid.overlap import within as inner_chunks_within
-
-from ..archive.decoder import ObjectDecoder, object_decoder
-from ..archive.nodes import Layout
+from ..core.data_types.object_values import may_be_anything
+from ..core.data_types.v3 import fill_from_json
+from ..core.grid.frames import Shards
+from ..core.grid.overlap import touching
+from ..core.grid.overlap import within as inner_chunks_within
 from ..storage.base import Storage
 from ..transfer.inner_chunks import inner_chunks
 from ..transfer.stored_chunks import MissingObject
@@ -40,9 +40,8 @@ from .zarr_python_reader import open_array, parse, read_regions, reading_store, 
 if TYPE_CHECKING:
     from zarr import Array
 
-    from zarrstack.core.data_types.cast import Casting
-
     from ..archive.chunk_inventory import Indexes
+    from ..core.data_types.cast import Casting
     from ..planning.plans import ArrayPlan
 
 _BATCH_BYTES: Final = 8 << 20
@@ -273,7 +272,7 @@ class Expectation:
         if self._texts:
             return self._compare_texts(found, values, path, key(first_coordinates(region)), region)
         if self._casting is not None:
-            from zarrstack.core.data_types.cast import cast
+            from ..core.data_types.cast import cast
 
             try:
                 values = cast(values, self._target, self._casting)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
-
 from ..archive.nodes import Layout
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import touched
 from ..transfer.tasks import rewritten
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from zarrstack.core.data_types.compare import Values
 from zarrstack.core.errors import MetadataError
 from zarrstack.core.json_text import JSONObject
 
+from ..core.data_types.compare import Values
 from ..storage.base import Storage
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from zarr.abc.store import Store
 
+from zarrstack.core.chunk_keys_v3 import Separator
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.grid.chunk_keys_v3 import Separator
 
 from ..formats.describe import describe, opened
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.codecs.base import memory
-from zarrstack.core.codecs.zstd import is_sized_frame
+from zarrstack.core.chunk_keys_v3 import KeyEncoding, Separator
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding, Separator
-from zarrstack.core.n5.blocks import BlockHeader
 from zarrstack.core.paths import prefix_of
 
+from ..core.codecs.base import memory
+from ..core.codecs.zstd import is_sized_frame
+from ..core.grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
+from ..core.n5.blocks import BlockHeader
 from ..planning.move import Move
 from ..planning.routes import route_between
 from ..transfer.inner_chunks import inner_chunks
@@ -26,9 +26,8 @@ from ..transfer.shard_reader import ShardReader
 from ..transfer.stored_chunks import InnerChunk, MissingObject
 
 if TYPE_CHECKING:
-    from zarrstack.core.chain.chain import Chain
-
     from ..archive.nodes import Layout
+    from ..core.chain.chain import Chain
     from ..storage.base import Storage
     from ..storage.local.files import ReadLimit
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from zarrstack.core.errors import Problem, ZarrstackError, warning
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.overlap import touching
 from zarrstack.core.json_text import JSON, JSONObject, document
-from zarrstack.core.n5 import writer as write_n5
-from zarrstack.core.n5.dataset import STANDARD, VERSION
 from zarrstack.core.paths import join
-from zarrstack.core.zarr_v2 import writer as write_v2
 
 from ..archive.chunk_inventory import take_inventory
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
+from ..core.grid.frames import Shards
+from ..core.grid.overlap import touching
+from ..core.n5 import writer as write_n5
+from ..core.n5.dataset import STANDARD, VERSION
+from ..core.zarr_v2 import writer as write_v2
 from ..transfer.shard_reader import ShardReader
 from ..transfer.stored_chunks import MissingObject
 from .hierarchy import PresentedHierarchy, StoredValue
@@ -31,8 +31,7 @@ from .reverse_arrays import Presentation, PresentedArray, PresentedFormat
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-    from zarrstack.core.chain.chain import Chain
-
+    from ..core.chain.chain import Chain
     from ..storage.base import Storage
     from ..storage.local.files import ReadLimit
 

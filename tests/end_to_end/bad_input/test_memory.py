@@ -18,11 +18,11 @@ import pytest
 from tests.support.damaged_archives import assert_good, measured, migrate, write_archive, write_array
 from tests.support.fixtures_index import bad_cases
 
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codecs.pipeline import Pipeline
+from zarrlift.core.data_types.v3 import DataType
 from zarrlift.planning.chunk_checks import machine_memory
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError
 
 MIB = 1 << 20

@@ -11,8 +11,8 @@ from tests.support.damaged_archives import GOOD, copied, migrate, read, run
 from tests.support.fixtures_index import archive
 
 import zarrlift
+from zarrlift.core.git_pointers import pointer
 from zarrstack.core.errors import ChunkError, UsageError
-from zarrstack.core.git_pointers import pointer
 
 LFS = (
     b"version https://git-lfs.github.com/spec/v1\n"

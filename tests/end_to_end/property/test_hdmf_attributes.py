@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, SourceDocument
 from zarrlift.conventions.apply import apply_conventions
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.json_text import canonical
 
 plain = st.recursive(

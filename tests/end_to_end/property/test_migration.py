@@ -18,9 +18,9 @@ from tests.support.chances import examples
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.planning.plans import Plan
-from zarrstack.core.codecs.pipeline import Pipeline
 
 few = examples(25)
 """Each example writes and migrates an archive, which takes some 20 milliseconds."""

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.archive.chunk_indexes import NO_CHUNK, chunk_indexes
-from zarrstack.core.grid.chunk_keys_draft import DraftKeys
-from zarrstack.core.grid.chunk_keys_n5 import N5Keys
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.grid import Grid
+from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrlift.core.grid.chunk_keys_n5 import N5Keys
+from zarrlift.core.grid.grid import Grid
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 KEYS = [
     KeyEncoding("v2", "."),

@@ -14,11 +14,11 @@ from zarrlift.archive.chunk_inventory import Inventory, take_inventory
 from zarrlift.archive.local_scan import chunk_directories
 from zarrlift.archive.nodes import Layout
 from zarrlift.archive.routed_listing import RoutedListing
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.grid.chunk_keys import chunk_keys_of
 from zarrlift.storage.listing import ListedPage
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.grid.chunk_keys import chunk_keys_of
 
 LAYOUTS = {
     "flat": ("tile_{0:02}_{1}.bin", None),

@@ -13,8 +13,8 @@ from tests.support import report_examples as examples
 import zarrlift
 from zarrlift.cli import main, parser
 from zarrlift.cli.parser import app
+from zarrlift.core.chain.chain import Chain
 from zarrlift.recipe.codecs import parse_codecs
-from zarrstack.core.chain.chain import Chain
 from zarrstack.core.errors import ChunkError, JobError, UsageError
 
 COMMANDS = ("inspect", "plan", "migrate", "resume", "status", "verify", "finish", "undo")
@@ -460,7 +460,7 @@ def test_version(capsys):
 @pytest.mark.parametrize("words", [["--version", "--verbose"], ["--verbose", "--version"]], ids=" ".join)
 @pytest.mark.parametrize(("library", "line"), [("libdeflate", "libdeflate (deflate "), (None, "zlib ")])
 def test_version_names_the_library_of_each_codec(capsys, monkeypatch, words, library, line):
-    from zarrstack.core.codecs import deflate
+    from zarrlift.core.codecs import deflate
 
     if library is None:
         monkeypatch.setattr(deflate, "libdeflate", None)

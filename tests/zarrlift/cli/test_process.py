@@ -47,7 +47,7 @@ NOT_FOR_V2 = {
     "zarrlift.models",
     "zarrlift.planning.n5_in_place", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.zarr_store",
     "zarrlift.verification.sampled_chunks",
-    "zarrstack.core.codecs.hdmf", "zarrstack.core.draft_v3.nodes",
+    "zarrlift.core.codecs.hdmf", "zarrstack.core.draft_nodes",
 }  # fmt: skip
 """What a plain local archive of Zarr v2 is migrated without: each takes time at every start."""
 NOT_FOR_N5 = NOT_FOR_V2 - {"zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.nodes"}
@@ -159,7 +159,7 @@ process.ours = True
 process.before_loading()
 from zarrlift.jobs.checks import checks_process as ahead
 ahead.begin()
-print(sorted({"numpy", "zarr", "numcodecs", "typer", "zarrlift.api"} & set(sys.modules)))
+print(sorted({"numpy", "zarr", "numcodecs", "typer", "zarrlift.jobs.api"} & set(sys.modules)))
 print(ahead.take() is not None)
 """
 

@@ -16,8 +16,8 @@ from xarray.backends.zarr import FillValueCoder
 
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.conventions.xarray import encoded
+from zarrlift.core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from zarrlift.verification.attributes import lost_values
-from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json
 
 WORDS = st.sampled_from(["0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale"])
 INNER_CHUNKS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=True), WORDS)

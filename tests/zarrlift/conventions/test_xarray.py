@@ -10,12 +10,12 @@ import pytest
 from zarrlift.archive.nodes import Archive, ArrayNode, Layout, SourceDocument
 from zarrlift.conventions import Change
 from zarrlift.conventions.apply import apply_conventions
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 NAMED = {"_ARRAY_DIMENSIONS": ["x"]}
 

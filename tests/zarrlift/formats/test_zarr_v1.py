@@ -14,9 +14,9 @@ from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.zarr_v1 import in_v2_terms
-from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 # All members that the section "Metadata" of the specification asks for.
 META = {

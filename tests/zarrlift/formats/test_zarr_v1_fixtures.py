@@ -8,9 +8,9 @@ from tests.support import fixtures_index
 from tests.support.format_readers import zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.core.codecs.pipeline import Pipeline
+from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.v3 import fill_from_json
 from zarrstack.core.errors import ChunkError, UsageError, ZarrstackError
 
 ARCHIVES = fixtures_index.archives(format="zarr_v1")

@@ -18,13 +18,13 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 import zarrlift
 import zarrstack
 from zarrlift.archive.nodes import ArrayNode
+from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.zarr_v3.array import V3ArrayDescriber
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.base.array_documents import GUARD
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import UsageError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.shard_index import IndexFormat
 
 GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
 ARRAY: dict[str, Any] = {

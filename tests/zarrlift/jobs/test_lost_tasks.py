@@ -13,6 +13,7 @@ from tests.support.job_archives import tree, values
 from zarr.storage import ObjectStore
 
 import zarrlift
+from zarrlift.core.digest.value_digest import BlockSums
 from zarrlift.jobs import disk_sync
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
@@ -20,7 +21,6 @@ from zarrlift.jobs.resume import unsynced_files
 from zarrlift.jobs.run import Run
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.verification import every_chunk
-from zarrstack.core.digest.value_digest import BlockSums
 from zarrstack.core.errors import JobError
 
 RECIPES = [{}, {"shards": "auto"}, {"chunks": "5,5"}, {"codecs": "gzip:1"}, {"drop_empty": True}]

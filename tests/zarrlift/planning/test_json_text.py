@@ -15,8 +15,8 @@ import zarr
 from tests.support.v2_trees import array, tree
 
 import zarrlift
-from zarrstack.core.data_types.compare import matches_json_text
-from zarrstack.core.data_types.object_values import tagged_form
+from zarrlift.core.data_types.compare import matches_json_text
+from zarrlift.core.data_types.object_values import tagged_form
 
 NAN = float("nan")
 VALUES: list[Any] = [

@@ -12,8 +12,8 @@ import zarr
 from tests.support.optional_archives import optional, seen, seen_by_zarr2, values_of
 
 import zarrlift
+from zarrlift.core.codecs import optional as optional_module
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrstack.core.codecs import optional as optional_module
 from zarrstack.core.errors import UsageError
 
 SOURCE = "codecs.zarr"

@@ -13,13 +13,13 @@ from tests.support.chances import examples
 
 from zarrlift.archive.chunk_inventory import TASK_LIMIT, Inventory, task_bounds, task_bytes
 from zarrlift.archive.nodes import Layout
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.grid.grid import Grid
+from zarrlift.core.grid.overlap import touching
 from zarrlift.planning.regrid.blocks import Blocks, block_bounds
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touching
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 
 
 def listed(indexes: np.ndarray, sizes: np.ndarray | None) -> Inventory:

@@ -11,8 +11,8 @@ import zarr
 from tests.support.optional_archives import seen, tiff, tiff_seen_by_zarr2, values_of
 
 import zarrlift
+from zarrlift.core.codecs import optional as optional_module
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrstack.core.codecs import optional as optional_module
 
 
 def recorded(archive: str) -> dict[str, object]:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.archive.nodes import Layout
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
 from zarrlift.planning.zarr_json import array_document, consolidate, group_document, strict_attributes
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import document
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})

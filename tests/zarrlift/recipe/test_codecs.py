@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from zarrlift.core.chain.chain import Chain
 from zarrlift.recipe.codecs import parse_codecs
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 
 ZSTD = CodecSpec("zstd", {"level": 3, "checksum": False})

@@ -36,9 +36,8 @@ def text() -> str:
         "",
         "from typing import TypedDict",
         "",
-        "from ..executors.choice import ExecutorChoice",
         "from ..storage.open_storage import Place",
-        "from .options import Axes, Format, Link, PathText, StorageOptions, VerifyLevel",
+        "from .options import Axes, ExecutorChoice, Format, Link, PathText, StorageOptions, VerifyLevel",
     ]
     for table in TABLES:
         bases = [base for base in table.__bases__ if base in TABLES]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from zarrlift.core.codecs.base import Buffer, HeadAndTail
 from zarrlift.storage.local import writer as module
 from zarrlift.storage.local.new_directories import writing
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
 from zarrlift.storage.writer import DestinationError
-from zarrstack.core.codecs.base import Buffer, HeadAndTail
 
 
 class Anything:

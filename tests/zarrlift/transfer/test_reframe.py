@@ -25,10 +25,10 @@ from tests.support.grids import (
 from tests.support.job_archives import tree
 
 import zarrlift
+from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.transfer.tasks import Parts
-from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import UsageError
-from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.shard_index import IndexFormat
 
 OPTIONS = {
     "2x": {"shards": "2x"},

@@ -24,7 +24,7 @@ BYTES = {"256MB": 256 * 10**6, "1GB": 10**9, "4GB": 4 * 10**9}
 PEAK = """
 import os, re, sys
 from pathlib import Path
-from zarrlift.executors.dispatcher import Dispatcher
+from zarrlift.transfer.executors.dispatcher import Dispatcher
 from zarrlift.cli import main
 
 def most(process):

@@ -19,16 +19,16 @@ from tests.support.job_archives import tree
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.grid.frames import Shards
+from zarrlift.core.grid.grid import Grid
+from zarrlift.core.grid.overlap import touches
 from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
 from zarrlift.planning.regrid.boxes import Box, Candidates
 from zarrlift.transfer.region_buffer import CarryOver, RegionBuffer
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touches
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 
 SHAPE = (25, 24, 26)
 CASES = {

@@ -13,6 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.archive.nodes import Layout
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codecs.pipeline import Pipeline
+from zarrlift.core.data_types.compare import matches_json_text, mismatch, same
+from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.grid.grid import Grid
 from zarrlift.planning.move import Move
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.routes import Route
@@ -21,13 +26,8 @@ from zarrlift.transfer.recheck import decode, recheck_decoded
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampled_chunks import compare_chunks
 from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.compare import matches_json_text, mismatch, same
-from zarrstack.core.data_types.v3 import DataType
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.grid import Grid
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 
 BYTES = CodecSpec("bytes", {"endian": "little"})
 ZSTD = CodecSpec("zstd", {"level": 3, "checksum": False})

@@ -19,6 +19,7 @@ from zarr.codecs import BytesCodec
 import zarrlift
 from zarrlift.archive import chunk_inventory
 from zarrlift.archive.nodes import Layout
+from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.jobs.checks import checks
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.planning import array_planner
@@ -27,7 +28,6 @@ from zarrlift.storage.base import Storage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification import array_values, every_chunk
 from zarrlift.verification.zarr_python_reader import open_array, parse
-from zarrstack.core.codecs.pipeline import Pipeline
 
 SHAPE = (16, 60, 44)
 PLANES = (1, 30, 22)

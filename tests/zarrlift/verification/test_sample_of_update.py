@@ -10,11 +10,11 @@ import pytest
 import zarr
 
 import zarrlift
+from zarrlift.core.grid.overlap import touched
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.transfer.tasks import rewritten, sources_moved
 from zarrlift.verification.sampling import Sampler
-from zarrstack.core.grid.overlap import touched
 
 RECIPES: dict[str, dict[str, Any]] = {
     "other codecs": {"codecs": "zstd:3"},

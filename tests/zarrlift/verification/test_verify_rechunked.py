@@ -11,8 +11,8 @@ import pytest
 import zarr
 
 import zarrlift
+from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.verification import archives
-from zarrstack.core.codecs.pipeline import Pipeline
 
 SHAPE = (24, 40, 30)
 CHUNKS = (1, 20, 15)

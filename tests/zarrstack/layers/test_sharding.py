@@ -20,7 +20,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from zarrstack.base.byte_ranges import cut
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import ChunkError, MetadataError, UsageError
-from zarrstack.core.grid.shard_index import MISSING, IndexFormat, ShardIndex
+from zarrstack.core.shard_index import MISSING, IndexFormat, ShardIndex
 from zarrstack.layers.sharding import stored_shard
 from zarrstack.layers.sharding.layer import Sharding
 from zarrstack.layers.sharding.locks import SharedLock

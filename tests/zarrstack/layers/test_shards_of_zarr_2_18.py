@@ -23,10 +23,10 @@ from zarr.core.array import AsyncArray
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
+from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.base.stack import stack
-from zarrstack.core.grid.chunk_keys_draft import DraftKeys
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.shard_index import IndexFormat
 from zarrstack.layers.rekey import Functions, Rekey
 from zarrstack.layers.sharding.layer import Sharding
 

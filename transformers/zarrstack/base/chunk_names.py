@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..core.chunk_keys_v3 import KeyEncoding
 from ..core.errors import UsageError
-from ..core.grid.chunk_keys_v3 import KeyEncoding
 from ..core.json_text import JSON, excerpt
 from ..core.paths import prefix_of
 

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.codecs.hdmf import is_absent, number, text
-from zarrstack.core.data_types.v2 import parse_v2_dtype
-from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import CastError, ZarrstackError
 from zarrstack.core.json_text import JSON, excerpt
+
+from ...core.codecs.hdmf import is_absent, number, text
+from ...core.data_types.v2 import parse_v2_dtype
+from ...core.data_types.v3 import DataType
 
 _SHORTEST: Final = 512
 """Minimum number of characters of a text field."""

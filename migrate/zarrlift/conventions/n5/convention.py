@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSONObject, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode
+from ...core.grid.frames import N5Blocks
 from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
 

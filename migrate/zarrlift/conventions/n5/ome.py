@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
+from ...core.grid.frames import N5Blocks
 from ...recipe.options import Axes
 from ..base import Change, Recognised, View, finding
 from ..ome.convention import BLOCK, FROM, VERSION, recognise_ngff

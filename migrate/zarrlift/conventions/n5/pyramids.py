@@ -25,11 +25,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
-from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON
 from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, GroupNode
+from ...core.grid.frames import N5Blocks
 from ..base import View
 
 _LEVEL: Final = re.compile(r"s(0|[1-9][0-9]{0,2})")

@@ -18,18 +18,18 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal, cast
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.n5.dataset import (
+from zarrstack.core.paths import join
+
+from ...archive.nodes import Layout
+from ...core.grid.frames import N5Blocks
+from ...core.identity_cache import IdentityCache
+from ...core.n5.dataset import (
     N5Dataset,
     describe_dataset,
     user_attributes,
     version_problem,
 )
-from zarrstack.core.paths import join
-
-from ...archive.nodes import Layout
 from ...recipe.options import Axes
 from ...storage.base import DirectoryEntry
 from ..table import N5 as DOCUMENT

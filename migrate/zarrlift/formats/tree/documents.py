@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.errors import MetadataError, Problem, StorageError, refusal
-from zarrstack.core.git_pointers import pointer
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
+from ...core.git_pointers import pointer
 from ...storage.base import Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage

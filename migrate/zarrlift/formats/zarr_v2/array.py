@@ -12,18 +12,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.data_types.object_values import plain
-from zarrstack.core.data_types.v2 import parse_v2_dtype
-from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
-from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
+from zarrstack.core.chunk_keys_v3 import Separator
 from zarrstack.core.errors import Problem, ZarrstackError, any_refusal
-from zarrstack.core.grid.chunk_keys import ChunkKeys
-from zarrstack.core.grid.chunk_keys_v3 import Separator
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
-from zarrstack.core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
 
 from ...archive.nodes import Layout
+from ...core.chain.chain import Chain
+from ...core.data_types.object_values import plain
+from ...core.data_types.v2 import parse_v2_dtype
+from ...core.data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
+from ...core.data_types.v3 import DataType, fill_to_json, zero_fill
+from ...core.grid.chunk_keys import ChunkKeys
+from ...core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
 from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
 from .fast_path import plainly_right
 from .netcdf_members import MEMBERS as NETCDF

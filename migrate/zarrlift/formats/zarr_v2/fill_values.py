@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.data_types.fill_forms import fill_form, from_base64, to_base64
-from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.json_text import JSON
+
+from ...core.data_types.fill_forms import fill_form, from_base64, to_base64
+from ...core.data_types.v2_fill import v2_fill_to_scalar
 
 Dtype = np.dtype[Any]
 Apply: TypeAlias = Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]

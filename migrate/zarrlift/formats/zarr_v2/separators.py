@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from zarrstack.core.chunk_keys_v3 import Separator
 from zarrstack.core.errors import Problem, note, refusal
-from zarrstack.core.grid.chunk_keys_v3 import Separator
 
 from ...storage.base import DirectoryEntry
 

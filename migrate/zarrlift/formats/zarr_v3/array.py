@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zarrstack.base.array_documents import GUARD
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import (
     MetadataError,
     Problem,
@@ -23,13 +21,15 @@ from zarrstack.core.errors import (
     any_refusal,
     refusal,
 )
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.frames import Shards
-from zarrstack.core.grid.shard_index import IndexFormat
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
-from zarrstack.core.shapes import Shape, read_lengths, whole_chunks
+from zarrstack.core.shard_index import IndexFormat
 
 from ...archive.nodes import Layout
+from ...core.chain.chain import Chain
+from ...core.codecs.pipeline import Pipeline
+from ...core.data_types.v3 import DataType, fill_from_json, fill_to_json
+from ...core.grid.frames import Shards
+from ...core.shapes import Shape, read_lengths, whole_chunks
 
 SHARDING: Final = "sharding_indexed"
 _NEEDED: Final = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value")

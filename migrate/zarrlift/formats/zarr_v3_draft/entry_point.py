@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from zarrstack.core.draft_v3.nodes import ENTRY, Dialect, DraftEntryPoint, write_entry
+from zarrstack.core.draft_nodes import ENTRY, Dialect, DraftEntryPoint, write_entry
 from zarrstack.core.errors import Problem, StorageError, warning
 from zarrstack.core.paths import join
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from ...executors.choice import in_process, open_engine
 from ...planning.regrid.blocks import available_cores
+from ...transfer.executors.choice import in_process, open_engine
 from ..processes.executors import RunOptions
 from .rows import BatchRow
 

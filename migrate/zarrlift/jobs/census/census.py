@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from zarrstack.core.errors import Problem, any_refusal
-from zarrstack.core.json_fields import FieldsAsJSON
 
+from ...core.json_fields import FieldsAsJSON
 from .costs import Cost
 
 _NAMES: Final = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zarrstack.core.json_fields import FieldsAsJSON
+from ...core.json_fields import FieldsAsJSON
 
 _PAGE: Final = 1000
 """Number of objects in an answer to a listing request, in S3 and most other stores."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
-from zarrstack.core.chain.chain import Chain
 from zarrstack.core.errors import Problem
 
 from ...archive.nodes import Archive, ArrayNode, GroupNode
+from ...core.chain.chain import Chain
 from ...formats.search import FoundArchive
 from ...formats.writers import writers
 from ...planning.estimates import plan_totals

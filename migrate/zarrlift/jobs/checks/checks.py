@@ -124,8 +124,7 @@ class LocalChecks(Checks):
             return Checked((unexpected_error(plan.path, error),))
 
     def _compare_all(self, plan: ArrayPlan, budget: int, *, digest: bool) -> Checked:
-        from zarrstack.core.digest.value_digest import BlockSums
-
+        from ...core.digest.value_digest import BlockSums
         from ...verification.every_chunk import compare_all
 
         sums = BlockSums() if digest else None

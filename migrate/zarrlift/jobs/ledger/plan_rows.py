@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSONObject
 
 from ...archive.chunk_inventory import UNLISTED
 from ...archive.layout import layout_from_json, layout_to_json
+from ...core.identity_cache import IdentityCache
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from .rows import Kind, PlannedWork, as_stored
 

@@ -21,7 +21,7 @@ from .database import Database
 from .rows import as_stored, as_text
 
 if TYPE_CHECKING:
-    from zarrstack.core.digest.value_digest import ArrayDigest, BlockSums
+    from ...core.digest.value_digest import ArrayDigest, BlockSums
 
 
 class Table:
@@ -49,7 +49,7 @@ class DigestRows(Table):
         rows = self._db.rows("SELECT sums FROM task_digest WHERE node = ?", (node,))
         if not tasks or len(rows) != tasks:
             return None
-        from zarrstack.core.digest.value_digest import BlockSums
+        from ...core.digest.value_digest import BlockSums
 
         total = BlockSums()
         for (sums,) in rows:

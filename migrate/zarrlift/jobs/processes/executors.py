@@ -10,11 +10,11 @@ from typing import Any, Final, Self
 
 from zarrstack.core.errors import JobError
 
-from ...executors.choice import check_choice, in_process, on_this_machine, open_engine
-from ...executors.engine import Engine, SharedEngine
 from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ...recipe.options import Executing, Request, Running, VerifyLevel, values
+from ...transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
+from ...transfer.executors.engine import Engine, SharedEngine
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, move, sent
 from ..log_messages import archive

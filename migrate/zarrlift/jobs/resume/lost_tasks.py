@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
-
 from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
+from ...core.grid.grid import Grid
+from ...core.grid.overlap import touched
 from ...planning.plans import ArrayPlan
 from ...storage.base import Storage
 from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_objects

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
-
 from ...archive.chunk_inventory import Indexes, Inventory
 from ...archive.nodes import Layout
+from ...core.grid.grid import Grid
+from ...core.grid.overlap import touched
 from ...planning.changes import Changes
 from ...planning.plans import ArrayPlan
 from ...transfer.tasks import changed_units, intermediate_objects, rewritten, sources_moved

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.json_fields import FieldsAsJSON
 
 from ...archive.chunk_inventory import Indexes, Inventory
+from ...core.json_fields import FieldsAsJSON
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from ...recipe.options import Updating

@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import StorageError, UsageError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject, document
 
 from ...storage.icechunk.place import MAIN, IcechunkPlace, icechunk_errors, is_empty, major, with_containers

@@ -19,11 +19,11 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSONObject, document
 
+from ...core.grid.grid import Grid
 from ...formats.describe import describe
 from ...storage.local.partial_files import sweep_partial
 from ...storage.local.storage import LocalStorage

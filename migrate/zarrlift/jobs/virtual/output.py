@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject

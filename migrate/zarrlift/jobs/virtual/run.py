@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zarrstack.core.errors import Problem, SourceChangedError, UsageError, ZarrstackError
-from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import NOT_LISTED
+from ...core.grid.frames import N5Blocks
 from ...formats.describe import describe
 from ...planning.inventories import Inventories
 from ...planning.planner import make_plan

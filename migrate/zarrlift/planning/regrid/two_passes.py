@@ -14,13 +14,13 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem, note
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 from ...archive.chunk_inventory import Inventory
 from ...archive.nodes import Layout
+from ...core.chain.chain import Chain
 from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ...storage.local.scratch import PASSES
 from .blocks import BASE, Blocks, available_cores, block_bounds, choose_blocks

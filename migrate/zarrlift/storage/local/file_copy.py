@@ -7,9 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
 from zarrstack.core.errors import ChunkError
 
+from ...core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
 from ..listed_versions import Version, has_version
 from .files import READING, read_at
 

@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zarrstack.core.codecs.base import Buffer, memory
-
+from ...core.codecs.base import Buffer, memory
 from ..object_stream import ObjectStream
 from ..writer import DestinationError
 from .file_copy import copy_range, write_all

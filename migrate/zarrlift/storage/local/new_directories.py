@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer
-
+from ...core.codecs.base import Buffer
 from .file_copy import write_all
 from .files import CREATING
 

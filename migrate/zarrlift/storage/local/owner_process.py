@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from zarrstack.core.json_fields import FieldsAsJSON
+from ...core.json_fields import FieldsAsJSON
 
 State: TypeAlias = Literal["running", "ended", "unknown"]
 

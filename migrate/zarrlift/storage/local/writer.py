@@ -16,8 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer, memory
-
+from ...core.codecs.base import Buffer, memory
 from ..listed_versions import Version, require_version
 from ..writer import DestinationError, PayloadCheck, Writer
 from .file_copy import copy_by_hand, copy_range, ends_of_file, reflink, write_all

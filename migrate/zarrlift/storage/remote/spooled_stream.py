@@ -7,9 +7,9 @@ import io
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import StorageError
 
+from ...core.codecs.base import Buffer, memory
 from ..limits import SPOOLED
 from ..local.files import temporary_file
 from ..object_stream import ObjectStream

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer
 from zarrstack.core.errors import StorageError
 
+from ...core.codecs.base import Buffer
 from ..base import Storage
 from ..writer import DestinationError, Writer
 

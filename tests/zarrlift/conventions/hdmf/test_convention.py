@@ -14,13 +14,13 @@ import zarr
 from tests.support.hdmf_files import documents, edit, files, fixture, small, write_pickled
 
 import zarrlift
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codecs.pipeline import Pipeline
+from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification.conventions_hdmf import hdmf
 from zarrlift.verification.v3_tree import read_node
-from zarrstack.core.chain.chain import Chain
-from zarrstack.core.codecs.pipeline import Pipeline
-from zarrstack.core.data_types.v3 import DataType
 
 COMPARED = [("0.13", "builders"), ("0.13", "session"), ("0.13", "linked")]
 """What hdmf-zarr 0.13 and 0.14 wrote of the same content."""

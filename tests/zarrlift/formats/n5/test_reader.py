@@ -13,13 +13,13 @@ from tests.support.format_readers import n5
 from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.core.grid.chunk_keys_n5 import N5Keys
+from zarrlift.core.grid.frames import N5Blocks
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
-from zarrstack.core.grid.chunk_keys_n5 import N5Keys
-from zarrstack.core.grid.frames import N5Blocks
 
 DATASET = {
     "dimensions": [7, 5, 3],

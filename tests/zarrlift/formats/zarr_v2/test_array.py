@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.support.v2_trees import array, messages, node, one, read
 
 from zarrlift.archive.nodes import Layout
+from zarrlift.core.data_types.v3 import DataType
 from zarrlift.formats.zarr_v2.array import V2ArrayDescriber
 from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
-from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.codec_spec import CodecSpec
 
 BLOSC = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}
 

@@ -13,9 +13,9 @@ from tests.support.v2_trees import array, messages, node, read
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
+from zarrlift.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.errors import MetadataError
 
 TEXT = array(dtype="<U1", fill_value="")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import MetadataError
-from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 ENCODINGS = [KeyEncoding(name, separator) for name in ("default", "v2") for separator in (".", "/")]
 encodings = pytest.mark.parametrize("encoding", ENCODINGS, ids=str)

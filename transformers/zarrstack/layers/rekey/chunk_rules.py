@@ -6,8 +6,8 @@ import re
 from typing import Final, Self, TypeAlias
 
 from ...base.chunk_names import ChunkNames
+from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
-from ...core.grid.chunk_keys_v3 import KeyEncoding
 from ...core.json_text import JSON, JSONObject, excerpt
 from ...core.paths import ancestors, parents, prefix_of
 from .rules import Arrays, Exchange

@@ -18,10 +18,10 @@ from ...base.byte_ranges import cut
 from ...base.chunk_names import ChunkNames
 from ...base.option_checks import size
 from ...base.transformer import Values
+from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
-from ...core.grid.chunk_keys_v3 import KeyEncoding
-from ...core.grid.shard_index import IndexFormat
 from ...core.json_text import JSON, JSONObject
+from ...core.shard_index import IndexFormat
 from ..cache.buffers import immutable
 from .buffer import ShardBuffer, flush, open_shard, open_shards, settle
 from .buffered import STORED, BufferedArray

@@ -9,7 +9,7 @@ from typing import Final
 from zarr.abc.store import Store
 
 from ...base.chunk_names import ChunkNames
-from ...core.grid.chunk_keys_v3 import KeyEncoding
+from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.paths import prefix_of
 from .shard import Place, ShardForm
 

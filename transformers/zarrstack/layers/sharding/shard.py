@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...core.errors import UsageError
-from ...core.grid.shard_index import IndexFormat, ShardIndex, packed
 from ...core.json_text import JSON, excerpt
+from ...core.shard_index import IndexFormat, ShardIndex, packed
 
 Place: TypeAlias = tuple[int, ...]
 

@@ -13,7 +13,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from ...base.byte_ranges import bounds
 from ...core.errors import ChunkError
-from ...core.grid.shard_index import ShardIndex
+from ...core.shard_index import ShardIndex
 from .shard import ChunkChange, Place, ShardForm, apply
 
 Assembled: TypeAlias = Callable[[bytes, dict[Place, slice]], None]

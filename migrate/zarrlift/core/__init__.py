@@ -1,0 +1,1 @@
+"""Format facts without I/O: data types, chunk grids, codecs, N5, the 2022 draft, restricted pickles."""

@@ -1,0 +1,242 @@
+"""The interface of compiled codecs: plain synchronous functions on buffers and arrays.
+
+Every decode receives the maximum size of its result and raises an error *before* it unpacks more, so neither
+a damaged header nor a decompression bomb costs more memory than its chunk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+
+from zarrstack.core.errors import ChunkError
+from zarrstack.core.json_text import JSON
+
+from .config import Configuration
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from zarrstack.core.codec_spec import CodecSpec
+
+    from ..data_types.v3 import DataType
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"
+"""Contiguous memory; arrays are one-dimensional uint8."""
+
+
+def memory(data: Buffer) -> memoryview:
+    """A view of the bytes, for functions that do not accept arrays."""
+    # To type checkers, numpy arrays are buffers only from Python 3.12 on.
+    return memoryview(cast("bytes", data))
+
+
+OBJECT_LIMIT = 1 << 30
+"""Default limit, one GiB, on the unpacked size of one inner chunk of variable-length data."""
+
+HEAD_BYTES = 64
+TAIL_BYTES = 16
+"""Bytes of a payload's start and end that `check` receives; enough for every codec's header and trailer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Size of a value in bytes: exactly `at_most`, or up to it."""
+
+    at_most: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """User settings; not part of a chain, and the same for all its codecs."""
+
+    object_limit: int = OBJECT_LIMIT
+    """Limit in bytes on the unpacked size of one inner chunk of variable-length data."""
+    allow_pickle: bool = False
+    """Whether pickles may be loaded, which runs any code that they name."""
+    fill_value: JSON = None
+    """Value of missing inner chunks of a shard, in the data type's v3 JSON form; None for its zero."""
+
+
+DEFAULT_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class InnerChunk:
+    """The array that one codec chain encodes: a whole chunk, or an inner chunk of a shard."""
+
+    shape: tuple[int, ...]
+    data_type: DataType
+
+    @property
+    def items(self) -> int:
+        """Number of elements."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+
+class HeadAndTail(NamedTuple):
+    """The first and last bytes of a stored payload, and its length.
+
+    A named tuple, because one is created for every chunk that moves: a frozen dataclass takes three times as
+    long.
+    """
+
+    head: bytes
+    tail: bytes
+    length: int
+
+    @classmethod
+    def of(cls, data: Buffer) -> HeadAndTail:
+        """The ends of a payload in memory."""
+        if isinstance(data, bytes):
+            return cls(data[:HEAD_BYTES], data[-TAIL_BYTES:], len(data))
+        view = memory(data)
+        return cls(bytes(view[:HEAD_BYTES]), bytes(view[-TAIL_BYTES:]), len(view))
+
+
+@dataclass(frozen=True, slots=True)
+class BytesCodec(ABC):
+    """A compiled bytes-to-bytes codec; stateless and safe to share between threads."""
+
+    spec: CodecSpec
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; raises MetadataError (bad configuration), UnsupportedError (known, unusable).
+
+        `item` is the type of the decoded buffer's items, if known: some codecs derive the element size or
+        type from it if their configuration does not state it. By default there is no configuration.
+        """
+        Configuration(spec, ())
+        return cls(spec)
+
+    def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        """Type of the encoded buffer's items; None if it does not consist of items."""
+        return None
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Size of the encoded form of a value of the given size (exact only if it always is).
+
+        By default a generous upper bound: actual compressors stay within a few per cent of incompressible
+        input. The factor of two and the 64 KiB allow for writers that flush after every small piece, and
+        still limit outer codecs in proportion to the chunk.
+        """
+        return Size(2 * decoded.at_most + 65536, exact=False)
+
+    @abstractmethod
+    def encode(self, data: Buffer) -> Buffer:
+        """Encode one payload; deterministic."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Decode one payload to at most `decoded.at_most` bytes, exactly that many if exact.
+
+        Raises ChunkError for invalid, truncated or oversized payloads, and for trailing bytes unless
+        `trailing_bytes` counts them.
+        """
+
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
+        """Check header and trailer of a payload; ChunkError if it cannot be valid.
+
+        True: no contradiction found. False: only decoding can tell (a gzip payload with a different size in
+        its trailer may be truncated, or may have several members).
+        """
+        return _require_length(self.spec.name, ends, self.encoded_size(decoded))
+
+    def trailing_bytes(self, ends: HeadAndTail) -> int:
+        """Number of bytes behind the end that a payload's header states; 0 if headers state no length.
+
+        A payload with such bytes is valid: readers ignore them, or refuse it. `check` returns False for it.
+        """
+        return 0
+
+    def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
+        """The ends of the decoded payload, if known without decoding; otherwise None."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCodec(BytesCodec):
+    """Base class of codecs that are configured by a compression level alone."""
+
+    levels: ClassVar[tuple[int, int]]
+    """The lowest and the highest level."""
+
+    level: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; configuration: `level`, by default 1 as in numcodecs."""
+        low, high = cls.levels
+        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=low, high=high))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayCodec(ABC):
+    """A compiled array-to-bytes codec for one kind of inner chunk."""
+
+    spec: CodecSpec
+    inner_chunk: InnerChunk
+
+    @classmethod
+    @abstractmethod
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Compile for an inner chunk (its shape already transposed); errors as in `BytesCodec`."""
+
+    @property
+    def item(self) -> np.dtype[Any] | None:
+        """Type of the encoded buffer's items, including byte order; None if there are none."""
+        return None
+
+    @property
+    @abstractmethod
+    def size(self) -> Size:
+        """Size of one encoded inner chunk; for variable-length data, the limit for unpacking."""
+
+    @abstractmethod
+    def encode(self, array: np.ndarray[Any, Any]) -> Buffer:
+        """Encode an array of the inner chunk's shape."""
+
+    @abstractmethod
+    def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
+        """Decode to an array of the inner chunk's shape; ChunkError if the bytes do not match it.
+
+        The array may be a read-only view of `data` in the stored byte order: `Pipeline` converts it to native
+        order and undoes transposes in one step.
+        """
+
+    def check(self, ends: HeadAndTail) -> bool:
+        """Check header and trailer of a payload; see `BytesCodec.check`."""
+        return _require_length(self.spec.name, ends, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectCodec(ArrayCodec):
+    """Base class of codecs for variable-length data."""
+
+    limit: int
+    """Limit in bytes of one inner chunk."""
+
+    @property
+    def size(self) -> Size:
+        """The limit for unpacking one inner chunk."""
+        return Size(self.limit, exact=False)
+
+    def _fault(self, what: str) -> ChunkError:
+        return ChunkError(f"{self.spec.name}: the payload does not decode", found=what[:200])
+
+
+def _require_length(codec: str, ends: HeadAndTail, encoded: Size) -> bool:
+    if encoded.exact and ends.length != encoded.at_most:
+        raise ChunkError(
+            f"{codec}: the payload has the wrong length",
+            found=f"{ends.length} bytes",
+            expected=f"{encoded.at_most} bytes",
+        )
+    return True

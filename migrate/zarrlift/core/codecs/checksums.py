@@ -1,0 +1,145 @@
+"""Codecs that add a four-byte checksum: `crc32c`, and those of numcodecs.
+
+Specification of `crc32c`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/ (little-endian, at
+the end). The others follow numcodecs 0.16.6 (`checksum32`, `fletcher32`): `crc32` and `adler32` are at the
+start unless `location` is "end", `numcodecs.crc32c` at the end unless it is "start"; `fletcher32` (HDF5's)
+and `jenkins_lookup3` always at the end. All are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import numpy as np
+
+from zarrstack.core.errors import ChunkError, UnsupportedError
+from zarrstack.core.json_text import canonical
+
+from .base import BytesCodec, HeadAndTail, Size, memory
+from .bounds import octets
+from .config import Configuration
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from zarrstack.core.codec_spec import CodecSpec
+
+    from .base import Buffer
+
+    Octets = npt.NDArray[np.uint8]
+
+
+def _crc32c(data: Any, seed: int) -> int:
+    """CRC-32C (RFC 3720, B.4)."""
+    import crc32c  # the import takes 45 ms
+
+    return crc32c.crc32c(data, seed)
+
+
+def _fletcher32(data: Octets, _: int) -> int:
+    """HDF5's Fletcher-32 as computed by numcodecs; 0 for empty data, for which numcodecs fails."""
+    if not len(data):
+        return 0
+    from numcodecs import fletcher32
+
+    return int.from_bytes(fletcher32.Fletcher32().encode(data)[-4:], "little")
+
+
+def _jenkins_lookup3(data: Octets, seed: int) -> int:
+    """Bob Jenkins' lookup3, HDF5's metadata checksum."""
+    from numcodecs import jenkins
+
+    return int(jenkins.jenkins_lookup3(data, seed))
+
+
+class Facts(NamedTuple):
+    """What differs between the checksums."""
+
+    checksum: Callable[[Any, int], int]
+    """The checksum of octets with a seed, 0 to 2**32 - 1."""
+    members: tuple[str, ...] = ()
+    """Members of the configuration."""
+    at_start: bool = False
+    seed: int = 0
+
+
+FACTS: Final[Mapping[str, Facts]] = {
+    "crc32c": Facts(_crc32c),
+    "numcodecs.adler32": Facts(zlib.adler32, ("location",), at_start=True, seed=1),
+    "numcodecs.crc32": Facts(zlib.crc32, ("location",), at_start=True),
+    "numcodecs.crc32c": Facts(_crc32c, ("location",)),
+    "numcodecs.fletcher32": Facts(_fletcher32),
+    "numcodecs.jenkins_lookup3": Facts(_jenkins_lookup3, ("initval", "prefix")),
+}
+"""Name -> facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum(BytesCodec):
+    """A codec of the table."""
+
+    checksum: Callable[[Any, int], int]
+    at_start: bool
+    seed: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; `location` is "start" or "end", `prefix` must be null: JSON cannot represent it."""
+        checksum, members, at_start, seed = FACTS[spec.name]
+        config = Configuration(spec, members)
+        if config.value("location", None) is not None:
+            at_start = config.choice("location", ("start", "end")) == "start"
+        if (prefix := config.value("prefix", None)) is not None:
+            raise UnsupportedError("numcodecs.jenkins_lookup3 with a prefix", found=canonical(prefix))
+        return cls(spec, checksum, at_start, config.integer("initval", seed, low=0, high=(1 << 32) - 1))
+
+    def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        """Bytes: the checksum breaks the alignment of items."""
+        return np.dtype(np.uint8)
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Four bytes more."""
+        return Size(decoded.at_most + 4, decoded.exact)
+
+    def encode(self, data: Buffer) -> bytes:
+        """Prepend or append the checksum."""
+        view = octets(data)
+        number = struct.pack("<I", self.checksum(view, self.seed))
+        content = memory(view)
+        return b"".join((number, content) if self.at_start else (content, number))
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Verify the checksum and return a view of the data."""
+        view = octets(data)
+        encoded = self.encoded_size(decoded)
+        if not 4 <= len(view) <= encoded.at_most or (encoded.exact and len(view) != encoded.at_most):
+            raise ChunkError(
+                f"{self.spec.name}: the payload has the wrong length",
+                found=f"{len(view)} bytes",
+                expected=f"{'' if encoded.exact else '4 to '}{encoded.at_most} bytes",
+            )
+        stored, content = (view[:4], view[4:]) if self.at_start else (view[-4:], view[:-4])
+        found = int.from_bytes(stored.tobytes(), "little")
+        expected = self.checksum(content, self.seed)
+        if found != expected:
+            raise ChunkError(
+                f"{self.spec.name}: the checksum is wrong", found=f"{found:08x}", expected=f"{expected:08x}"
+            )
+        return content
+
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
+        """Check the length, if known."""
+        if ends.length < 4:
+            raise ChunkError(f"{self.spec.name}: the payload is cut short", found=f"{ends.length} bytes")
+        return BytesCodec.check(self, ends, decoded)
+
+    def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
+        """The ends without the checksum."""
+        length = ends.length - 4
+        if self.at_start:
+            return HeadAndTail(ends.head[4:], ends.tail[max(0, len(ends.tail) - length) :], length)
+        return HeadAndTail(ends.head[:length], ends.tail[:-4], length)

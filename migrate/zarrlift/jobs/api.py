@@ -1,0 +1,246 @@
+"""The public functions inspect, plan, migrate and resume."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from zarrstack.core.errors import UsageError
+
+from ..archive.nodes import Archive
+from ..formats.describe import describe, opened
+from ..planning.inspection import inspected
+from ..planning.plans import Plan
+from ..recipe.keywords import (
+    DescribingKeywords,
+    JobPlaceKeywords,
+    MovedKeywords,
+    PlacesKeywords,
+    RequestKeywords,
+    RunningKeywords,
+    SourceOptionsKeywords,
+    WatchingKeywords,
+)
+from ..recipe.options import (
+    JobPlace,
+    Moved,
+    PathText,
+    Places,
+    Request,
+    Running,
+    VerifyLevel,
+    Watching,
+    values,
+)
+from ..recipe.recipe import Recipe
+from ..recipe.signatures import explicit, given
+from ..storage.open_storage import Place
+from .archive_run import ArchiveRequest, migrate_archive
+from .ledger.find_job import job_path
+from .observed import observed
+from .outcome import Outcome
+from .processes.executors import RunOptions
+from .progress import ProgressChoice
+
+
+class _Describing(DescribingKeywords, SourceOptionsKeywords):
+    """The options of `inspect`."""
+
+
+class _Planning(RequestKeywords, PlacesKeywords):
+    """The options of `plan`."""
+
+
+class _Migrating(RequestKeywords, PlacesKeywords, JobPlaceKeywords, RunningKeywords, WatchingKeywords):
+    """The options of `migrate`."""
+
+
+class _Resuming(JobPlaceKeywords, PlacesKeywords, MovedKeywords, RunningKeywords, WatchingKeywords):
+    """The options of `resume`."""
+
+
+@explicit
+def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
+    """Describe an archive: every node, its storage layout, and every problem.
+
+    Reads metadata, the small arrays of references that conventions need, and, except in a store, the names
+    of chunks: what a migration without options would refuse is refused here too.
+
+    - `source`: a path, a URL supported by fsspec (with `storage_options`), a zarr store or a store path.
+    - `format`: that of the archive, if several are present; by default it is detected.
+    - `follow_links`: follow links to targets outside the archive.
+    - `axes`: the axis order of N5 arrays, "reversed" by default.
+    - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
+    - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive.
+    StorageError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> archive = zarrlift.inspect("ocean.zarr")
+    >>> archive.format
+    'zarr2'
+    >>> [node.path for node in archive.nodes]
+    ['', 'lat', 'lon', 'sst', 'time']
+    """
+    storage, reading, format = opened(source, options)  # noqa: A001 - as in other functions
+    return inspected(describe(storage, format=format, options=reading), storage, reading)
+
+
+@explicit
+def plan(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    recipe: Recipe | None = None,
+    virtual: bool = False,
+    **options: Unpack[_Planning],
+) -> Plan:
+    """Return the complete plan of `migrate` without writing anything.
+
+    The arguments are those of `migrate`. Without `destination`, the plan is for a copy to an unspecified
+    place.
+
+    Raises
+    ------
+    UsageError, StorageError
+        As `migrate`.
+
+    Examples
+    --------
+    >>> plan = zarrlift.plan("ocean.zarr", "new.zarr")
+    >>> [(array.path, array.route.name) for array in plan.arrays]
+    [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
+    """
+    request, places = given(options, Request, Places)
+    return ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual).plan()
+
+
+@explicit
+def migrate(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    recipe: Recipe | None = None,
+    virtual: bool = False,
+    progress: ProgressChoice = None,
+    **options: Unpack[_Migrating],
+) -> Outcome:
+    """Migrate an archive to Zarr v3, to a new place or in place.
+
+    A second call with the same arguments resumes an interrupted job; it changes nothing if the job is
+    complete. Refused and failed nodes are listed in the outcome's `problems`.
+
+    - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
+      `dest_storage_options`), a zarr store or a store path.
+    - `recipe`: the requested changes.
+    - `format`: that of the source, if several are present; by default it is detected.
+    - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
+    - `virtual`: copy no chunk; the destination, an Icechunk repository or references of kerchunk, refers to
+      those of the source (see docs/howto/references.md).
+    - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
+    - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
+      scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
+      cluster of Dask. Workers elsewhere must be able to access both places.
+    - `workers`: their number; by default that of the executor, or what suits the work and the machine.
+    - `verify`: how much is compared before an array is published.
+    - `digest`: store a digest of the values of each array in the job (see `digest`).
+    - `fsync`: protect the result against power failures.
+    - `link="hard"`: share unchanged chunks with the source.
+    - `overwrite`: replace an existing destination after the new one is complete.
+    - `take_over`: write to a destination that another host has claimed.
+    - `follow_links`: follow links to targets outside the archive.
+    - `source_through`, `dest_through`: storage transformers on either side, such as
+      "retry,throttle:50MB/s" (see `zarrstack.base.registry.parse_stack`); stored in the job.
+    - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
+    - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
+    - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
+    - `inventory`: an S3 Inventory (CSV, or its `manifest.json`), which replaces the listing of the source.
+    - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
+      options.
+    - `ro_crate`: write `ro-crate-metadata.json` at the root.
+    - `progress`: a function that gets each event, such as `print`; True for a bar on a terminal and in a
+      notebook, False for none. By default, only notebooks have one.
+    - `log`: append what happens to this file, as JSON lines.
+    - `metrics`: write figures to this file at intervals, in Prometheus' text format.
+
+    Raises
+    ------
+    UsageError
+        If there is no archive, the destination exists, or the arguments are invalid; nothing is
+        changed.
+    JobError
+        If another job has the destination, or the job does not match its files.
+    StorageError
+        If a place cannot be read or written as a whole.
+    Interrupted
+        After Ctrl-C; the job can be resumed.
+
+    Examples
+    --------
+    >>> recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:3"))
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr", recipe=recipe, workers=2)
+    >>> outcome.ok, outcome.arrays_done
+    (True, 4)
+    """
+    request, places, job, running, watching = given(options, Request, Places, JobPlace, Running, Watching)
+    if destination is None and not request.in_place:
+        raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
+    migration = ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual)
+    run_options = RunOptions.of(running, request)
+    if virtual:
+        from .virtual.run import migrate_virtual, refuse_options
+
+        refuse_options({**values(running, Running), "job": job.job, "digest": request.digest})
+        with observed(progress, str(source), str(destination), watching) as run:
+            return run.end(migrate_virtual(migration.virtual_request(), request.verify, run.progress))
+    ends = migration.open()
+    path = job_path(ends.beside, ends.destination.url, job)
+    with ends.observed(progress, watching) as run:
+        return run.end(migrate_archive(migration, ends, path, run_options, run.progress))
+
+
+@explicit
+def resume(
+    target: PathText,
+    *,
+    verify: VerifyLevel | None = None,
+    progress: ProgressChoice = None,
+    **options: Unpack[_Resuming],
+) -> Outcome:
+    """Resume an interrupted job.
+
+    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source.
+    Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
+    they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
+    `verify` is by default the level of the earlier runs, the lowest if they differ. The other arguments are
+    those of `migrate`.
+
+    Raises
+    ------
+    UsageError
+        If a place has moved and the new one is not given.
+    JobError
+        If there is no such job, or it runs elsewhere.
+    Interrupted
+        After Ctrl-C; the job can be resumed.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").state
+    'done'
+    >>> zarrlift.resume("new.zarr").state
+    'nothing to do'
+    """
+    # Not loaded by a first run.
+    from .opened_job import found_job, opened
+    from .resume.resume_job import resume_job
+
+    job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
+    found = found_job(target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify)
+    with opened(found, progress, watching) as it:
+        return it.end(resume_job(it))

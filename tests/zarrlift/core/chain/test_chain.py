@@ -1,0 +1,200 @@
+"""Codec chains as data: nothing is lost, and equal chains compare as equal."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarrlift.core.chain.array_filters import ARRAY_FILTERS
+from zarrlift.core.chain.chain import ARRAY_TO_BYTES, Chain
+from zarrstack.core.codec_spec import CodecSpec
+from zarrstack.core.errors import MetadataError, UnsupportedError
+
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
+DELTA = {"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}
+QUANTIZE = {"name": "numcodecs.quantize", "configuration": {"digits": 2, "dtype": "<f4"}}
+ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+
+values = st.integers() | st.booleans() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+configurations = st.dictionaries(st.text(max_size=3), values, max_size=2)
+
+
+def specs(*names):
+    return st.builds(CodecSpec, st.sampled_from(sorted(names)), configurations, st.booleans())
+
+
+tails = st.lists(specs("gzip", "zstd", "crc32c", "numcodecs.shuffle"), max_size=3)
+chains = st.builds(
+    lambda transposes, middle, filters, tail: Chain((*transposes, middle, *filters, *tail)),
+    st.lists(specs("transpose"), max_size=2),
+    specs(*ARRAY_TO_BYTES),
+    st.lists(specs(*ARRAY_FILTERS), max_size=2),
+    tails,
+)
+
+
+@given(chains)
+def test_writing_and_reading_loses_nothing(chain):
+    data = json.loads(json.dumps(chain.to_json()))
+    assert Chain.from_json(data) == chain
+    assert Chain.from_json(data).to_json() == data
+    assert pickle.loads(pickle.dumps(chain)) == chain
+
+
+@given(chains)
+def test_the_normal_form_is_reached_in_one_step(chain):
+    once = Chain.from_json(chain.to_json())
+    assert Chain.from_json(once.to_json()) == once
+    assert once.codecs[once.middle].name in ARRAY_TO_BYTES
+
+
+@given(chains, chains)
+def test_the_common_prefix_is_common_and_longest(a, b):
+    count = a.common_prefix(b)
+    assert b.common_prefix(a) == count
+    assert a.codecs[:count] == b.codecs[:count]
+    assert a.codecs[count : count + 1] != b.codecs[count : count + 1] or count == len(a.codecs) == len(
+        b.codecs
+    )
+    assert a.common_prefix(a) == len(a.codecs)
+
+
+@given(chains, chains)
+def test_equal_chains_have_equal_hashes(a, b):
+    assert (a == b) == (a.to_json() == b.to_json() and len(a.codecs) == len(b.codecs))
+    assert a != b or hash(a) == hash(b)
+
+
+def test_array_filters_stand_before_the_bytes_in_json_and_behind_them_inside():
+    data = [TRANSPOSE, DELTA, QUANTIZE, BYTES, ZSTD]
+    chain = Chain.from_json(data)
+    assert [codec.name for codec in chain.codecs] == [
+        "transpose", "bytes", "numcodecs.delta", "numcodecs.quantize", "zstd",
+    ]  # fmt: skip
+    assert chain.to_json() == data
+
+
+def test_a_filter_before_a_transpose_is_no_filter_behind_it():
+    with pytest.raises(UnsupportedError):
+        Chain.from_json([DELTA, TRANSPOSE, BYTES])
+
+
+def test_a_filter_behind_a_compressor_cannot_be_written():
+    chain = Chain(tuple(map(CodecSpec.from_json, (BYTES, ZSTD, DELTA))))
+    with pytest.raises(UnsupportedError):
+        chain.to_json()
+
+
+def filters(*texts):
+    """Array filters from texts such as "delta dtype=>i4 astype=<i2"."""
+    specs = []
+    for text in texts:
+        name, *members = text.split()
+        specs.append(CodecSpec(f"numcodecs.{name}", dict(member.split("=") for member in members)))
+    return tuple(specs)
+
+
+@pytest.mark.parametrize(
+    ("inside", "array_filters", "written"),
+    [
+        ("big", ["delta dtype=>i4"], "little"),  # no astype: the array's own type, native
+        ("big", ["delta dtype=>i4 astype=>i4"], "big"),
+        ("little", ["delta dtype=<i4 astype=>i2"], "big"),
+        ("big", ["delta dtype=>i4 astype=|i1"], "big"),  # single bytes: it says nothing
+        ("big", ["fixedscaleoffset dtype=>f8 astype=<i2"], "little"),
+        ("big", ["quantize dtype=>f4 astype=>f4"], "little"),  # its astype is passed over
+        ("big", ["astype decode_dtype=>f8 encode_dtype=>f4"], "big"),
+        ("big", ["bitround keepbits=9"], "big"),  # views nothing
+        ("little", ["delta dtype=<i4 astype=>i4", "bitround keepbits=9"], "big"),
+        ("big", ["quantize dtype=>f4", "delta dtype=>i4 astype=<i2"], "little"),
+        ("big", ["astype decode_dtype=>f8 encode_dtype=>i4", "delta dtype=<i4"], "big"),
+        ("little", ["packbits"], "little"),
+    ],
+    ids=str,
+)
+def test_beside_array_filters_bytes_states_what_zarr_python_wants(inside, array_filters, written):
+    specs = filters(*array_filters)
+    chain = Chain((CodecSpec("bytes", {"endian": inside}), *specs))
+    document = chain.to_json()
+    assert document[len(specs)] == {"name": "bytes", "configuration": {"endian": written}}
+    assert Chain.from_json(document) == chain
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+def test_what_zarr_pythons_read_differently_is_refused(endian):
+    other = {"little": "<", "big": ">"}[{"little": "big", "big": "little"}[endian]]
+    delta = filters(f"delta dtype={other}i4 astype={other}i4")[0].to_json()
+    with pytest.raises(UnsupportedError, match=r"3\.1\.6 and 3\.4\.2 read this byte order"):
+        Chain.from_json([delta, {"name": "bytes", "configuration": {"endian": endian}}])
+
+
+def test_a_filter_of_another_byte_order_than_the_array_cannot_be_written():
+    chain = Chain((CodecSpec("bytes", {"endian": "big"}), *filters("delta dtype=<i4")))
+    with pytest.raises(UnsupportedError, match="another byte order"):
+        chain.to_json()
+
+
+@pytest.mark.parametrize("dtype", ["float99", "", 4, ["<i4"]])
+def test_a_filter_with_a_nonsensical_type_is_refused(dtype):
+    delta = {"name": "numcodecs.delta", "configuration": {"dtype": dtype}}
+    with pytest.raises(MetadataError, match="dtype is not a data type"):
+        Chain.from_json([delta, BYTES])
+
+
+def test_key_order_and_empty_configurations_do_not_count():
+    assert CodecSpec.from_json(
+        {"name": "zstd", "configuration": {"checksum": False, "level": 3}}
+    ) == CodecSpec.from_json(ZSTD)
+    assert CodecSpec.from_json("crc32c") == CodecSpec.from_json({"name": "crc32c", "configuration": {}})
+
+
+def test_a_number_and_a_truth_value_are_not_equal():
+    assert CodecSpec("zstd", {"checksum": False}) != CodecSpec("zstd", {"checksum": 0})
+
+
+def test_must_understand_is_kept_where_it_says_something():
+    plain = {"name": "crc32c", "must_understand": False}
+    assert CodecSpec.from_json(plain).to_json() == plain
+    assert CodecSpec.from_json({"name": "crc32c", "must_understand": True}) == CodecSpec("crc32c")
+
+
+def test_its_text_is_short():
+    assert str(Chain.from_json([TRANSPOSE, BYTES, ZSTD])) == "transpose > bytes:little > zstd:3"
+
+
+BAD = {
+    "null": None,
+    "text": "bytes",
+    "object": BYTES,
+    "number": 3,
+    "nothing": [],
+    "no array-to-bytes codec": [TRANSPOSE, ZSTD],
+    "two of them": [BYTES, BYTES],
+    "transpose behind bytes": [BYTES, TRANSPOSE],
+    "nameless": [{"configuration": {}}],
+    "name is a number": [{"name": 1}],
+    "list for a codec": [["bytes"]],
+    "null for a codec": [None],
+    "configuration is null": [{"name": "bytes", "configuration": None}],
+    "v2 form": [{"id": "zlib", "level": 1}],
+    "unknown member": [BYTES | {"endian": "big"}],
+    "must_understand is text": [BYTES | {"must_understand": "no"}],
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD)
+def test_malformed_chains_are_refused_with_what_was_found(data):
+    with pytest.raises(MetadataError) as caught:
+        Chain.from_json(data)
+    assert caught.value.problem.found is not None
+
+
+@pytest.mark.parametrize("name", ["gzip", "scale_offset", "numcodecs.shuffle"])
+def test_unknown_codecs_on_the_array_side_are_refused_by_name(name):
+    with pytest.raises(UnsupportedError, match=name):
+        Chain.from_json([{"name": name}, BYTES])

@@ -1,0 +1,492 @@
+"""Array documents of the 2022 draft of v3, in both dialects."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codecs.pipeline import Pipeline
+from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.draft_v3.array import DraftArray, describe_array
+from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.codec_spec import CodecSpec
+from zarrstack.core.draft_nodes import Dialect
+from zarrstack.core.errors import UnsupportedError
+
+TEXT, ZARR_PYTHON = Dialect.TEXT, Dialect.ZARR_PYTHON
+DIALECTS = [TEXT, ZARR_PYTHON]
+
+BIG, LITTLE = (CodecSpec("bytes", {"endian": endian}) for endian in ("big", "little"))
+GZIP = {"type": "https://purl.org/zarr/spec/codecs/gzip/1.0", "configuration": {"level": 1}}
+
+# As the two examples of the section "Array metadata" are made, with other values.
+EXAMPLE = {
+    "shape": [720, 360],
+    "data_type": "<f8",
+    "chunk_grid": {"type": "regular", "chunk_shape": [90, 60], "separator": "/"},
+    "chunk_memory_layout": "C",
+    "codecs": [GZIP],
+    "fill_value": "NaN",
+    "extensions": [],
+    "attributes": {"units": "K", "levels": [2, 10, 50], "checked": True},
+}
+DATETIMES = {
+    **EXAMPLE,
+    "data_type": {
+        "extension": "https://purl.org/zarr/spec/extensions/data-types/datetime/1.0",
+        "type": "<M8[ns]",
+        "fallback": "<i8",
+    },
+    "fill_value": None,
+    "attributes": {},
+}
+# zarr-python 2.18.7.
+PYTHON = {
+    "attributes": {},
+    "chunk_grid": {"chunk_shape": [2, 3], "separator": "/", "type": "regular"},
+    "chunk_memory_layout": "C",
+    "compressor": {
+        "codec": "https://purl.org/zarr/spec/codec/blosc/1.0",
+        "configuration": {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1},
+    },
+    "data_type": "<i4",
+    "extensions": [],
+    "fill_value": 0,
+    "shape": [4, 6],
+}
+
+
+def text(**changes):
+    """The array that the example of the text's dialect becomes with changes."""
+    return describe_array({**EXAMPLE, **changes}, TEXT)
+
+
+def python(**changes):
+    """The array that zarr-python's document becomes with changes."""
+    return describe_array({**PYTHON, **changes}, ZARR_PYTHON)
+
+
+def refusal(described):
+    """Why an array is refused."""
+    array, problems = described
+    assert array is None
+    return " ".join(str(problem) for problem in problems if problem.severity == "refusal")
+
+
+def test_an_array_of_the_texts_dialect():
+    array, problems = text()
+    assert problems == ()
+    assert array == DraftArray(
+        shape=(720, 360),
+        chunk_shape=(90, 60),
+        data_type=DataType("float64"),
+        fill_value="NaN",
+        chain=Chain((LITTLE, CodecSpec("gzip", {"level": 1}))),
+        attributes=EXAMPLE["attributes"],
+    )
+
+
+def test_an_extension_type_of_the_texts_dialect():
+    array, problems = describe_array(DATETIMES, TEXT)
+    assert problems == ()
+    assert str(array.data_type) == "numpy.datetime64[ns]"
+    assert array.fill_is_null
+
+
+def test_what_zarr_python_writes():
+    array, problems = python()
+    assert problems == ()
+    blosc = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
+    assert array == DraftArray(
+        shape=(4, 6),
+        chunk_shape=(2, 3),
+        data_type=DataType("int32"),
+        fill_value=0,
+        chain=Chain((LITTLE, CodecSpec("blosc", blosc))),
+    )
+
+
+# data_type, fill_value -> v3's type, fill value and array-to-bytes codec; all seen in zarr-python 2.18.7.
+SPECS = "https://zarr-specs.readthedocs.io/en/"
+COMPLEX = SPECS + "core-protocol-v3.0-dev/protocol/extensions/complex-dtypes/v1.0.html"
+DATETIME = SPECS + "latest/extensions/data-types/datetime/v1.0.html"
+STRUCT = "TODO: structured array protocol URL"
+PLAIN = CodecSpec("bytes")
+
+
+def of(extension, kind):
+    """An extension type as zarr-python writes it."""
+    return {"extension": extension, "fallback": None, "type": kind}
+
+
+def structured(*fields):
+    """A v3 struct."""
+    return {"name": "structured", "configuration": {"fields": [list(field) for field in fields]}}
+
+
+PYTHON_TYPES = {
+    "bool": ("bool", False, "bool", False, PLAIN),
+    "u1": ("u1", 0, "uint8", 0, PLAIN),
+    "i1": ("i1", 0, "int8", 0, PLAIN),
+    "u2": ("<u2", 7, "uint16", 7, LITTLE),
+    "big i4": (">i4", -1, "int32", -1, BIG),
+    "f2": ("<f2", 0.0, "float16", 0.0, LITTLE),
+    "NaN": (">f8", "NaN", "float64", "NaN", BIG),
+    "-Infinity": ("<f4", "-Infinity", "float32", "-Infinity", LITTLE),
+    "c8": (of(COMPLEX, "<c8"), [1.0, "NaN"], "complex64", [1.0, "NaN"], LITTLE),
+    "big c16": (of(COMPLEX, ">c16"), [0.0, 0.0], "complex128", [0.0, 0.0], BIG),
+    "S": (of("TODO: bytestring array protocol URL", "|S3"), "YWI=",
+          {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}, "YWI=", PLAIN),
+    "U": (of("TODO: unicode array protocol URL", "<U4"), "a",
+          {"name": "fixed_length_utf32", "configuration": {"length_bytes": 16}}, "a", LITTLE),
+    "big U": (of("TODO: unicode array protocol URL", ">U2"), "",
+              {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}, "", BIG),
+    "V": (of(STRUCT, [["", "|V5"]]), "AAAAAAE=",
+          {"name": "raw_bytes", "configuration": {"length_bytes": 5}}, "AAAAAAE=", PLAIN),
+    "M8": (of(DATETIME, "<M8[ns]"), 0,
+           {"name": "numpy.datetime64", "configuration": {"unit": "ns", "scale_factor": 1}}, 0, LITTLE),
+    "big m8": (of(DATETIME, ">m8[D]"), 3,
+               {"name": "numpy.timedelta64", "configuration": {"unit": "D", "scale_factor": 1}}, 3, BIG),
+    "struct": (of(STRUCT, [["a", "<i4"], ["b", "<f8"]]), "AQAAAAAAAAAAAABA",
+               structured(("a", "int32"), ("b", "float64")), "AQAAAAAAAAAAAABA", LITTLE),
+    "mixed struct": (of(STRUCT, [["a", "<i4"], ["b", ">f8"]]), "AQAAAEAAAAAAAAAA",
+                     structured(("a", "int32"), ("b", "float64")), "AQAAAAAAAAAAAABA",
+                     CodecSpec("numpy_bytes", {"dtype": [["a", "<i4"], ["b", ">f8"]]})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PYTHON_TYPES)
+def test_data_types_and_fill_values_of_zarr_python(case):
+    data_type, fill, name, v3_fill, packing = PYTHON_TYPES[case]
+    array, problems = python(data_type=data_type, fill_value=fill)
+    assert problems == ()
+    assert (array.data_type.to_json(), array.fill_value, array.chain.codecs[0]) == (name, v3_fill, packing)
+
+
+TEXT_TYPES = {
+    "a name": ("int16", -3, "int16", -3, LITTLE),
+    "a long name": ("uint64", 2**64 - 1, "uint64", 2**64 - 1, LITTLE),
+    "a truth value": ("bool", True, "bool", True, PLAIN),
+    "raw": ("r24", "0x00fF01", {"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "AP8B", PLAIN),
+    "raw, in base64": (
+        "r24", "AP8B", {"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "AP8B", PLAIN),
+    "+Infinity": ("float32", "+Infinity", "float32", "Infinity", LITTLE),
+    "hexadecimal": ("float32", "0x3fc00000", "float32", 1.5, LITTLE),
+    "another NaN": ("float32", "0x7fc00001", "float32", "0x7fc00001", LITTLE),
+    "binary": ("float16", "0b0011110000000000", "float16", 1.0, LITTLE),
+    "minus nothing": ("float64", "0x8000000000000000", "float64", -0.0, LITTLE),
+    "bits of an integer": ("int16", "0xfffe", "int16", -2, LITTLE),
+    "bits of a truth value": ("bool", "0x01", "bool", True, PLAIN),
+    "complex": ("complex64", ["0x3fc00000", "+Infinity"], "complex64", [1.5, "Infinity"], LITTLE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TEXT_TYPES)
+def test_data_types_and_fill_values_of_the_text(case):
+    data_type, fill, name, v3_fill, packing = TEXT_TYPES[case]
+    array, problems = text(data_type=data_type, fill_value=fill)
+    assert problems == ()
+    assert (array.data_type.to_json(), array.chain.codecs[0]) == (name, packing)
+    assert json.dumps(array.fill_value) == json.dumps(v3_fill)
+
+
+def test_the_endian_codec_states_the_byte_order_of_a_name():
+    endian = {"type": "https://purl.org/zarr/spec/codecs/endian/1.0", "configuration": {"endian": "big"}}
+    array, _ = text(data_type="float64", codecs=[endian, GZIP])
+    assert array.chain.codecs == (BIG, CodecSpec("gzip", {"level": 1}))
+    assert "different byte orders" in refusal(text(data_type="<f8", codecs=[endian]))
+    assert text(data_type=">f8", codecs=[endian])[0].chain.codecs == (BIG,)
+    assert text(data_type="int8", codecs=[endian], fill_value=0)[0].chain.codecs == (PLAIN,)
+    assert "must come first" in refusal(text(codecs=[GZIP, endian]))
+
+
+def test_memory_layout_f_is_the_whole_reversal():
+    """As zarr-python 2.18.7 stores it, with and without a compressor."""
+    array, _ = python(chunk_memory_layout="F", compressor=None)
+    assert array.chain.codecs == (CodecSpec("transpose", {"order": [1, 0]}), LITTLE)
+    stored = np.arange(6, dtype="<i4").reshape(2, 3)
+    decoded = Pipeline(array.chain, (2, 3), array.data_type).decode(stored.tobytes(order="F"))
+    assert np.array_equal(decoded, stored)
+    # Nothing to turn with fewer than two axes.
+    one, _ = python(chunk_memory_layout="F", shape=[4], chunk_grid={"type": "regular", "chunk_shape": [2]})
+    assert one.chain.codecs[0] == LITTLE
+
+
+@pytest.mark.parametrize(
+    ("name", "configuration", "v3"),
+    [
+        ("gzip", {"level": -1}, ("gzip", {"level": 6})),
+        ("zlib", {"level": 1}, ("numcodecs.zlib", {"level": 1})),
+        ("bz2", {"level": 3}, ("numcodecs.bz2", {"level": 3})),
+        ("lz4", {"acceleration": 1}, ("numcodecs.lz4", {"acceleration": 1})),
+        ("lzma", {"check": -1, "filters": None, "format": 1, "preset": None},
+         ("numcodecs.lzma", {"check": -1, "filters": None, "format": 1, "preset": None})),
+        ("zstd", {"checksum": True, "level": 3}, ("zstd", {"checksum": True, "level": 3})),
+        ("zstd", {"level": 3}, ("zstd", {"checksum": False, "level": 3})),
+        ("blosc", {"blocksize": 9, "clevel": 1, "cname": "zstd", "shuffle": -1},
+         ("blosc", {"blocksize": 9, "clevel": 1, "cname": "zstd", "shuffle": "shuffle", "typesize": 4})),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("space", ["codec", "codecs"])
+def test_codecs(name, configuration, v3, space):
+    uri = f"https://purl.org/zarr/spec/{space}/{name}/1.0"
+    array, problems = python(compressor={"codec": uri, "configuration": configuration})
+    assert problems == ()
+    assert array.chain.codecs[1] == CodecSpec(*v3)
+    assert (
+        text(data_type="int32", fill_value=0, codecs=[{"type": uri, "configuration": configuration}])[0].chain
+        == array.chain
+    )
+
+
+def test_a_separator_that_zarr_python_says_twice():
+    grid = {"chunk_shape": [2, 3], "separator": ".", "type": "regular"}
+    array, problems = python(chunk_grid=grid, dimension_separator=".")
+    assert (problems, array.separator) == ((), ".")
+    assert array.keys(ZARR_PYTHON) == DraftKeys(".", "c0")
+    assert "separator" in refusal(python(chunk_grid=grid, dimension_separator="/"))
+
+
+def test_filters_are_codecs_to_zarr_python_and_the_users_to_the_text():
+    mine = {"filters": [{"id": "delta", "dtype": "<i4"}], "a": 1}
+    assert "filters" in refusal(python(attributes=mine))
+    array, _ = text(attributes=mine)
+    assert array.attributes == mine
+
+    def read_filtered(document, dtype):
+        assert document == {
+            "order": "C",
+            "filters": mine["filters"],
+            "compressor": {"id": "blosc", **PYTHON["compressor"]["configuration"]},
+            "dtype": "<i4",
+            "shape": [4, 6],
+        }
+        return Chain((LITTLE, CodecSpec("numcodecs.delta"))), DataType("int32"), []
+
+    array, problems = describe_array({**PYTHON, "attributes": mine}, ZARR_PYTHON, read_filtered=read_filtered)
+    assert problems == ()
+    assert array.attributes == {"a": 1}
+    assert array.chain.codecs[1] == CodecSpec("numcodecs.delta")
+    assert python(attributes={"filters": "red"})[0].attributes == {"filters": "red"}
+
+
+def test_objects_are_read_by_their_codec():
+    kind = {
+        "data_type": of("TODO: object array protocol URL", "|O"),
+        "attributes": {"filters": [{"id": "vlen-utf8"}]},
+    }
+    assert "of objects" in refusal(python(**kind))
+
+    def read_filtered(document, dtype):
+        return Chain((CodecSpec("vlen-utf8"),)), DataType("string"), []
+
+    array, _ = describe_array({**PYTHON, **kind}, ZARR_PYTHON, read_filtered=read_filtered)
+    # zarr-python 2.18.7 writes 0 when nothing was asked for.
+    assert (array.fill_value, array.attributes) == ("", {})
+
+    def wrong(document, dtype):
+        return Chain((PLAIN,)), DataType("string"), [UnsupportedError("no such filter")]
+
+    assert "no such filter" in refusal(describe_array({**PYTHON, **kind}, ZARR_PYTHON, read_filtered=wrong))
+
+
+# ----- sharding
+
+SHARDING = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
+
+
+def sharded(counts, **changes):
+    """A storage transformer of sharding."""
+    return [
+        {"extension": SHARDING, "type": "indexed", "configuration": {"chunks_per_shard": counts}, **changes}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "shards"),
+    [([2, 2], (2, 2)), ([2], (2, 1)), (2, (2, 1)), ([], (1, 1)), ([3, 1, 1], (3, 1))],
+    ids=str,
+)
+def test_chunks_per_shard_are_filled_up_with_ones(counts, shards):
+    array, problems = python(storage_transformers=sharded(counts))
+    assert (problems, array.chunks_per_shard) == ((), shards)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [SHARDING, "https://purl.org/zarr/spec/extensions/storage_transformers/sharding/1.0",
+     "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0"],
+)  # fmt: skip
+def test_sharding_goes_by_several_names(uri):
+    assert python(storage_transformers=sharded([2, 2], extension=uri))[0].chunks_per_shard == (2, 2)
+
+
+def test_no_transformer_is_no_sharding():
+    assert python(storage_transformers=[])[0].chunks_per_shard is None
+    scalar, _ = python(
+        shape=[], chunk_grid={"type": "regular", "chunk_shape": []}, storage_transformers=sharded([1])
+    )
+    assert scalar.chunks_per_shard == ()
+
+
+# ----- fallbacks
+
+UNKNOWN = {"extension": "http://example.org/decimals", "type": "decimal", "fallback": "<i4"}
+
+
+def test_a_fallback_is_used_only_when_asked_for():
+    assert "--allow-fallback" in refusal(python(data_type=UNKNOWN))
+    array, problems = describe_array({**PYTHON, "data_type": UNKNOWN}, ZARR_PYTHON, allow_fallback=True)
+    assert array.data_type == DataType("int32")
+    assert [(problem.kind, problem.severity) for problem in problems] == [("fallback", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("fallback", "name"),
+    [
+        (["decimal32", ">i2", "r32"], "int16"),
+        (["r32"], "raw_bytes"),
+        ({**UNKNOWN, "type": "other", "fallback": ["x", "u1"]}, "uint8"),
+        (of(COMPLEX, "<c8"), "complex64"),
+    ],
+    ids=str,
+)
+def test_the_first_fallback_that_is_known_counts(fallback, name):
+    document = {**PYTHON, "data_type": {**UNKNOWN, "fallback": fallback}, "fill_value": None}
+    array, _ = describe_array(document, ZARR_PYTHON, allow_fallback=True)
+    assert array.data_type.name == name
+
+
+def test_a_type_that_is_known_needs_no_fallback():
+    array, problems = describe_array({**DATETIMES, "fill_value": 0}, TEXT, allow_fallback=True)
+    assert (array.data_type.name, problems) == ("numpy.datetime64", ())
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_fallbacks_that_lead_back_or_nowhere_are_refused(allow):
+    def refused(data_type):
+        return refusal(describe_array({**PYTHON, "data_type": data_type}, ZARR_PYTHON, allow_fallback=allow))
+
+    other = {**UNKNOWN, "type": "other", "fallback": UNKNOWN}
+    assert "falls back to itself" in refused({**UNKNOWN, "fallback": UNKNOWN})
+    assert "falls back to itself" in refused({**UNKNOWN, "fallback": [other]})
+    assert "unknown extension" in refused({**UNKNOWN, "fallback": None})
+    assert "unknown extension" in refused({**UNKNOWN, "fallback": ["decimal"]})
+    assert "too many" in refused({**UNKNOWN, "fallback": [f"x{i}" for i in range(100)]})
+    deep = "x"
+    for i in range(300):
+        deep = {**UNKNOWN, "type": str(i), "fallback": deep}
+    assert "too many" in refused(deep)
+
+
+# ----- what is refused
+
+REFUSED = {
+    "an unknown member": ({"colour": 1}, "unknown members"),
+    "a dimension_names of a later draft": ({"dimension_names": ["a", "b"]}, "unknown members"),
+    "attributes that are a list": ({"attributes": [1]}, "attributes must be an object"),
+    "an extension to understand": (
+        {"extensions": [{"extension": "http://x/y", "must_understand": True}]}, "http://x/y"),
+    "a negative shape": ({"shape": [-1, 2]}, "shape is not a list"),
+    "another number of axes": ({"shape": [4, 6, 8]}, "another number of axes"),
+    "a chunk of 0": ({"chunk_grid": {"type": "regular", "chunk_shape": [0, 3]}}, "length 0"),
+    "another grid": ({"chunk_grid": {"extension": "http://x", "type": "rectilinear"}}, "unknown chunk grid"),
+    "another grid type": ({"chunk_grid": {"type": "irregular", "chunk_shape": [2, 3]}}, "unknown chunk grid"),
+    "another separator": (
+        {"chunk_grid": {"type": "regular", "chunk_shape": [2, 3], "separator": "-"}}, "separator"),
+    "members of a grid": (
+        {"chunk_grid": {"type": "regular", "chunk_shape": [2, 3], "x": 1}}, "malformed chunk_grid"),
+    "no grid": ({"chunk_grid": None}, "malformed chunk_grid"),
+    "another layout": (
+        {"chunk_memory_layout": {"extension": "http://x", "type": "z"}}, "unknown chunk memory"),
+    "layout A": ({"chunk_memory_layout": "A"}, "C or F"),
+    "an unknown codec": (
+        {"compressor": {"codec": "https://purl.org/zarr/spec/codec/lzo/1.0"}}, "unknown codec"),
+    "another major version": (
+        {"compressor": {"codec": "https://purl.org/zarr/spec/codec/gzip/2.0"}}, "unknown codec"),
+    "a codec by name": ({"compressor": {"codec": "gzip"}}, "unknown codec"),
+    "a codec without URI": ({"compressor": {"id": "gzip"}}, "object with a URI"),
+    "a shuffle of 3": (
+        {"compressor": {"codec": "https://purl.org/zarr/spec/codec/blosc/1.0",
+        "configuration": {"shuffle": 3}}},
+        "shuffle"),
+    "both": ({"codecs": [GZIP]}, "codecs and a compressor"),
+    "codecs that are no list": ({"compressor": None, "codecs": {}}, "codecs must be a list"),
+    "an unknown type": ({"data_type": "int128"}, "unknown data type"),
+    "a time as core type": ({"data_type": "<M8[s]"}, "unknown data type"),
+    "half a byte": ({"data_type": "r4"}, "whole bytes"),
+    "a type that is a number": ({"data_type": 4}, "data_type must be an identifier"),
+    "members of a type": ({"data_type": {**UNKNOWN, "x": 1}}, "unknown members"),
+    "an extension for another kind": ({"data_type": of(COMPLEX, "<i4")}, "does not include"),
+    "sub-arrays": ({"data_type": of(STRUCT, [["a", "|u1", [2]]]), "fill_value": "AAA="}, "sub-array"),
+    "a fill value of another type": ({"fill_value": "x"}, "bad fill value"),
+    "a fill value out of range": ({"fill_value": 2**31}, "bad fill value"),
+    "too few bits": ({"fill_value": "0xff"}, "wrong number of bits"),
+    "bits that are none": ({"fill_value": "0b" + "2" * 32}, "wrong number of bits"),
+    "another transformer": (
+        {"storage_transformers": [{"extension": "https://purl.org/zarr/spec/x/dummy/1.0", "type": "d"}]},
+        "unknown storage transformer"),
+    "sharding of another kind": ({"storage_transformers": sharded([2, 2], type="sparse")}, "unknown storage"),
+    "sharding of another version": (
+        {"storage_transformers": sharded([2, 2], extension=SHARDING.replace("1.0", "2.0"))},
+        "unknown storage"),
+    "shards of shards": ({"storage_transformers": sharded([2, 2]) * 2}, "nested shards"),
+    "shards of nothing": ({"storage_transformers": sharded([2, 0])}, "chunks_per_shard"),
+    "shards of other axes": ({"storage_transformers": sharded([2, 2, 2])}, "more axes"),
+    "shards that say more": ({"storage_transformers": sharded([2, 2], x=1)}, "malformed sharding"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_described_is_refused_by_name(case):
+    changes, says = REFUSED[case]
+    assert says in refusal(python(**changes))
+
+
+@pytest.mark.parametrize(
+    "name", ["shape", "data_type", "chunk_grid", "chunk_memory_layout", "fill_value", "attributes"]
+)
+def test_each_member_is_needed(name):
+    document = {member: value for member, value in PYTHON.items() if member != name}
+    assert name in refusal(describe_array(document, ZARR_PYTHON))
+
+
+def test_every_problem_comes_at_once():
+    said = refusal(python(shape="x", data_type="y", chunk_grid=1, colour=2, extensions=3))
+    for word in ("shape", "unknown data type", "chunk_grid", "colour", "extensions"):
+        assert word in said
+
+
+def test_a_chunk_may_be_empty_where_its_axis_is():
+    array, _ = python(shape=[0, 6], chunk_grid={"type": "regular", "chunk_shape": [0, 3]})
+    assert array.chunk_shape == (1, 3)
+
+
+# ----- any input
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+    | st.sampled_from(["0x", "0b01", "C", "F", "<f8", "r16", "NaN", "regular", "/"])
+    | st.sampled_from([GZIP["type"], SHARDING, STRUCT]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["extension", "type", "fallback", "codec"])
+        | st.sampled_from(["configuration", "chunk_shape", "separator", "x"]),
+        inner, max_size=4,
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from([*EXAMPLE, *PYTHON, "storage_transformers", "x"]), JSON, max_size=3))
+def test_nothing_escapes_whatever_a_document_holds(changes):
+    for document, dialect in ((EXAMPLE, TEXT), (PYTHON, ZARR_PYTHON)):
+        for allow in (True, False):
+            array, problems = describe_array({**document, **changes}, dialect, allow_fallback=allow)
+            assert (array is None) == any(problem.severity == "refusal" for problem in problems)

@@ -1,0 +1,212 @@
+"""How many calls are in flight, and what becomes of those that are lost with a worker."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import zarrlift
+from zarrlift.transfer.executors import dispatcher
+from zarrlift.transfer.executors.choice import open_engine
+from zarrlift.transfer.executors.dispatcher import Dispatcher, LostTaskError
+from zarrlift.transfer.executors.engine import Engine, slots_of
+from zarrlift.transfer.executors.process_pool import ProcessEngine
+from zarrstack.core.errors import UsageError, WorkerError
+
+
+class Held(Executor):
+    """A cluster that answers no call before `enough` are in flight; it grows once."""
+
+    def __init__(self, slots: int, grown: int, enough: int) -> None:
+        self.now = slots
+        self.grown = grown
+        self.enough = enough
+        self.waiting = []
+        self.most = 0
+
+    def slots(self) -> int:
+        """As a cluster tells it."""
+        return self.now
+
+    def submit(self, function, /, *arguments):
+        """Hold the call, or answer all that are held."""
+        future = Future()
+        self.waiting.append((future, function, arguments))
+        self.most = max(self.most, len(self.waiting))
+        if len(self.waiting) >= self.now:
+            self.now = self.grown
+        if len(self.waiting) >= self.enough:
+            self.enough = 0
+            waiting, self.waiting = self.waiting, []
+            for answered, called, given in waiting:
+                answered.set_result(called(*given))
+        return future
+
+
+@pytest.mark.slow
+def test_a_cluster_of_64_slots_holds_64_tasks_and_grown_to_128_as_many(tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path / "many.zarr", mode="w", zarr_format=2)
+    for name in "abc":
+        array = group.create_array(name, shape=(4000,), chunks=(2,), dtype="<i4", compressors=None)
+        array[:] = np.arange(4000)
+    cluster = Held(64, grown=128, enough=128)
+    outcome = zarrlift.migrate(tmp_path / "many.zarr", tmp_path / "out.zarr", executor=cluster)
+    assert outcome.ok, outcome.problems
+    assert cluster.most >= 128
+
+
+@pytest.mark.parametrize(("slots", "grown"), [(64, 128), (500, 1000)])
+def test_calls_in_flight_follow_the_slots_while_no_call_ends(slots: int, grown: int, monkeypatch) -> None:
+    monkeypatch.setattr(dispatcher, "_LOOK_AGAIN", 0.001)
+    cluster = Held(slots, grown=slots, enough=10**9)
+    calls = Dispatcher(Engine(cluster))
+    while calls.has_room():
+        calls.submit(len(calls), abs, -1)
+    assert cluster.most >= slots
+    assert calls.ended() == []
+    cluster.now = grown
+    while calls.has_room():
+        calls.submit(len(calls), abs, -1)
+    assert cluster.most >= grown
+    cluster.now = 1
+    assert not calls.has_room()
+
+
+class Mpi(Executor):
+    """As mpi4py's pool says its size."""
+
+    num_workers = 5
+
+
+def test_an_executor_says_its_own_number_of_slots() -> None:
+    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        assert [slots_of(executor)() for executor in (threads, pool, Mpi())] == [3, 2, 5]
+        assert Engine(threads).wanted() == 9
+        assert Engine(pool, workers=1).wanted() == 3
+    assert slots_of(Executor()) is None
+    assert Engine(Executor()).wanted() >= 64
+
+
+def die() -> None:
+    """As a worker that the system ends."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_call_that_kills_three_workers_fails_alone() -> None:
+    engine = ProcessEngine(2)
+    calls = Dispatcher(engine)
+    ended = {}
+    try:
+        for item in range(6):
+            calls.submit(item, *((die,) if item == 2 else (abs, -item)))
+        while calls:
+            for call in calls.ended():
+                try:
+                    ended[call.item] = call.result()
+                except LostTaskError as error:
+                    ended[call.item] = error.problem.kind
+    finally:
+        engine.close()
+    assert ended == {0: 0, 1: 1, 2: "worker", 3: 3, 4: 4, 5: 5}
+    assert multiprocessing.active_children() == []
+
+
+class Forgets(Executor):
+    """Loses calls with an error of its own."""
+
+    def __init__(self, times: int, error: type[Exception] = ConnectionError) -> None:
+        self.times = times
+        self.error = error
+
+    def submit(self, function, /, *arguments):
+        """Answer, or lose the call."""
+        future = Future()
+        if self.times > 0:
+            self.times -= 1
+            future.set_exception(self.error("lost"))
+        else:
+            future.set_result(function(*arguments))
+        return future
+
+
+def first_end(calls: Dispatcher[int]):
+    while True:
+        for call in calls.ended():
+            return call
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_lost_call_is_done_again(times: int) -> None:
+    calls = Dispatcher(Engine(Forgets(times)))
+    calls.submit(0, abs, -7)
+    assert first_end(calls).result() == 7
+
+
+def test_one_that_is_lost_three_times_fails() -> None:
+    calls = Dispatcher(Engine(Forgets(3)))
+    calls.submit(0, abs, -7)
+    with pytest.raises(LostTaskError, match=r"lost with its worker.*ConnectionError: lost"):
+        first_end(calls).result()
+    calls.submit(1, abs, -8)
+    assert first_end(calls).result() == 8
+
+
+def test_workers_that_lose_everything_or_lack_zarrlift_end_the_run() -> None:
+    calls = Dispatcher(Engine(Forgets(10**9)))
+    for item in range(3):
+        calls.submit(item, abs, -7)
+    with pytest.raises(WorkerError, match="no longer be reached"):
+        deque(iter(calls.ended, None), maxlen=0)
+    calls = Dispatcher(Engine(Forgets(1, ModuleNotFoundError)))
+    calls.submit(0, abs, -7)
+    with pytest.raises(WorkerError, match="ModuleNotFoundError"):
+        calls.ended()
+
+
+def test_an_executor_is_named_by_another_package(tmp_path: Path, monkeypatch) -> None:
+    """By an entry point: a function that returns an executor, alone or with its slots."""
+    package = tmp_path / "slow-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1\n")
+    (package / "entry_points.txt").write_text(
+        "[zarrlift.executors]\nsingle = slow:single\npair = slow:pair\nwrong = slow:wrong\n"
+        "broken = slow:none\n"
+    )
+    (tmp_path / "slow.py").write_text(
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "single = ThreadPoolExecutor\n"
+        "pair = lambda workers: (ThreadPoolExecutor(workers), lambda: 40)\n"
+        "wrong = lambda workers: 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, workers, slots in (("single", 2, 2), ("pair", None, 40)):
+        engine = open_engine(name, workers=workers)
+        assert engine.slots() == slots
+        engine.close()
+    for name, message in (("wrong", "returns no executor"), ("broken", "cannot be started by slow:none")):
+        with pytest.raises(UsageError, match=message):
+            open_engine(name, workers=None)
+    with pytest.raises(UsageError, match=r"no executor 'other'; expected broken, dask, pair, processes"):
+        zarrlift.migrate("nowhere", "there", executor="other")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"executor": 7}, "not an executor; found int"),
+        ({"executor": "threads", "dask_address": "tcp://here:1"}, "for --executor dask"),
+    ],
+)
+def test_what_is_no_executor_is_refused_before_anything_is_read(options, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        zarrlift.migrate("nowhere", "there", **options)
