@@ -1,1 +1,1 @@
-"""Definitions of the formats and the codecs: pure functions and frozen data, no I/O."""
+"""What layers need of formats: pure functions and frozen data, no I/O."""
