@@ -73,6 +73,7 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
     job, places, taking_over = given(options, JobPlace, Places, TakingOver)
     with opened_result(target, "undo", job, places, taking_over) as it:
         if it.job.state == "undone":
+            remove_inventory(it.job.path)  # an undo may have been killed before it did
             return it.end("nothing to do")
         problems: list[Problem] = []
         restored = removed = 0

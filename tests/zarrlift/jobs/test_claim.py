@@ -182,6 +182,19 @@ def test_a_claim_goes_also_where_nothing_else_is_left_to_do(
     assert not claim.exists()
 
 
+def test_an_undo_of_a_list_gives_back_what_a_killed_one_had_claimed(
+    source: Path, tmp_path: Path, ended: OwnerProcess
+) -> None:
+    made = zarrlift.batch(
+        str(source.parent / "*.zarr"), in_place=True, list_file=tmp_path / "all.zarrlift.jsonl"
+    )
+    assert made.undo().state == "undone"
+    claim = hold(source, ended, tmp_path / "source.zarr.zarrlift.db")
+    assert made.undo().state == "undone"
+    assert not claim.exists()
+    assert made.undo().state == "nothing to do"
+
+
 def test_where_another_job_was_killed_that_one_is_named(
     source: Path, tmp_path: Path, ended: OwnerProcess
 ) -> None:

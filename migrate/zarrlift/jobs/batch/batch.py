@@ -24,7 +24,15 @@ from .list_file import ListFile, list_path
 from .outcome import BatchOutcome, state_of, table
 from .rows import COMPLETE, BatchRow, amounts
 from .run_batch import Act, BatchOptions, BatchRun
-from .verbs import finish_one, may_be_restored, migrate, undo_one, update_all, verify_all
+from .verbs import (
+    finish_one,
+    may_be_claimed,
+    may_be_restored,
+    migrate,
+    undo_one,
+    update_all,
+    verify_all,
+)
 
 _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
 
@@ -118,7 +126,7 @@ class Batch:
     @explicit
     def undo(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
-        outcome = self._act(undo_one, lambda row: row.state != "undone", progress, how)
+        outcome = self._act(undo_one, lambda row: row.state != "undone" or may_be_claimed(row), progress, how)
         if {row.state for row in outcome.rows} == {"pending"}:
             self.last = replace(outcome, state="nothing to do", ran=0)
         return self.outcome

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
 from ...recipe.options import JobPlace, Places, Updating, values
+from ...storage.base import BESIDE
 from ...storage.local.partial_files import sweep_partial
+from ...storage.local.sibling_names import sibling
 from ...storage.open_storage import is_url, open_storage
 from ..archive_run import migrate_archive
 from ..claim import HeldError, sweep_claim
@@ -84,6 +87,11 @@ def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:
         )
     opening = call.places.storage_options
     return finish(call.job, take_over=call.options.take_over, storage_options=opening).problems
+
+
+def may_be_claimed(row: BatchRow) -> bool:
+    """Whether an undo that was killed may have left its claim; in a store, only a request could tell."""
+    return is_url(row.destination) or os.path.lexists(sibling(Path(row.destination), BESIDE))
 
 
 def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:

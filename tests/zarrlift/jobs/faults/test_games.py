@@ -31,6 +31,9 @@ ONCE_WRONG = {
         "parts; 0 migrate ~28689; 0 part ~1; 0 part ~92411; 0 part ~308; 0 shrink ~39625; 0 gather ~1;"
         " 0 resume ~1; 0 grow ~9; 0 update ~1"
     ),
+    "an undo of a batch is killed before it gives an archive back": (
+        "batch in place; 0 run ~1; 0 undo ~1 @change 34"
+    ),
 }
 """Games that found faults."""
 
