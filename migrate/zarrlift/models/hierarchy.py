@@ -115,11 +115,8 @@ def read_hierarchy(
 
 def _is_unread(node: Node) -> bool:
     """Whether a document of a node could not be read, so that the others are incomplete."""
-    keys = {
-        problem.key
-        for problem in node.problems
-        if problem.kind == "storage" and problem.severity == "refusal"
-    }
+    refusals = (problem for problem in node.problems if problem.severity == "refusal")
+    keys = {refusal.key for refusal in refusals if refusal.kind == "storage"}
     return any(key and key.rpartition("/")[0] == node.path != key for key in keys)
 
 
