@@ -62,7 +62,7 @@ IN_PLACE = (
 )
 LIVES: Mapping[str, Sequence[str]] = {"copy": COPY, "in place": IN_PLACE}
 WRITING = frozenset({"migrate", "finish", "undo"})
-"""Commands after which the tree is recorded."""
+"""Commands after which the tree is recorded, unless they are dry runs."""
 
 CONTAINERS: Mapping[str, Sequence[str]] = {
     "zarr_v2/zarr-2.18-optional/optional": (
@@ -124,6 +124,10 @@ def archives() -> list[dict[str, str]]:
     return found
 
 
+def _writes(line: str) -> bool:
+    return line.split(maxsplit=1)[0] in WRITING and "--dry-run" not in line
+
+
 def translated(line: str, table: Words) -> list[str]:
     """A command line as an installation with the new words wants it."""
     for old, new in table.commands:
@@ -141,10 +145,7 @@ def record(
     request = {
         "archives": [{**one, "folder": str(unpacked(one["folder"]))} for one in chosen],
         "lives": {
-            life: [
-                {"words": translated(line, table or empty), "tree": line.split()[0] in WRITING}
-                for line in lines
-            ]
+            life: [{"words": translated(line, table or empty), "tree": _writes(line)} for line in lines]
             for life, lines in LIVES.items()
         },
         "result": str(result),

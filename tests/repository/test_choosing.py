@@ -30,7 +30,7 @@ class Item:
         return [pytest.mark.needs_reader("gdal").mark] if mark in MARKED[self.name] else []
 
 
-def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), count=1):
+def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), count=1, items=None):
     """The names that are taken, the names that are not, and the last lines of the run."""
     lines, left = [], []
 
@@ -42,7 +42,7 @@ def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), coun
         getoption={"--all": every, "--rest": rest, "--random": seed, "--one-in": count}.__getitem__,
         hook=SimpleNamespace(pytest_deselected=leave),
     )
-    choice, items = Choice(config, brought), [Item(name, name) for name in MARKED]
+    choice, items = Choice(config, brought), items or [Item(name, name) for name in MARKED]
     choice.pytest_collection_modifyitems(config, items)
     choice.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
     return [item.name for item in items], [item.name for item in left], "\n".join(lines)
@@ -74,6 +74,13 @@ def test_with_all_and_by_name_they_run(options):
 
 def test_the_rest_is_what_a_run_without_options_leaves_out():
     assert choose(rest=True) == (["wide", "drawn and wide"], ["quick", "read elsewhere", "drawn"], "")
+
+
+def test_of_the_rest_one_in_so_many_cases_of_each_test_may_be_enough():
+    cases = [Item("wide", f"{test}[{case}]") for test in ("a", "b") for case in range(3)]
+    chosen = cases.copy()
+    assert choose(rest=True, count=2, items=chosen)[0] == ["wide"] * 4
+    assert [item.nodeid for item in chosen] == ["a[0]", "a[2]", "b[0]", "b[2]"]
 
 
 def test_the_rest_has_quick_tests_whose_reader_was_missing_before():

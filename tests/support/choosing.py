@@ -1,7 +1,7 @@
 """Which tests a run takes: the quick ones, all, or those that draw random examples.
 
 `python3 go.py test` runs what is not marked `slow`, with examples that are the same every time; `--all`
-runs the rest too (with `--one-in 4` a quarter of its cases), `--rest` only the rest; `--random` runs what
+runs the rest too, `--rest` only the rest (with `--one-in 4` a quarter of its cases); `--random` runs what
 draws examples, slow or not, with others each time. A test that is named (`tests/file.py::test_name`) runs in
 any case.
 
@@ -90,7 +90,8 @@ class Choice:
             taken = one_in(self.one_in, items)
         elif self.rest:
             before = set(quick(items))
-            taken = [item for item in items if item not in before or needs_one_of(item, self.brought)]
+            cases = one_in(self.one_in, items)
+            taken = [item for item in cases if item not in before or needs_one_of(item, self.brought)]
         else:
             taken = quick(items)
             self.left_out = len(items) - len(taken)

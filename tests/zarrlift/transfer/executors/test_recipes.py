@@ -14,7 +14,7 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "cluster.md"
+PAGE = Path(__file__).parents[4] / "docs" / "howto" / "cluster.md"
 
 
 @pytest.mark.needs_reader("engines")
