@@ -66,9 +66,9 @@ def read_manifest(
     listed = []
     recipes: dict[str, Recipe] = {}
     for where, given in rows:
-        said = len(problems)
+        before = len(problems)
         row = _listed(where, given, request, destination, recipes, problems)
-        if len(problems) == said and row is not None:
+        if len(problems) == before and row is not None:
             listed.append(row)
     if not rows:
         problems.append(f"{path}: the manifest has no rows")
@@ -130,12 +130,12 @@ def _listed(
         problems.append(f"{where}: destination: a text is expected, found {goal!r:.60}")
         return None
     try:
-        made = _request(values, request, recipes)
+        row_request = _request(values, request, recipes)
     except UsageError as error:
         problems.append(f"{where}: {error}")
         return None
-    goal = None if made.in_place else goal or destination
-    return Listed(place=source, destination=goal, request=made, where=where)
+    goal = None if row_request.in_place else goal or destination
+    return Listed(place=source, destination=goal, request=row_request, where=where)
 
 
 def _unknown(name: object, known: str) -> str:

@@ -117,5 +117,5 @@ def table(rows: Iterable[BatchRow]) -> str:
 
 
 def _cells(row: BatchRow) -> tuple[str, str, str, str, str]:
-    told = next((str(problem) for problem in row.problems if problem.severity == "refusal"), "")
-    return str(row.number), safe(row.relative), row.state, str(row.arrays), safe(told)
+    refusal = next((str(problem) for problem in row.problems if problem.severity == "refusal"), "")
+    return str(row.number), safe(row.relative), row.state, str(row.arrays), safe(refusal)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject
 
+from ...core.json_fields import json_of_fields
 from ..current_status import activity
 from ..ledger.database import damage_told, stamp
 from ..ledger.find_job import names_of, places_of
@@ -23,7 +24,6 @@ ArchiveState: TypeAlias = Literal["pending", "incomplete", "refused", "failed", 
 """`pending`: not started. `incomplete`: interrupted. `refused`: the archive, or some of its nodes, cannot be
 migrated. `failed`: something went wrong with what was to be migrated.
 """
-_INTERNAL: Final = frozenset({"request", "stamp"})
 COMPLETE: Final = frozenset({"done", "finished"})
 """States in which nothing is left to migrate."""
 PLANNED: Final = ("state", "format", "arrays", "objects", "bytes_in", "large")
@@ -96,8 +96,7 @@ class BatchRow:
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""
-        data = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _INTERNAL}
-        return {**data, "problems": [problem.to_json() for problem in self.problems]}
+        return json_of_fields(self, "request", "stamp")
 
 
 def counts(rows: Iterable[BatchRow]) -> dict[str, int]:
