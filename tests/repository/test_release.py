@@ -130,9 +130,13 @@ def test_both_distributions_and_other_files_state_the_same_address_or_none() -> 
 def test_the_workflows_run_every_part_of_ci_and_no_other_test() -> None:
     run = {" ".join(step["run"].split()) for _, step in steps() if "run" in step}
     assert {text for text in run if text.startswith((".ci/run", "make"))} == {
-        ".ci/run ${{ matrix.parts }}", ".ci/run newest", ".ci/run readers rest", ".ci/run random",
-        "make release-check", ".ci/run demo check lowest",
-    }  # fmt: skip
+        ".ci/run ${{ matrix.parts }}",
+        ".ci/run newest",
+        ".ci/run readers rest",
+        ".ci/run random",
+        "make release-check",
+        ".ci/run demo check lowest",
+    }
     nightly = {"random"}
     assert {word for row in matrix() for word in row["parts"].split()} | nightly == {*parts()}
     assert not [text for text in run if "pytest" in text]
