@@ -315,6 +315,6 @@ def test_a_release_is_built_twice_with_its_parts_and_their_licences(tmp_path: Pa
     assert len(list(tmp_path.glob("dist/*/*.whl")) + list(tmp_path.glob("dist/*/*.tar.gz"))) == 4
     document = json.loads((tmp_path / "dist" / "sbom.cdx.json").read_text())
     assert document["bomFormat"] == "CycloneDX"
-    parts = {one["name"].lower(): one for one in document["components"]}
+    parts = {one["name"].lower(): one for one in (*document["components"], document["metadata"]["component"])}
     assert {*parts} >= {one.name for name in PROJECTS for one in requirements(name)} | {*PROJECTS}
     assert [name for name, one in parts.items() if not one.get("licenses")] == []
