@@ -31,7 +31,7 @@ FUNCTIONS = (
 
 LAYERS = (
     "Cache", "Checksum", "Log", "Overlay", "PerArray",
-    "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+    "Prefetch", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 
 DATA = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .layers.log.layer import Log as Log
     from .layers.overlay.layer import Overlay as Overlay
     from .layers.per_array.layer import PerArray as PerArray
+    from .layers.prefetch.layer import Prefetch as Prefetch
     from .layers.readonly import ReadOnly as ReadOnly
     from .layers.rekey.layer import Rekey as Rekey
     from .layers.retry import Retry as Retry
@@ -38,6 +39,7 @@ _HOMES = {
     "Log": "layers.log.layer",
     "Overlay": "layers.overlay.layer",
     "PerArray": "layers.per_array.layer",
+    "Prefetch": "layers.prefetch.layer",
     "ReadOnly": "layers.readonly",
     "Rekey": "layers.rekey.layer",
     "Retry": "layers.retry",

@@ -7,6 +7,7 @@ from tests.support.chances import fewer
 from tests.support.folders import InAFolder
 
 from zarrstack.layers.log.layer import Log
+from zarrstack.layers.prefetch.layer import Prefetch
 from zarrstack.layers.retry import Retry
 from zarrstack.layers.throttle import Throttle
 from zarrstack.testing import LayerTests
@@ -49,7 +50,18 @@ class TestThrottleOverFolder(OverFolder):
         return [Throttle(in_flight=1)]
 
 
-@pytest.mark.parametrize("kind", [Log, Retry, Throttle])
+class TestPrefetchOverMemory(OverMemory):
+    def layers(self):
+        return [Prefetch(depth=4)]
+
+
+@pytest.mark.slow
+class TestPrefetchOverFolder(OverFolder):
+    def layers(self):
+        return [Prefetch(depth=2, memory_bytes=4000), Prefetch()]
+
+
+@pytest.mark.parametrize("kind", [Log, Prefetch, Retry, Throttle])
 def test_options_that_are_the_defaults_are_no_difference(kind):
     assert kind() == kind(clock=None)
     assert kind().configuration == {}

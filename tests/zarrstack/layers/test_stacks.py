@@ -17,7 +17,19 @@ from hypothesis import strategies as st
 from tests.support.chances import examples, fewer
 from zarr.storage import MemoryStore
 
-from zarrstack import Cache, Checksum, Log, Overlay, PerArray, Rekey, Retry, Sharding, Throttle, stack
+from zarrstack import (
+    Cache,
+    Checksum,
+    Log,
+    Overlay,
+    PerArray,
+    Prefetch,
+    Rekey,
+    Retry,
+    Sharding,
+    Throttle,
+    stack,
+)
 from zarrstack.base.registry import find, registered
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import KEYS, LayerTests, Place, compare
@@ -30,6 +42,7 @@ LAYERS = {
     "log": lambda tests: Log(),
     "overlay": lambda tests: Overlay(writes=tests.upper()),
     "per-array": lambda tests: PerArray(),
+    "prefetch": lambda tests: Prefetch(),
     "rekey": lambda tests: Rekey(rules=[PREFIX]),
     "retry": lambda tests: Retry(),
     "sharding": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a"),
