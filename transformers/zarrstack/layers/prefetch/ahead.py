@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ class _Request:
     size: int | None = None
     """Length of its value in bytes; None while it is awaited."""
 
+    def cancel(self) -> None:
+        """From any thread."""
+        if not self.task.done():
+            with suppress(RuntimeError):  # its loop is closed
+                self.loop.call_soon_threadsafe(self.task.cancel)
+
 
 class Ahead:
     """Requests for chunks that were not asked for yet; shared by all threads and event loops."""
@@ -52,13 +59,16 @@ class Ahead:
     def __init__(self, depth: int, most: int, seconds: float, clock: Clock) -> None:
         self._depth, self._most, self._seconds, self._clock = depth, most, seconds, clock
         self._used = self._unused = 0
+        self._requests: dict[str, _Request] = {}
         self.after_fork()
         reset_after_fork(self)
+        # At exit, before zarr's event loop ends: a loop complains of tasks that it has not finished.
+        weakref.finalize(self, _cancel_all, self._requests)
 
     def after_fork(self) -> None:
         """Forget what the parent requested: its event loops do not run in a forked child."""
         self._lock = threading.RLock()
-        self._requests: dict[str, _Request] = {}
+        self._requests.clear()
         self._bytes = self._largest = 0
         self._arrays = KnownArrays()
         self._looked: set[str] = set()
@@ -84,7 +94,7 @@ class Ahead:
                 return None
             self._remove(key)
             self._used += 1
-            request.pattern.used += 1
+            request.pattern.judge(used=True)
             request.run.ahead = min(2 * request.run.ahead, self._depth)
             return _value_of(request.task)
 
@@ -192,10 +202,8 @@ class Ahead:
     def _drop(self, key: str) -> None:
         request = self._remove(key)
         self._unused += 1
-        request.pattern.unused += 1
-        if not request.task.done():
-            with suppress(RuntimeError):  # its loop is closed
-                request.loop.call_soon_threadsafe(request.task.cancel)
+        request.pattern.judge(used=False)
+        request.cancel()
 
     def _remove(self, key: str) -> _Request:
         request = self._requests.pop(key)
@@ -216,3 +224,8 @@ def _retrieved(task: asyncio.Task[object]) -> None:
     """Take a result, so that no loop reports an error that nobody asked for."""
     if not task.cancelled():
         task.exception()
+
+
+def _cancel_all(requests: dict[str, _Request]) -> None:
+    for request in list(requests.values()):
+        request.cancel()

@@ -10,7 +10,9 @@ FIRST: Final = 2
 _LONG_RUN: Final = 8
 """Chunks that make a run, instead of three, while more were read in vain than used."""
 _RECENT: Final = 64
-"""Chunks of an array in which three at equal distances are looked for."""
+"""Chunks of an array in which three at equal distances are looked for, with as many others between them."""
+_JUDGED: Final = 32
+"""Chunks read ahead after which those before count half."""
 _RUNS: Final = 16
 """Runs of an array that are followed at the same time."""
 _PATIENCE: Final = 64
@@ -33,10 +35,19 @@ class Pattern:
     """The order in which the chunks of one array are read."""
 
     def __init__(self) -> None:
-        self.used = self.unused = 0
-        self._recent: dict[int, None] = {}
+        self._used = self._unused = 0
+        self._recent: dict[int, int] = {}
         self._runs: list[Run] = []
         self._count = 0
+
+    def judge(self, *, used: bool) -> None:
+        """Note whether a chunk that was read ahead was used; what was long ago counts less."""
+        if used:
+            self._used += 1
+        else:
+            self._unused += 1
+        if self._used + self._unused >= _JUDGED:
+            self._used, self._unused = self._used // 2, self._unused // 2
 
     def next(self, index: int) -> tuple[Run | None, list[Run]]:
         """The run that a chunk continues or makes, if any; and those that have ended."""
@@ -49,20 +60,21 @@ class Pattern:
         if run is not None:
             run.seen = self._count
         self._recent.pop(index, None)
-        self._recent[index] = None
+        self._recent[index] = self._count
         if len(self._recent) > _RECENT:
             del self._recent[next(iter(self._recent))]
         ended = [old for old in self._runs if self._count - old.seen > _PATIENCE]
         if len(self._runs) - len(ended) > _RUNS:
             ended.append(min((old for old in self._runs if old not in ended), key=lambda old: old.seen))
         self._runs = [old for old in self._runs if old not in ended]
-        long_enough = run is not None and run.length >= (_LONG_RUN if self.unused > self.used else 3)
+        long_enough = run is not None and run.length >= (_LONG_RUN if self._unused > self._used else 3)
         return run if long_enough else None, ended
 
     def _begun(self, index: int) -> Run | None:
-        for other in reversed(self._recent):
+        for other, at in reversed(self._recent.items()):
             stride = index - other
-            if stride and other - stride in self._recent:
+            before = self._recent.get(other - stride) if stride else None
+            if before is not None and at - before == self._count - at:
                 run = Run(index, stride)
                 self._runs.append(run)
                 return run
