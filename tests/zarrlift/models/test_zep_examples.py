@@ -1,4 +1,4 @@
-"""Every code block of ZEP 6, run: `zep6.md` restates each with other names and values, without its mistakes."""
+"""Every code block of ZEP 6, run: `zep6.md` restates each with other names, without its mistakes."""
 
 from __future__ import annotations
 
