@@ -178,13 +178,11 @@ class LocalTier:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             self._folders.add(digest[:2])
         with self._lock:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 old = os.stat(path).st_size
                 os.unlink(path)  # a rename over a file makes ext4 write the new one to the disk at once
-            except FileNotFoundError:
-                old = 0
+                self._words[TOTAL] = max(self._words[TOTAL] - old, size)
             os.rename(partial, path)
-            self._words[TOTAL] = max(self._words[TOTAL] - old, size)
 
     def _give_back(self, size: int) -> None:
         with self._lock:
