@@ -1,6 +1,6 @@
 """One cache folder shared by processes: bytes on disk, latency of sets, and processor time per operation.
 
-    python benchmarks/cache_processes.py [--processes 8] [--seconds 10] [--limit 50000000] [--slow-reader]
+    python tests/zarrstack/layers/cache/shared_folder.py [--processes 8] [--seconds 10] [--slow-reader] ...
 
 Each process sets values of 3.3 KB, 65 KB and 400 KB through a `Cache` over a MemoryStore, and reads two
 earlier ones after each. Together they write far more than the limit. Printed are the largest sum of the sizes
