@@ -9,9 +9,12 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .arrays import create_array as create_array
+    from .arrays import create_group as create_group
     from .arrays import open as open  # noqa: A004
     from .arrays import open_array as open_array
     from .arrays import open_group as open_group
+    from .base.registry import parse_stack as parse_stack
+    from .base.registry import stack_to_json as stack_to_json
     from .base.stack import stack as stack
     from .base.transformer import StorageTransformer as StorageTransformer
     from .layers.cache.layer import Cache as Cache
@@ -29,10 +32,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "StorageTransformer": "base.transformer",
     "create_array": "arrays",
+    "create_group": "arrays",
     "open": "arrays",
     "open_array": "arrays",
     "open_group": "arrays",
+    "parse_stack": "base.registry",
     "stack": "base.stack",
+    "stack_to_json": "base.registry",
     # The layers: one module each.
     "Cache": "layers.cache.layer",
     "Checksum": "layers.checksum.layer",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
 
 import zarr
 from zarr.abc.store import Store
@@ -23,6 +23,7 @@ from zarr.core.sync import sync
 from zarr.storage import StoreLike, StorePath
 from zarr.storage._common import make_store_path
 
+from .array_keywords import ArrayKeywords
 from .base.array_documents import DOCUMENT, parse
 from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
@@ -178,7 +179,7 @@ def create_array(
     memory_bytes: int | str | None = None,
     buffer: BufferMode = "shards",
     concurrency: int | None = None,
-    **options: Any,
+    **options: Unpack[ArrayKeywords],
 ) -> OpenArray:
     """Create an array like `zarr.create_array`, stored through these layers.
 
@@ -191,6 +192,8 @@ def create_array(
     ------
     UnsupportedError
         For a layer that metadata may not name.
+    UsageError
+        For another `zarr_format` than 3: only its metadata can name storage transformers.
 
     Examples
     --------
@@ -201,12 +204,50 @@ def create_array(
     >>> array.nchunks_initialized
     4
     """
+    keywords: dict[str, Any] = {**options}
+    if keywords.pop("zarr_format", 3) not in (3, None):
+        raise UsageError(
+            "only metadata of Zarr v3 can name storage transformers",
+            node=name or "",
+            expected="zarr_format=3, which is the default",
+            advice="For Zarr v2, put layers under the array yourself: zarrstack.stack.",
+        )
     place = _place(store, name or "", create=True, storage_options=storage_options)
     entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
     block = _block(store, place.store, memory_bytes, buffer, concurrency)
     with place.store.declared(place.path, entries):
-        array = zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
+        array = zarr.create_array(place.store, name=place.path or None, zarr_format=3, **keywords)
     return OpenArray.of(array, block)
+
+
+def create_group(
+    store: StoreLike,
+    *,
+    path: str = "",
+    attributes: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    memory_bytes: int | str | None = None,
+    buffer: BufferMode = "shards",
+    concurrency: int | None = None,
+) -> OpenGroup:
+    """Create a group of Zarr v3 like `zarr.create_group`; options and result are as in `open`.
+
+    Arrays that `create_array` makes with its `store` have storage transformers of their own.
+
+    Examples
+    --------
+    >>> group = zarrstack.create_group("images.zarr", attributes={"made": "today"})
+    >>> array = zarrstack.create_array(group.store, name="a", shape=(4,), dtype="i4")
+    >>> sorted(zarrstack.open("images.zarr").keys())
+    ['a']
+    """
+    place = _place(store, path, create=True, storage_options=storage_options)
+    block = _block(store, place.store, memory_bytes, buffer, concurrency)
+    group = zarr.create_group(
+        place.store, path=place.path, zarr_format=3, attributes=attributes, overwrite=overwrite
+    )
+    return OpenGroup.of(group, block)
 
 
 def _block(

@@ -125,7 +125,7 @@ def test_a_view_stands_over_any_store_as_a_layer(tmp_path: Path) -> None:
     store = stack(LocalStore(OCEAN), LegacyView(), log := Log(), Cache())
     group = zarr.open_group(store, mode="r")
     assert np.array_equal(group["sst"][:], archive("zarr-2.18/people/ocean")["sst"].values)
-    assert log.summary()
+    assert log.figures()
 
 
 def test_a_copy_of_a_view_shows_the_same() -> None:

@@ -126,7 +126,7 @@ def test_an_error_is_told_and_passed_on():
     with pytest.raises(OSError, match="no luck"):
         asyncio.run(store.get("bad", PROTOTYPE))
     assert (events[0].outcome, events[0].error) == ("error", "OSError: no luck")
-    assert store.summary().operations["get"].errors == 1
+    assert store.figures().operations["get"].errors == 1
 
 
 def test_an_absent_size_is_missing_and_no_error():
@@ -181,15 +181,15 @@ def test_events_go_to_a_logger_when_nothing_else_is_said(caplog):
     asyncio.run(store.set("b", buffer()))
     (record,) = caplog.records
     assert (record.levelname, record.event.key) == ("DEBUG", "a")
-    assert store.summary().operations["set"].count == 2
+    assert store.figures().operations["set"].count == 2
 
 
 def test_what_cannot_be_written_is_counted_and_told_once(tmp_path, caplog):
     store = stack(MemoryStore(), Log(events=str(tmp_path / "no folder" / "events.jsonl")))
     for _ in range(3):
         asyncio.run(store.set("a", buffer()))
-    assert store.summary().lost == 3
-    assert "3 events could not be written" in str(store.summary())
+    assert store.figures().lost == 3
+    assert "3 events could not be written" in str(store.figures())
     (record,) = caplog.records
     assert record.message.startswith("layer 'log': an event could not be written: [Errno 2]")
     assert record.exc_info is None, "a traceback helps where a program is at fault, not a disk"
@@ -209,12 +209,12 @@ def test_a_summary_is_a_table():
     asyncio.run(store.get("a/c/0", PROTOTYPE))
     asyncio.run(store.get("b", PROTOTYPE))
     asyncio.run(store.set("b", buffer()))
-    header, get, put = str(store.summary()).splitlines()
+    header, get, put = str(store.figures()).splitlines()
     assert header.split("  ")[0] == "operation"
     assert get.split() == "get 2 1 0 8 4.000 2000.000 2000.000 2000.000 2000.000".split()
     assert put.split() == "set 1 0 0 8 0.000 0.000 0.000 0.000 0.000".split()
     store.reset()
-    assert store.summary().operations == {}
+    assert store.figures().operations == {}
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1), st.sampled_from([0.5, 0.9, 0.99]))

@@ -353,8 +353,8 @@ def test_a_layer_is_told_which_chunk_a_key_names():
     keys = ("g/a/3", "g/a/2", "g/a/4", "g/a/.zarray", "h/zarr.json", "h/c/0", "other")
     places = [asyncio.run(layer.chunk_of(key)) for key in keys]
     assert places == [Chunk("g/a", (3,), (4,)), Chunk("g/a", (2,), (4,)), *[None] * 5]
-    count = below.summary().operations["get"].count
+    count = below.figures().operations["get"].count
     assert asyncio.run(layer.chunk_of("g/a/1")) == Chunk("g/a", (1,), (4,))
-    assert below.summary().operations["get"].count == count
+    assert below.figures().operations["get"].count == count
     array.resize((5,))
     assert asyncio.run(layer.chunk_of("g/a/4")) == Chunk("g/a", (4,), (5,))

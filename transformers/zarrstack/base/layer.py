@@ -30,6 +30,10 @@ class Layer(LayerOptions, WrapperStore[Store]):
         """The first store of this type from this layer down, including this one; None if there is none."""
         return next((store for store in descend(self) if isinstance(store, kind)), None)
 
+    def figures(self) -> Any:
+        """Statistics since the layer was created, as a frozen dataclass; None if it counts nothing."""
+        return None
+
     @property
     def buffers(self) -> bool:
         """Whether `set` may return before the value is stored, so that layers above must not rely on it."""

@@ -35,12 +35,14 @@ def number(
     raise invalid_option(layer, option, value, f"{'a whole number' if whole else 'a number'} {bounds}")
 
 
-def size(layer: LayerOptions, option: str, value: Any) -> int:
+def size(layer: LayerOptions, option: str, value: Any, *, least: int = 1) -> int:
     """Return a number of bytes, given as such or as a text such as "64MB"; UsageError otherwise."""
     number = parse_size(value) if isinstance(value, str) else value
-    if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+    if isinstance(number, int) and not isinstance(number, bool) and number >= least:
         return number
-    raise invalid_option(layer, option, value, 'bytes above 0, or a text such as "64MB"')
+    raise invalid_option(
+        layer, option, value, f'a number of bytes of at least {least}, or a text such as "64MB"'
+    )
 
 
 def either(layer: LayerOptions, option: str, value: Any, check: Callable[[Any], bool], expected: str) -> Any:

@@ -24,7 +24,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
-from ...base.option_checks import either, invalid_option, number
+from ...base.option_checks import either, invalid_option, size
 from ...base.sync_calls import Synchronous, complete
 from ...base.transformer import StorageTransformer
 from .buffers import immutable
@@ -98,9 +98,9 @@ class Cache(ListingCache):
         self,
         store: Store | None = None,
         *,
-        memory_bytes: int = 256 * 1024 * 1024,
+        memory_bytes: int | str = 256 * 1024 * 1024,
         disk: str | os.PathLike[str] | LocalStore | None = None,
-        disk_bytes: int = 10 * 1024**3,
+        disk_bytes: int | str = 10 * 1024**3,
         ttl: float | None = None,
         negative: bool = True,
         offline: bool = False,
@@ -111,8 +111,10 @@ class Cache(ListingCache):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(store)
-        number(self, "memory_bytes", memory_bytes, whole=True)
-        number(self, "disk_bytes", disk_bytes, least=MIN_BUDGET, whole=True)
+        memory_bytes = size(self, "memory_bytes", memory_bytes, least=0)
+        disk_bytes = size(self, "disk_bytes", disk_bytes, least=MIN_BUDGET)
+        sizes = {"memory_bytes": memory_bytes, "disk_bytes": disk_bytes}
+        self._options |= {name: number for name, number in sizes.items() if name in self._options}
         either(self, "ttl", ttl, is_duration, "seconds above 0, or None")
         if when_full not in ("evict", "keep"):
             raise invalid_option(self, "when_full", when_full, "'evict' or 'keep'")

@@ -18,7 +18,7 @@ from ...base.intercept import Call, Intercept
 from ...base.option_checks import either, given, invalid_option
 from ...system.clock import Clock
 from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
-from .metrics import OperationTotals, Summary
+from .metrics import LogStatistics, OperationTotals
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Log(Intercept):
     --------
     >>> log = zarrstack.Log()
     >>> array = zarr.create_array(zarrstack.stack(MemoryStore(), log), name="a", shape=(4,), dtype="i4")
-    >>> sorted(log.summary().operations)
+    >>> sorted(log.figures().operations)
     ['get', 'set', 'set_if_not_exists']
     """
 
@@ -54,7 +54,7 @@ class Log(Intercept):
         *,
         events: str | os.PathLike[str] | None = None,
         logger: str | None = None,
-        level: str = "DEBUG",
+        level: str | int = "DEBUG",
         callback: Callable[[Event], Any] | None = None,
         label: str | None = None,
         clock: Clock | None = None,
@@ -66,8 +66,9 @@ class Log(Intercept):
         either(self, "label", label, lambda value: isinstance(value, str), "text")
         either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
         levels = logging.getLevelNamesMapping()
-        if level not in levels:
-            raise invalid_option(self, "level", level, ", ".join(levels))
+        number = levels.get(level) if isinstance(level, str) else level
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise invalid_option(self, "level", level, f"a number, or one of {', '.join(levels)}")
         path = None if events is None else os.fspath(events)
         self._options = given(
             self, events=path, logger=logger, level=level, callback=callback, label=label, clock=clock
@@ -80,17 +81,17 @@ class Log(Intercept):
         if callback is not None:
             sinks.append(ToCallback(callback))
         if logger is not None or not sinks:
-            sinks.append(ToLogger(logger or LOGGER, levels[level]))
+            sinks.append(ToLogger(logger or LOGGER, number))
         self._sinks = tuple(sinks)
-        self._figures = OperationTotals()
+        self._totals = OperationTotals()
 
-    def summary(self) -> Summary:
+    def figures(self) -> LogStatistics:
         """Count, bytes and latency percentiles per operation, since the log was created or reset."""
-        return self._figures.summary()
+        return self._totals.figures()
 
     def reset(self) -> None:
         """Reset the statistics."""
-        self._figures.reset()
+        self._totals.reset()
 
     def close(self) -> None:
         """Close the event file and the store below."""
@@ -132,7 +133,7 @@ class Log(Intercept):
     def _note(self, record: _Record) -> None:
         """Count an operation, and write its event to every enabled sink."""
         call = record.call
-        self._figures.add(call.operation, record.seconds, record.size, record.outcome)
+        self._totals.add(call.operation, record.seconds, record.size, record.outcome)
         event = None
         for sink in self._sinks:
             try:
@@ -141,10 +142,10 @@ class Log(Intercept):
                 event = event or record.event(self._label, self._clock.wall())
                 sink.write(event)
             except OSError as error:  # not a bug, so no traceback
-                if self._figures.count_lost():
+                if self._totals.count_lost():
                     logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
             except Exception:
-                if self._figures.count_lost():
+                if self._totals.count_lost():
                     logging.getLogger(LOGGER).exception("layer 'log': an event could not be written")
 
 

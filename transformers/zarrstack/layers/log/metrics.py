@@ -35,7 +35,7 @@ class OperationStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class LogStatistics:
     """Statistics of a log since it was created or reset; `str` formats a table."""
 
     operations: dict[str, OperationStatistics]
@@ -138,11 +138,13 @@ class OperationTotals:
             self._lost += 1
             return self._lost == 1
 
-    def summary(self) -> Summary:
+    def figures(self) -> LogStatistics:
         """Current statistics."""
         with self._guard:
             ordered = sorted(self._tallies.items(), key=lambda item: (-item[1].count, item[0]))
-            return Summary(operations={name: tally.figures() for name, tally in ordered}, lost=self._lost)
+            return LogStatistics(
+                operations={name: tally.figures() for name, tally in ordered}, lost=self._lost
+            )
 
 
 def latency_class(seconds: float) -> int:

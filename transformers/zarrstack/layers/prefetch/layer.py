@@ -45,7 +45,7 @@ class Prefetch(Intercept):
         store: Store | None = None,
         *,
         depth: int = 8,
-        memory_bytes: int | str = "64MB",
+        memory_bytes: int | str = 64_000_000,
         seconds: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class Prefetch(Intercept):
         self.memory_bytes: int = size(self, "memory_bytes", memory_bytes)
         self.seconds: float = number(self, "seconds", seconds)
         either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
-        self._options = given(self, depth=depth, memory_bytes=memory_bytes, seconds=seconds, clock=clock)
+        self._options = given(self, depth=depth, memory_bytes=self.memory_bytes, seconds=seconds, clock=clock)
         self._ahead = Ahead(self.depth, self.memory_bytes, self.seconds, clock or Clock())
 
     def figures(self) -> PrefetchStatistics:
