@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from zarrlift.cli import parser as command_line
-from zarrlift.recipe.options import ARRAY_OPTIONS, flag_of
+from zarrlift.recipe.changes import ARRAY_OPTIONS
+from zarrlift.recipe.option import flag_of
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
 

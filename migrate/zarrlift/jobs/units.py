@@ -83,6 +83,21 @@ def rate_text(count: int, seconds: float) -> str:
     return f"{bytes_text(round(count / seconds))}/s" if seconds >= 0.01 and count else ""
 
 
+def share_text(done: int, total: int, *, estimated: bool = False) -> str:
+    """Bytes done of all, such as `1.20 MB of ~3.40 MB (35 %)`."""
+    share = 100 * done // max(total, 1)
+    return f"{bytes_text(done)} of {bytes_text(total, estimated=estimated)} ({share} %)"
+
+
+def pace_texts(rate: float | None, seconds_left: float | None, silence: Silence | None = None) -> list[str]:
+    """`2.23 MB/s`, `about 5 min 3 s left`, and the silence of a server, as far as they are known."""
+    return [
+        *([] if rate is None else [f"{bytes_text(round(rate))}/s"]),
+        *([] if seconds_left is None else [f"about {duration_text(seconds_left)} left"]),
+        *([] if silence is None else [silence_text(silence)]),
+    ]
+
+
 def shape_text(shape: Sequence[int]) -> str:
     """A shape such as `365x180x360`; `scalar` for zero dimensions."""
     return "x".join(map(str, shape)) or "scalar"

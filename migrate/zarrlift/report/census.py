@@ -14,9 +14,8 @@ from .plan import MEANINGS
 from .problem_groups import ProblemGroup
 
 if TYPE_CHECKING:
-    from ..jobs.census.census import Census, RouteTotals, SizeClass, Tally
+    from ..jobs.census.census import Census, Cost, RouteTotals, SizeClass, Tally
     from ..jobs.census.census import ProblemGroup as CensusGroup
-    from ..jobs.census.costs import Cost
 
 _ROWS: Final = 10
 """Maximum number of rows for each property; further ones are only counted."""
