@@ -21,7 +21,7 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 ROOMS = {
     "zarrstack.core": (
         "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "codec_spec",
-        "chunk_keys_v3", "shard_index", "draft_nodes",
+        "chunk_keys_v3", "shard_index",
     ),
     "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),
     "zarrlift.core": (

@@ -188,6 +188,7 @@ class LocalTier:
         with self._counting() as words:
             try:
                 old = os.stat(path).st_size
+                os.unlink(path)  # a rename over a file makes ext4 write the new one to the disk at once
             except FileNotFoundError:
                 old = 0
             os.rename(partial, path)
