@@ -22,6 +22,15 @@ FORMATS: Final = {
     "n5": "N5",
 }
 """Names of the formats."""
+ROUTES: Final = {
+    "stay": "metadata only; chunks are unchanged and stay in place",
+    "relink": "chunks copied unchanged",
+    "reframe": "chunks copied into another frame, not decoded",
+    "recode": "outer codecs changed",
+    "rewrite": "decoded and re-encoded",
+    "regrid": "rechunked",
+}
+"""What each route does, in a few words."""
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that control a terminal or are invisible: controls, format characters (including those
@@ -96,6 +105,11 @@ def pace_texts(rate: float | None, seconds_left: float | None, silence: Silence 
         *([] if seconds_left is None else [f"about {duration_text(seconds_left)} left"]),
         *([] if silence is None else [silence_text(silence)]),
     ]
+
+
+def change_text(before: str, after: str) -> str:
+    """A property on both sides, once if it is the same."""
+    return before if before == after else f"{before or 'none'} -> {after or 'none'}"
 
 
 def shape_text(shape: Sequence[int]) -> str:
