@@ -1,5 +1,5 @@
 # `make check` runs what CI runs; the others are its parts, in the environment of go.py.
-.PHONY: check test lint docs release-check release-rehearsal
+.PHONY: check test lint docs release-check
 check:
 	.ci/run
 test:
@@ -11,7 +11,4 @@ docs: lint
 # The tools come from an environment of their own; ZARRLIFT_RELEASE names one that exists.
 release-check:
 	[ -n "$${ZARRLIFT_RELEASE:-}" ] || tests/environments/release/install .venv-release
-	$${ZARRLIFT_RELEASE:-.venv-release}/bin/python release/checklist.py
-release-rehearsal:
-	[ -n "$${ZARRLIFT_RELEASE:-}" ] || tests/environments/release/install .venv-release
-	$${ZARRLIFT_RELEASE:-.venv-release}/bin/python release/checklist.py rehearse
+	$${ZARRLIFT_RELEASE:-.venv-release}/bin/python release/check.py

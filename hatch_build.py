@@ -15,7 +15,7 @@ RELATIVE = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
 def with_absolute_links(text: str, repository: str | None, version: str) -> str:
     """A page whose links lead to the files of this version in the repository, and its images to their bytes.
 
-    Without the repository's address, which `release/checklist.py write-urls` writes, the page stays as it is.
+    Without the repository's address in pyproject.toml, the page stays as it is.
     """
     if repository is None:
         return text

@@ -1,26 +1,22 @@
 """A bar chart as SVG, of plain text: one group of bars for each workload, each group with its own scale.
 
-Readable on light and dark pages: it brings its own background, and its colours follow
-`prefers-color-scheme`. Names and figures are text, so they can be searched, copied and read aloud;
-what tells zarrlift, peers and limits apart is written, not only coloured.
+Readable on light and dark pages. Names and figures are text, to be searched and read aloud.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Final, Literal
+from typing import Final, NamedTuple
 
-Kind = Literal["own", "peer", "limit"]
+from harness import Kind
 
 WIDTH: Final = 760
-_LEFT: Final = 190
-"""Where bars begin; names end before."""
-_LONGEST: Final = WIDTH - _LEFT - 90
-_BAR, _STEP, _HEAD, _GAP, _TOP, _LINE = 12, 18, 22, 14, 62, 15
-"""Pixels: a bar, from bar to bar, a group's title, between groups, above all, a line of small print."""
-_STYLE: Final = """\
+LEFT, LONGEST = 190, WIDTH - 190 - 90
+"""Where bars begin, and the length of the longest of a group."""
+TITLE = "Seconds of whole commands: zarrlift, its peers and the machine's limits"
+NOTE = "medians, shorter is better; each group has its own scale; dashed is the least that the machine needs"
+STYLE: Final = """\
   svg { font: 12px system-ui, sans-serif; }
   .page { fill: #ffffff; } text { fill: #1f2328; } .small { fill: #59636e; font-size: 11px; }
   .title { font-size: 15px; font-weight: 600; } .group { font-weight: 600; }
@@ -32,8 +28,7 @@ _STYLE: Final = """\
   }"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(NamedTuple):
     """One contender."""
 
     name: str
@@ -41,66 +36,53 @@ class Bar:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """One workload."""
 
     name: str
     bars: Sequence[Bar]
 
 
+def text(kind: str, x: float, y: float, words: str, more: str = "") -> str:
+    """A line of text."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y}"{more}>{escape(words)}</text>'
+
+
 def draw(groups: Sequence[Group], *, circumstances: Sequence[str]) -> str:
     """The chart. `circumstances` are lines that say what was measured on: machine, versions, rounds."""
-    below = _TOP + sum(_HEAD + _STEP * len(group.bars) + _GAP for group in groups)
-    height = below + _LINE * (len(circumstances) + 1)
-    title = "Seconds of whole commands: zarrlift, its peers and the machine's limits"
-    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-    note = (
-        "medians, shorter is better; each group has its own scale; dashed is the least that the machine needs"
+    below = 62 + sum(22 + 18 * len(group.bars) + 14 for group in groups)
+    height = below + 15 * (len(circumstances) + 1)
+    summary = " ".join(
+        f"{group.name}: {', '.join(f'{bar.name} {bar.seconds:.2f} s' for bar in group.bars)}."
+        for group in groups
     )
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     return "\n".join((
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title summary">',
-        f'<title id="title">{escape(title)}</title>',
-        f'<desc id="summary">{escape(summary(groups))}</desc>',
-        f"<style>\n{_STYLE}\n</style>",
+        f'<title id="title">{escape(TITLE)}</title>',
+        f'<desc id="summary">{escape(summary)}</desc>',
+        f"<style>\n{STYLE}\n</style>",
         f'<rect class="page" width="{WIDTH}" height="{height}"/>',
-        f'<text class="title" x="16" y="26">{escape(title)}</text>',
-        f'<text class="small" x="16" y="44">{escape(note)}</text>',
-        *_bars(groups),
-        *(
-            f'<text class="small" x="16" y="{below + _LINE * (number + 1)}">{escape(line)}</text>'
-            for number, line in enumerate(circumstances)
-        ),
-        "</svg>",
-        "",
+        text("title", 16, 26, TITLE),
+        text("small", 16, 44, NOTE),
+        *bars(groups),
+        *(text("small", 16, below + 15 * number, line) for number, line in enumerate(circumstances, 1)),
+        "</svg>\n",
     ))  # fmt: skip
 
 
-def summary(groups: Sequence[Group]) -> str:
-    """All figures in words, for those who do not see the bars."""
-    return " ".join(
-        f"{group.name}: {', '.join(f'{bar.name} {seconds(bar)}' for bar in group.bars)}." for group in groups
-    )
-
-
-def seconds(bar: Bar) -> str:
-    """As in the table."""
-    return f"{bar.seconds:.2f} s"
-
-
-def _bars(groups: Sequence[Group]) -> Iterator[str]:
-    y = _TOP
+def bars(groups: Sequence[Group]) -> Iterator[str]:
+    """Each group below the one before."""
+    y = 62
     for group in groups:
-        longest = max((bar.seconds for bar in group.bars), default=0) or 1
-        yield f'<text class="group" x="16" y="{y + 14}">{escape(group.name)}</text>'
-        y += _HEAD
+        longest = max(bar.seconds for bar in group.bars) or 1
+        yield text("group", 16, y + 14, group.name)
+        y += 22
         for bar in group.bars:
-            length = max(bar.seconds / longest * _LONGEST, 1)
+            length = max(bar.seconds / longest * LONGEST, 1)
             name = f"{bar.name} (limit)" if bar.kind == "limit" else bar.name
-            yield (
-                f'<text x="{_LEFT - 8}" y="{y + _BAR - 2}" text-anchor="end">{escape(name)}</text>'
-                f'<rect class="{bar.kind}" x="{_LEFT}" y="{y}" width="{length:.1f}" height="{_BAR}"/>'
-                f'<text x="{_LEFT + length + 6:.1f}" y="{y + _BAR - 2}">{seconds(bar)}</text>'
-            )
-            y += _STEP
-        y += _GAP
+            yield text("name", LEFT - 8, y + 10, name, ' text-anchor="end"')
+            yield f'<rect class="{bar.kind}" x="{LEFT}" y="{y}" width="{length:.1f}" height="12"/>'
+            yield text("figure", LEFT + length + 6, y + 10, f"{bar.seconds:.2f} s")
+            y += 18
+        y += 14

@@ -1,217 +1,266 @@
-"""Other libraries doing what zarrlift does, one process each: `python contenders.py NAME SOURCE RESULT WORK`.
+"""The commands of each kind of workload: zarrlift, others who can do the same, and the machine's limit.
 
-WORK names the result: chunk shape, shard shape, codecs. Each library is used as its documentation
-shows, with as many threads as it takes by itself. z5py and rechunker run in environments of their own,
-where nothing else of this folder is imported.
+Each is a context manager: it makes what the commands need, gives them, and clears away what they wrote.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import random
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-GZIP = {"name": "gzip", "configuration": {"level": 6}}
-ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
-LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
-BIG = {"name": "bytes", "configuration": {"endian": "big"}}
+import bucket
+from harness import Command
+
+PYTHON = sys.executable
+ZARRLIFT, ZARR = (str(Path(PYTHON).with_name(name)) for name in ("zarrlift", "zarr"))
+PROGRAMS = Path(__file__).with_name("programs.py")
 
 
-def blosc(cname: str, level: int, typesize: int) -> dict[str, Any]:
-    """A blosc codec with shuffle."""
-    said = {"cname": cname, "clevel": level, "shuffle": "shuffle", "typesize": typesize, "blocksize": 0}
-    return {"name": "blosc", "configuration": said}
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a workload runs."""
+
+    base: Path
+    """A folder with the sources."""
+    programs: Mapping[str, str]
+    """The Python, or the program itself, of each peer with an environment that exists."""
 
 
-WORK: dict[str, dict[str, Any]] = {
-    "copy": {"chunks": (64, 64, 64), "codecs": [LITTLE, blosc("lz4", 5, 2)]},
-    "shards": {"chunks": (64, 64, 64), "shards": (256, 256, 256), "codecs": [LITTLE, blosc("lz4", 5, 2)]},
-    "n5 gzip": {"chunks": (64, 64, 64), "codecs": [BIG, GZIP]},
-    "n5 zstd": {"chunks": (64, 64, 64), "codecs": [LITTLE, ZSTD]},
-    "float": {"chunks": (64, 128, 128), "codecs": [LITTLE, blosc("zstd", 5, 4)]},
-    "tiny": {"chunks": (8, 16, 16), "codecs": [LITTLE, blosc("lz4", 5, 2)]},
-    "tiny shards": {"chunks": (8, 16, 16), "shards": (56, 112, 112), "codecs": [LITTLE, blosc("lz4", 5, 2)]},
-    "rechunk": {"chunks": (64, 64, 64), "shards": (256, 256, 256), "codecs": [LITTLE, ZSTD]},
-}
+APART = ("z5py", "zarrs_reencode")
+"""Peers that are not installed beside zarrlift."""
+NOTES = {"zarrs_reencode": "keeps no job; single arrays of Zarr v2 and v3 only"}
+"""What a peer does less than the others."""
 
 
-def sharded(work: dict[str, Any]) -> list[dict[str, Any]]:
-    """The codecs of the document."""
-    if "shards" not in work:
-        return list(work["codecs"])
-    index = [LITTLE, {"name": "crc32c"}]
-    inner = {"chunk_shape": list(work["chunks"]), "codecs": work["codecs"], "index_codecs": index}
-    return [{"name": "sharding_indexed", "configuration": {**inner, "index_location": "end"}}]
+def remover(*paths: Path) -> Callable[[], None]:
+    """A `prepare` that clears what an earlier round wrote, with the job beside it."""
+
+    def remove() -> None:
+        for path in paths:
+            if path.is_dir():
+                shutil.rmtree(path)
+            for file in (path, path.with_name(f"{path.name}.zarrlift.db")):
+                file.unlink(missing_ok=True)
+
+    return remove
 
 
-def by_tensorstore(source: Path, result: Path, work: dict[str, Any]) -> None:
-    """Open both, write one into the other."""
-    import tensorstore as ts
+def digests(folder: Path) -> dict[str, bytes]:
+    """A digest of every file below a folder, by its path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with open(path, "rb") as file:
+                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "blake2b").digest()
+    return found
 
-    driver = "n5" if source.suffix == ".n5" else "zarr"
-    old = ts.open({"driver": driver, "kvstore": f"file://{source}/"}, read=True).result()
-    if driver == "n5":
-        old = old[ts.d[:].transpose[::-1]]
-    metadata = {
-        "shape": list(old.shape),
-        "data_type": old.dtype.name,
-        "chunk_grid": {
-            "name": "regular",
-            "configuration": {"chunk_shape": list(work.get("shards", work["chunks"]))},
-        },
-        "codecs": sharded(work),
+
+def same(source: object, result: object) -> None:
+    """SystemExit unless both hold the same values, compared in a process of its own: this one stays small."""
+    words = [str(word) for word in (PYTHON, PROGRAMS, "same", source, result, "{}")]
+    done = subprocess.run(words, check=False, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{result} is not what was asked for:\n{done.stderr}")
+
+
+@contextmanager
+def migrations(
+    source_name: str,
+    options: str,
+    result: Mapping[str, Any],
+    peers: Sequence[str],
+    limit: str,
+    setting: Setting,
+) -> Iterator[list[Command]]:
+    """An array beside every library that can do the same; `result` is what they write (programs.py)."""
+    source, kept, container = (setting.base / name for name in (source_name, "kept", "out.zarr"))
+    out, remove = container / "volume", remover(container)
+
+    def clear() -> None:
+        remove()
+        container.mkdir()
+
+    def keep() -> None:
+        same(source, out)
+        if limit == "as many files":
+            shutil.copytree(out, kept)
+
+    def program(name: str, python: str = PYTHON) -> list[object]:
+        return [python, PROGRAMS, name, source, out, json.dumps(result)]
+
+    lift = [ZARRLIFT, "migrate", source, out, *options.split()]
+    commands = [Command(name="zarrlift", argv=lift, prepare=clear, check=keep)]
+    for name in peers:
+        if name in APART and name not in setting.programs:
+            continue
+        argv = program(name, setting.programs.get(name, PYTHON))
+        if name == "zarrs_reencode":
+            argv = [setting.programs[name], *_reencode_options(result), source, out]
+        given = {"prepare": clear, "check": partial(same, source, out), "note": NOTES.get(name, "")}
+        commands.append(Command(name=name, argv=argv, kind="peer", **given))
+    limits: dict[str, list[object]] = {
+        "copy": ["cp", "-r", source, out],
+        "links": ["cp", "-rl", source, out],
+        "as many files": ["cp", "-r", kept, out],
+        "one file": ["sh", "-c", f"find {source} -type f -print0 | xargs -0 cat > {out}"],
+        "codecs alone": program("codecs alone"),
     }
-    spec = {"driver": "zarr3", "kvstore": f"file://{result}/", "metadata": metadata, "create": True}
-    new = ts.open(spec).result()
-    step = work.get("shards", work["chunks"])[0]
-    for start in range(0, old.shape[0], step * 4):
-        part = slice(start, min(start + step * 4, old.shape[0]))
-        new[part].write(old[part]).result()
+    yield [*commands, Command(name=limit, argv=limits[limit], kind="limit", prepare=clear)]
+    remover(container, kept)()
 
 
-def regions(shape: tuple[int, ...], step: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """The regions of all objects of the result."""
-    for place in product(*(range(0, n, s) for n, s in zip(shape, step, strict=True))):
-        yield tuple(slice(p, min(p + s, n)) for p, s, n in zip(place, step, shape, strict=True))
+def _reencode_options(result: Mapping[str, Any]) -> Iterator[str]:
+    first, *others = result["codecs"]
+    yield from ("--chunk-shape", ",".join(map(str, result["chunks"])))
+    yield from ("--array-to-bytes-codec", json.dumps(first), "--bytes-to-bytes-codecs", json.dumps(others))
+    if "shards" in result:
+        yield from ("--shard-shape", ",".join(map(str, result["shards"])))
 
 
-def _zarr(source: Path, result: Path, work: dict[str, Any]) -> tuple[Any, Any]:
-    import zarr
+@contextmanager
+def metadata(setting: Setting) -> Iterator[list[Command]]:
+    """Arrays in place, beside zarr's own migration."""
+    many, out = setting.base / "many.zarr", setting.base / "out"
+    clear = remover(out)
 
-    old = zarr.open_array(str(source), mode="r")
-    from zarr.registry import get_codec_class
+    def fresh() -> None:
+        clear()
+        shutil.copytree(many, out)
 
-    tail = work["codecs"][1:]
-    compressors = [get_codec_class(codec["name"]).from_dict(codec) for codec in tail]
-    new = zarr.create_array(
-        str(result),
-        shape=old.shape,
-        chunks=work["chunks"],
-        shards=work.get("shards"),
-        dtype=old.dtype.newbyteorder("="),
-        compressors=compressors,
-        fill_value=old.fill_value,
-    )
-    return old, new
+    yield [
+        Command(name="zarrlift", argv=[ZARRLIFT, "migrate", out, "--in-place"], prepare=fresh),
+        Command(name="zarr migrate v3", argv=[ZARR, "migrate", "v3", out], kind="peer", prepare=fresh),
+    ]
+    clear()
 
 
-def by_zarr(source: Path, result: Path, work: dict[str, Any]) -> None:
-    """Region by region, in two threads."""
-    old, new = _zarr(source, result, work)
-    step = work.get("shards", work["chunks"])
-    if "tiny" in work["name"]:
-        step = (56, 112, 112)
+@contextmanager
+def memory(options: str, limits: Sequence[str], setting: Setting) -> Iterator[list[Command]]:
+    """A migration within limits of `--memory`, which gives the same files with each."""
+    source, out = setting.base / "deep.zarr", setting.base / "out"
+    seen: list[dict[str, bytes]] = []
 
-    def copy(region: tuple[slice, ...]) -> None:
-        new[region] = old[region]
+    def check() -> None:
+        if not seen:
+            same(source, out)
+        seen.append(digests(out))
+        if seen[0] != seen[-1]:
+            raise SystemExit("another limit of memory gave other files")
 
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(copy, regions(old.shape, step)))
-
-
-def by_zarrs(source: Path, result: Path, work: dict[str, Any]) -> None:
-    """zarr-python with the pipeline of zarrs."""
-    import zarr
-
-    zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
-    by_zarr(source, result, work)
-
-
-def by_dask(source: Path, result: Path, work: dict[str, Any]) -> None:
-    """dask.array, threads."""
-    import dask.array as da
-
-    old, new = _zarr(source, result, work)
-    array = da.from_array(old, chunks=work.get("shards", work["chunks"]))
-    da.store(array, new, lock=False)
+    argv = [ZARRLIFT, "migrate", source, out, *options.split(), "--memory"]
+    yield [
+        Command(name=f"zarrlift --memory {limit}", argv=[*argv, limit], prepare=remover(out), check=check)
+        for limit in limits
+    ]
+    remover(out)()
 
 
-def by_z5py(source: Path, result: Path, work: dict[str, Any]) -> None:
-    """Slab by slab with two threads, to its Zarr v3 in `z5py.zarr/volume`: it has no copy (z5py 3.0.2)."""
-    import z5py
-
-    # A dataset is opened by the container above it; what is Zarr must be called so.
-    old = z5py.File(str(source.parent), "r", use_zarr_format=False)[source.name]
-    result.mkdir()
-    file = z5py.File(str(result / "z5py.zarr"), "w", use_zarr_format=True, zarr_format=3)
-    packer = work["codecs"][-1]
-    new = file.create_dataset(
-        "volume",
-        shape=old.shape,
-        dtype=old.dtype,
-        chunks=work["chunks"],
-        compression=packer["name"],
-        level=packer["configuration"]["level"],
-    )
-    old.n_threads = new.n_threads = 2
-    step = work["chunks"][0]
-    for start in range(0, old.shape[0], step):
-        new[start : start + step] = old[start : start + step]
+@contextmanager
+def plans(setting: Setting) -> Iterator[list[Command]]:
+    """Plans of a huge grid."""
+    destinations = {
+        "a copy": (), "--shards auto": ("--shards", "auto"), "--chunks 128^3": ("--chunks", "128,128,128"),
+    }  # fmt: skip
+    yield [
+        Command(
+            name=f"{what}, {name}",
+            argv=[ZARRLIFT, "migrate", setting.base / source, setting.base / "out", *options, "--dry-run"],
+        )
+        for source, what in (("absent.zarr", "metadata alone"), ("sparse.zarr", "10,000 chunks there"))
+        for name, options in destinations.items()
+    ]
 
 
-def by_rechunker(source: Path, result: Path, work: dict[str, Any]) -> None:
-    """To Zarr v2 without shards, which is all it writes: rechunker 0.5.4 needs zarr 2. dask runs it.
+@contextmanager
+def updates(options: Sequence[str], setting: Setting) -> Iterator[list[Command]]:
+    """1 % of the chunks get the content of others: any of them, or for shards the last rows."""
+    source, result, fresh = (setting.base / f"{name}.zarr" for name in ("updated", "result", "fresh"))
+    side = len(list((source / "a").glob("*.0")))
+    places = [(first, second) for first in range(side) for second in range(side)]
+    count, chance = max(len(places) // 100, 1), random.Random(0)
+    migrate = [ZARRLIFT, "migrate", source]
+    subprocess.run([*map(str, (*migrate, result, *options)), "--quiet"], check=True)
 
-    1 GB for each of dask's threads, which is what it takes to go in one pass here.
-    """
-    import zarr
-    from numcodecs import Zstd
-    from rechunker import rechunk
+    def change() -> None:
+        remover(fresh)()
+        for first, second in places[-count:] if "--shards" in options else chance.sample(places, count):
+            other = source / f"a/{chance.randrange(side)}.{chance.randrange(side)}"
+            (source / f"a/{first}.{second}").write_bytes(other.read_bytes())
 
-    plan = rechunk(
-        zarr.open_array(str(source), mode="r"),
-        target_chunks=work["chunks"],
-        max_mem="1GB",
-        target_store=str(result),
-        temp_store=str(result.with_suffix(".between")),
-        target_options={"compressor": Zstd(work["codecs"][-1]["configuration"]["level"])},
-    )
-    plan.execute()
+    def check() -> None:
+        if digests(result) != digests(fresh):
+            raise SystemExit("an update gave other files than a migration")
 
-
-def codecs_only(source: Path, result: Path, work: dict[str, Any]) -> None:  # noqa: ARG001
-    """What cannot be left out: every payload decoded and encoded in memory, in two threads.
-
-    Nothing is written; `result` is not touched. Start-up and reading are part of it.
-    """
-    from zarrlift.archive.decoder import object_decoder
-    from zarrlift.archive.nodes import ArrayNode
-    from zarrlift.core.chain.chain import Chain
-    from zarrlift.core.codecs.pipeline import Pipeline
-    from zarrlift.formats.describe import describe
-    from zarrlift.storage.open_storage import open_storage
-
-    storage = open_storage(source)
-    node = describe(storage).nodes[0]
-    assert isinstance(node, ArrayNode)
-    assert node.layout is not None
-    decoder = object_decoder(node.layout)
-    chain = Chain.from_json(work["codecs"])
-    writer = Pipeline(chain, node.layout.chunk_shape, node.layout.data_type)
-
-    def one(key: str) -> int:
-        data = storage.get(key)
-        return 0 if data is None else len(writer.encode(decoder.decode(data)))
-
-    grid = node.layout.grid
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(one, (node.layout.key("", grid.coordinates(i)) for i in range(grid.total))))
+    yield [
+        Command(name="migrate", argv=[*migrate, fresh, *options, "--quiet"], prepare=change),
+        Command(name="update", argv=[ZARRLIFT, "update", result, "--quiet"], check=check),
+    ]
+    remover(result, fresh)()
 
 
-CONTENDERS: dict[str, Callable[[Path, Path, dict[str, Any]], None]] = {
-    "tensorstore": by_tensorstore,
-    "zarr-python": by_zarr,
-    "zarr-python with zarrs": by_zarrs,
-    "dask": by_dask,
-    "z5py": by_z5py,
-    "rechunker": by_rechunker,
-    "codecs alone": codecs_only,
-}
+@contextmanager
+def in_store(
+    source: str, result: Mapping[str, Any], milliseconds: float, setting: Setting
+) -> Iterator[list[Command]]:
+    """A copy within an object store; `sharded` as a source is what `source` becomes before."""
+    place, job = f"s3://bucket/{source}", setting.base / "job.db"
+    shards = "5x" if "shards" in result else "none" if source == "sharded" else ""
+    options = ["--shards", shards] if shards else []
+    with bucket.served() as store:
+        store.fill(setting.base / "store.zarr", "source")
+        words = (ZARRLIFT, "migrate", "s3://bucket/source", "s3://bucket/sharded", "--shards", "5x", "--job")
+        subprocess.run([*words, job], check=True, capture_output=True)
+
+        def contender(name: str, *argv: object) -> Command:
+            key = name.replace(" ", "-").replace(",", "")
+            target = f"s3://bucket/{key}"
+
+            def prepare() -> None:
+                remover(job)()
+                store.clear(key)
+                store.begin(milliseconds)
+
+            return Command(
+                name=name,
+                argv=[target if word is ... else f"{target}/a" if word == "a" else word for word in argv],
+                kind="own" if argv[0] == ZARRLIFT else "peer",
+                prepare=prepare,
+                check=partial(same, f"{place}/a", f"{target}/a"),
+                after=store.end,
+            )
+
+        def peer(name: str, program: str, **more: object) -> Command:
+            words = (PYTHON, PROGRAMS, program, f"{place}/a", "a", json.dumps({**result, **more}))
+            return contender(name, *words)
+
+        lift = (ZARRLIFT, "migrate", place, ..., "--job", job, *options)
+        slabs = {"region": (160, 1 << 20, 1 << 20), "threads": 1}
+        yield [
+            contender("zarrlift", *lift),
+            contender("zarrlift, over s3fs", *lift, *bucket.ONLY_S3FS),
+            peer("tensorstore", "tensorstore", slab=1 << 20),
+            peer("zarr-python, 64 at once", "zarr-python", concurrency=64, **slabs),
+            peer("zarr-python", "zarr-python", **slabs),
+        ]
+    remover(job)()
 
 
-if __name__ == "__main__":
-    name, source, result, work = sys.argv[1:]
-    CONTENDERS[name](Path(source), Path(result), {**WORK[work], "name": work})
+@contextmanager
+def census(setting: Setting) -> Iterator[list[Command]]:
+    """What is in many archives."""
+    archives = setting.base / "archives"
+    read = f"find {archives} -type f -print0 | xargs -0 cat > /dev/null"
+    yield [
+        Command(name="zarrlift", argv=[ZARRLIFT, "inspect", archives, "--json"]),
+        Command(name="every file", argv=["sh", "-c", read], kind="limit"),
+    ]

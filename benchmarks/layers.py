@@ -1,79 +1,45 @@
-"""What each registered layer costs per get and set, over a MemoryStore and a LocalStore; what shards cost.
+"""What layers cost, and what they save, within one process: `layers.py TABLE FOLDER ROUNDS`.
 
-    python benchmarks/layers.py            prints the tables of overheads
-    python benchmarks/layers.py --shards   prints those of writing arrays into shards (shard_writes.py)
-    python benchmarks/layers.py --write    puts them into docs/transformers/index.md, or sharding.md, too
-
-One event loop, one operation after the other, values of 4 KiB, each layer with nothing to do but to
-let them pass: no errors, no limits reached, every key known to the cache after the first round.
-Rounds are interleaved (every layer once, then every layer again). The fastest round counts: what
-makes others slower comes from elsewhere. What stands in the table is the difference to the bare
-store of the same run. The LocalStore is in a memory file system if there is one.
+- `layers`: microseconds per get and set of each registered layer, with nothing to do but to let 4 KiB pass,
+  one operation after the other. The fastest round counts: what makes others slower comes from elsewhere.
+- `cache`: seconds to open and read an array from a store with 20 ms latency, with a cold cache and again,
+  beside zarr's own cache. The array is in memory below the latency, so that nothing but the layers differs.
+  Then microseconds of a get that misses, one that hits, and a set.
+- `sharding`: requests and time of an uncompressed array that is written into shards, beside zarr's own, until
+  everything is stored, and its first two rows read back.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
-import platform
 import shutil
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from shard_writes import shard_tables
+import numpy as np
+import zarr
+from harness import interleaved, markdown, spread
 from zarr.abc.store import Store
 from zarr.core.buffer import cpu, default_buffer_prototype
-from zarr.storage import LocalStore, MemoryStore
+from zarr.experimental.cache_store import CacheStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
+from zarr.testing.store import LatencyStore
 
+from zarrstack import Cache, Sharding, stack
 from zarrstack.base.registry import find, registered
-from zarrstack.base.stack import stack
-from zarrstack.base.transformer import StorageTransformer
-from zarrstack.core.errors import UsageError
 from zarrstack.layers.rekey import Prefix
 
-PAGES = Path(__file__).parent.parent / "docs" / "transformers"
-START, END = "<!-- figures: benchmarks/layers.py --write -->", "<!-- end of figures -->"
-MEMORY = "/dev/shm"
-SIZE = 4096
-KEYS = 300
-ROUNDS = 9
-FALLING = ", of what is below"
-READING = {"readonly", "overlay" + FALLING}
-"""Rows for reading the store below; nothing is written through the layer."""
+KEYS = [f"a/c/{number // 20}/{number % 20}" for number in range(300)]
+KINDS = ("MemoryStore", "LocalStore")
 PROTOTYPE = default_buffer_prototype()
-
-
-def variants(kind: str, folder: Path) -> dict[str, Callable[[], StorageTransformer]]:
-    """A maker for each row: every registered layer, some in more than one way."""
-    options: dict[str, dict[str, dict[str, object]]] = {
-        "log": {
-            ", figures only": {},
-            ", a callback": {"callback": id},
-            ", JSON lines": {"events": str(folder / "events.jsonl")},
-        },
-        "overlay": {
-            ", of what is written": {"writes": fresh(kind, folder / "upper")},
-            FALLING: {"writes": fresh(kind, folder / "upper left empty")},
-        },
-        "rekey": {", a prefix": {"rules": [Prefix(below="inside")]}},
-        "sharding": {", shards of one chunk": {"chunks_per_shard": [1, 1], "path": "a"}},
-        "throttle": {
-            ", in flight": {"in_flight": 64},
-            ", all limits": {"bytes_per_second": "1TB/s", "requests_per_second": 1e9, "in_flight": 64},
-        },
-    }
-    return {
-        layer.name + note: lambda name=layer.name, given=given: find(name)(None, **given)
-        for layer in registered()
-        if layer.problem is None
-        for note, given in options.get(layer.name, {"": {}}).items()
-    }
+Maker = Callable[[Store], Store]
 
 
 def fresh(kind: str, place: Path) -> Store:
@@ -82,138 +48,217 @@ def fresh(kind: str, place: Path) -> Store:
     return MemoryStore() if kind == "MemoryStore" else LocalStore(place)
 
 
-@dataclass(slots=True)
-class Row:
-    """Microseconds per operation, one figure a round."""
-
-    get: list[float] = field(default_factory=list)
-    set: list[float] = field(default_factory=list)
-
-
-async def work(store: Store, keys: list[str]) -> tuple[float, float]:
-    """Microseconds per set and per get."""
-    value = cpu.Buffer.from_bytes(os.urandom(SIZE))
+async def sets(store: Store, size: int = 4096) -> float:
+    """Microseconds per set."""
+    value = cpu.Buffer.from_bytes(os.urandom(size))
     began = time.perf_counter()
-    for key in keys:
+    for key in KEYS:
         await store.set(key, value)
-    middle = time.perf_counter()
-    for key in keys:
-        await store.get(key, PROTOTYPE)
-    ended = time.perf_counter()
-    return (middle - began) / len(keys) * 1e6, (ended - middle) / len(keys) * 1e6
+    return (time.perf_counter() - began) / len(KEYS) * 1e6
 
 
-def measure(kind: str, folder: Path, rounds: int) -> tuple[dict[str, Row], dict[str, str]]:
-    """Rows by name, the bare store first, and why some layers are missing."""
-    keys = [f"a/c/{number // 20}/{number % 20}" for number in range(KEYS)]
-    rows: dict[str, Row] = {}
-    missing: dict[str, str] = {}
-    for number in range(rounds + 1):
-        # Layers are created for each round, as their stores are.
-        for name, make in {"bare store": None, **variants(kind, folder)}.items():
-            store = fresh(kind, folder / "store")
-            try:
-                whole = store if make is None else stack(store, make())
-            except (UsageError, TypeError) as error:
-                missing[name] = str(error)
-                continue
-            if name in READING:
-                asyncio.run(work(store, keys))
-                put, got = float("nan"), asyncio.run(reading(whole, keys))
-            else:
-                put, got = asyncio.run(work(whole, keys))
-            if number:
-                rows.setdefault(name, Row()).get.append(got)
-                rows[name].set.append(put)
-            whole.close()
-    return rows, missing
-
-
-async def reading(store: Store, keys: list[str]) -> float:
+async def gets(store: Store) -> float:
     """Microseconds per get."""
     began = time.perf_counter()
-    for key in keys:
+    for key in KEYS:
         await store.get(key, PROTOTYPE)
-    return (time.perf_counter() - began) / len(keys) * 1e6
+    return (time.perf_counter() - began) / len(KEYS) * 1e6
 
 
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+# What each layer costs
+
+FALLING = "overlay, of what is below"
+READING = ("readonly", FALLING)
+"""Rows for reading the store below; nothing is written through the layer."""
 
 
-def file_system(path: Path) -> str:
-    try:
-        mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
-    except OSError:
-        return "unknown file system"
-    inside = [mount for mount in mounts if path.resolve().is_relative_to(mount[1])]
-    return max(inside, key=lambda mount: len(mount[1]))[2]
-
-
-def tables(rounds: int) -> str:
-    """The circumstances, and a table of overheads."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as name:
-        folder = Path(name)
-        found = {kind: measure(kind, folder, rounds) for kind in ("MemoryStore", "LocalStore")}
-        place = file_system(folder)
-    names = list(found["MemoryStore"][0])
-    bare = {
-        (kind, call): min(getattr(rows["bare store"], call))
-        for kind, (rows, _) in found.items()
-        for call in ("get", "set")
+def variants(kind: str, folder: Path) -> dict[str, Maker]:
+    """A maker for each row: every registered layer, some in more than one way."""
+    limits = {"bytes_per_second": "1TB/s", "requests_per_second": 1e9, "in_flight": 64}
+    options: dict[str, dict[str, dict[str, object]]] = {
+        "log": {
+            "log, figures only": {},
+            "log, a callback": {"callback": id},
+            "log, JSON lines": {"events": str(folder / "events.jsonl")},
+        },
+        "overlay": {
+            "overlay, of what is written": {"writes": fresh(kind, folder / "upper")},
+            FALLING: {"writes": fresh(kind, folder / "upper left empty")},
+        },
+        "rekey": {"rekey, a prefix": {"rules": [Prefix(below="inside")]}},
+        "sharding": {"sharding, shards of one chunk": {"chunks_per_shard": [1, 1], "path": "a"}},
+        "throttle": {"throttle, in flight": {"in_flight": 64}, "throttle, all limits": limits},
     }
-    circumstances = (
-        f"{processor()}, {os.cpu_count()} cores, {platform.system()}; LocalStore on {place}; "
-        f"Python {platform.python_version()}, zarr {version('zarr')}, crc32c {version('crc32c')}; "
-        f"{KEYS} values of {SIZE} bytes, fastest of {rounds} rounds, {time.strftime('%Y-%m-%d')}."
-    )
-    lines = [
-        circumstances,
-        "",
-        "| microseconds per call | MemoryStore get | MemoryStore set | LocalStore get | LocalStore set |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for row in names:
-        cells = []
-        for kind, (rows, _) in found.items():
-            for call in ("get", "set"):
-                figure = min(getattr(rows[row], call)) if row in rows else float("nan")
-                own = figure if row == "bare store" else figure - bare[kind, call]
-                sign = "" if row == "bare store" else "+" if own >= 0 else "-"
-                cells.append("" if own != own else f"{sign}{abs(own):.1f}")  # noqa: PLR0124 NaN
-        lines.append(f"| {row} | {' | '.join(cells)} |")
-    reasons = {name: why for _, missing in found.values() for name, why in missing.items()}
-    lines += [f"\nNot measured: {name} ({why})" for name, why in reasons.items()]
-    return "\n".join(lines)
+
+    def maker(name: str, given: dict[str, object]) -> Maker:
+        return lambda store: stack(store, find(name)(None, **given))
+
+    return {
+        row: maker(layer.name, given)
+        for layer in registered()
+        if layer.problem is None
+        for row, given in options.get(layer.name, {layer.name: {}}).items()
+    }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put the figures into the page")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--shards", action="store_true", help="write arrays into shards")
-    parser.add_argument("--disk", type=Path, default=Path(tempfile.gettempdir()), help="folder of the shards")
-    options = parser.parse_args()
-    if options.shards:
-        page = PAGES / "sharding.md"
-        machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}"
-        machine += f"; LocalStore on {file_system(options.disk)}"
-        text = shard_tables(min(options.rounds, 5), machine, options.disk)
-    else:
-        page, text = PAGES / "index.md", tables(options.rounds)
-    print(text)
-    if options.write:
-        whole = page.read_text(encoding="utf-8")
-        start = START.replace("--write", "--shards --write") if options.shards else START
-        if start not in whole or END not in whole:
-            sys.exit(f"{page} has no place for the figures: a line {start} and a line {END}")
-        before, after = whole.partition(start)[0], whole.partition(END)[2]
-        page.write_text(f"{before}{start}\n{text}\n{END}{after}", encoding="utf-8")
+def costs(kind: str, folder: Path, row: str) -> tuple[float, float]:
+    """Microseconds per get and per set, of a layer over an empty store."""
+    store = fresh(kind, folder / "store")
+    whole = store if row == "bare store" else variants(kind, folder)[row](store)
+    put = asyncio.run(sets(store if row in READING else whole))
+    got = asyncio.run(gets(whole))
+    whole.close()
+    return got, float("nan") if row in READING else put
+
+
+def layers(folder: Path, rounds: int) -> None:
+    """The difference to the bare store of the same run."""
+    cells: dict[str, list[str]] = {name: [] for name in ("bare store", *variants("MemoryStore", folder))}
+    for kind in KINDS:
+        contenders = {name: partial(costs, kind, folder, name) for name in cells}
+        found = interleaved(contenders, max(rounds, 9) if rounds else 0)
+        for call in range(2):
+            best = {name: min(run[call] for run in runs) for name, runs in found.items()}
+            bare = best.pop("bare store")
+            cells["bare store"].append(f"{bare:.1f}")
+            for name, figure in best.items():
+                cells[name].append("" if name in READING and call else f"{figure - bare:+.1f}")
+    calls = [f"{kind} {call}" for kind in KINDS for call in ("get", "set")]
+    print(f"{len(KEYS)} values of 4096 bytes, fastest round.\n")
+    print(markdown(["microseconds per call", *calls], *([name, *row] for name, row in cells.items())))
+
+
+# What a cache is worth
+
+CACHES: dict[str, Callable[[Store, str], Store]] = {
+    "no cache": lambda below, _: below,
+    "`Cache`, memory": lambda below, _: Cache(below),
+    "zarr's experimental `CacheStore`, memory": lambda below, _: CacheStore(
+        below, cache_store=MemoryStore(), max_size=2**28
+    ),
+    "`Cache`, folder": lambda below, folder: Cache(below, memory_bytes=0, disk=folder, source="x"),
+    "zarr's experimental `CacheStore`, folder": lambda below, folder: CacheStore(
+        below, cache_store=LocalStore(folder), max_size=2**30
+    ),
+}
+
+
+def reads(name: str, source: MemoryStore, folder: Path) -> list[float]:
+    """Seconds to open and read the array, and to do so again."""
+    found = []
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        store = CACHES[name](LatencyStore(source, get_latency=0.02), place)
+        for _ in range(2):
+            began = time.perf_counter()
+            zarr.open_array(store, mode="r")[:]
+            found.append(time.perf_counter() - began)
+        store.close()
+    return found
+
+
+def operations(name: str, kind: str, folder: Path) -> list[float]:
+    """Microseconds of a miss, a hit and a set of 3.3 KB."""
+    below = fresh(kind, folder / "below")
+
+    async def body() -> list[float]:
+        with tempfile.TemporaryDirectory(dir=folder) as one, tempfile.TemporaryDirectory(dir=folder) as other:
+            put = await sets(CACHES[name](below, one), 3300)
+            cold = CACHES[name](below, other)
+            return [await gets(cold), await gets(cold), put]
+
+    return asyncio.run(body())
+
+
+def cache(folder: Path, rounds: int) -> None:
+    """Two tables."""
+    source, chunks = MemoryStore(), 1000 if rounds else 10
+    array = zarr.create_array(source, shape=(32 * chunks, 32), chunks=(32, 32), dtype="f4", fill_value=0)
+    array[:] = np.random.default_rng(0).integers(0, 1000, array.shape).astype("f4")
+    found = interleaved({name: partial(reads, name, source, folder) for name in CACHES}, rounds)
+    rows = [[name, *(spread(each, 3) for each in zip(*runs, strict=True))] for name, runs in found.items()]
+    print(markdown([f"{chunks:,} chunks of 4 KB, 20 ms latency, seconds", "first read", "again"], *rows))
+    contenders = {
+        f"{name}, over {kind}": partial(operations, name, kind, folder) for kind in KINDS for name in CACHES
+    }
+    medians = {
+        name: [f"{statistics.median(each):.0f}" for each in zip(*runs, strict=True)]
+        for name, runs in interleaved(contenders, rounds).items()
+    }
+    rows = [[name, *cells] for name, cells in medians.items()]
+    print(f"\n{markdown(['microseconds per 3.3 KB', 'miss', 'hit', 'set'], *rows)}")
+
+
+# What shards cost
+
+EDGE, PER_SHARD = 90, 10
+"""Numbers along each side of a chunk of 16.2 kB; chunks along each side of a shard."""
+WAYS: dict[str, dict[str, Any] | None] = {
+    "zarr, `shards=`": None,
+    "without a buffer": {},
+    "without a buffer, `async.concurrency` 64": {"concurrency": 64},
+    "without a buffer, `async.concurrency` 1000": {"concurrency": 1000},
+    '`memory_bytes="64MB"`': {"memory_bytes": "64MB"},
+}
+"""Options of the layer, and how many chunks zarr writes at once; None is zarr's own sharding."""
+
+
+class Counted(WrapperStore[Store]):
+    """Counts requests for chunks, and bytes written."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.gets = self.sets = self.bytes = 0
+
+    async def get(self, key: str, *more: Any, **options: Any) -> Any:
+        self.gets += "/c/" in key
+        return await self._store.get(key, *more, **options)
+
+    async def set(self, key: str, value: Any) -> None:
+        self.sets += "/c/" in key
+        self.bytes += len(value)
+        await self._store.set(key, value)
+
+
+def written(kind: str, options: dict[str, Any] | None, data: Any, folder: Path) -> tuple[float, ...]:
+    """Sets, gets, megabytes written, and seconds of processor and wall time."""
+    store = Counted(fresh(kind, folder / "shards"))
+    more = dict(options or {})
+    concurrency = more.pop("concurrency", 10)
+    layer = Sharding(chunks_per_shard=[PER_SHARD] * 2, path="a", **more)
+    given = {"shards": (EDGE * PER_SHARD,) * 2} if options is None else {}
+    top = store if options is None else stack(store, layer)
+    given |= {"chunks": (EDGE, EDGE), "shape": data.shape, "dtype": data.dtype, "compressors": None}
+    array = zarr.create_array(top, name="a", **given)
+    began, worked = time.perf_counter(), time.process_time()
+    with zarr.config.set({"async.concurrency": concurrency}):
+        array[:] = data
+        if options is not None:
+            layer.flush_sync()
+        assert (array[:2, :] == data[:2, :]).all()
+    processor, wall = time.process_time() - worked, time.perf_counter() - began
+    return store.sets, store.gets, store.bytes / 1e6, processor, wall
+
+
+def sharding(folder: Path, rounds: int) -> None:
+    """A table for each kind of store."""
+    few = [name for name in WAYS if "concurrency" not in name]
+    for kind, side, names in (("MemoryStore", 50, list(WAYS)), ("LocalStore", 100, few)):
+        side = side if rounds else 10  # noqa: PLW2901
+        data = np.random.default_rng(0).integers(0, 2**16, (side * EDGE,) * 2, dtype="uint16")
+        found = interleaved(
+            {name: partial(written, kind, WAYS[name], data, folder) for name in names}, rounds
+        )
+        first, rows = 0.0, []
+        for name, runs in found.items():
+            *counts, processor, wall = zip(*runs, strict=True)
+            first = first or statistics.median(processor)
+            share = f"{statistics.median(processor) / first:.1f}"
+            numbers = [round(statistics.median(each)) for each in counts]
+            rows.append([name, *numbers, spread(processor), share, spread(wall)])
+        case = f"{side**2:,} chunks of 16 kB into {(side // PER_SHARD) ** 2} shards, {kind}"
+        print(markdown([case, "sets", "gets", "MB written", "processor, s", "of zarr's", "wall, s"], *rows))
+        print()
 
 
 if __name__ == "__main__":
-    main()
+    {"layers": layers, "cache": cache, "sharding": sharding}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))

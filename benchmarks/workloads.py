@@ -1,57 +1,16 @@
-"""What `peers` measures: the jobs, who else can do them, what was promised, and the machine's limits."""
+"""The one table of what is measured: each job with everyone who can do the same, and the machine's limit."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from contenders import WORK
-from harness import Command, executable_of, remover
-from main_job import ZARRLIFT
-
-HERE = Path(__file__).parent
-LIMITS = ("copy", "as many files", "one file", "codecs alone")
-"""Contenders that are no library: what the machine needs at least."""
-
-Found = Mapping[str, float]
-"""A figure by contender."""
-Promise = Callable[[Found], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """Another library or program; those with an `environment` have a folder that an option names."""
-
-    name: str
-    environment: bool = False
-    inside: str = ""
-    """Path of the array below the result."""
-    reader: str = "tensorstore"
-    """What reads its result, to compare."""
-    note: str = ""
-    """What it does less than the others."""
-
-
-PEERS = {
-    peer.name: peer
-    for peer in (
-        Peer(name="tensorstore"),
-        Peer(name="zarr-python"),
-        Peer(name="zarr-python with zarrs"),
-        Peer(name="dask"),
-        Peer(
-            name="zarrs_reencode", environment=True, note="keeps no job; single arrays of Zarr v2 and v3 only"
-        ),
-        Peer(name="z5py", environment=True, inside="z5py.zarr/volume"),
-        Peer(name="rechunker", environment=True, reader="zarr-python", note="writes Zarr v2, so no shards"),
-    )
-}
-Environments = Mapping[str, str]
-"""The Python, or the program itself, of each peer that has an environment of its own and was given."""
+import contenders
+from contenders import APART, Setting
+from harness import Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,127 +18,119 @@ class Workload:
     """One job, and who else can do it."""
 
     name: str
-    source: str
-    options: Sequence[str]
-    peers: Sequence[str]
-    limit: str
-    """What cannot be beaten, one of LIMITS."""
-    promise: Promise | None = None
-    """Seconds at most, given the medians of this workload by contender."""
-    words: str = ""
-    memory: Promise | None = None
-    """Megabytes at most, given those of all processes by contender."""
-    memory_words: str = ""
+    group: str
+    """The table in which it stands (`run.GROUPS`)."""
+    what: str
+    """The job, as the heading of its rows."""
+    sources: Sequence[str]
+    """Names of `sources.SOURCES`."""
+    commands: Callable[[Setting], AbstractContextManager[list[Command]]]
+    """The first is the one that others are compared with."""
+    peers: Sequence[str] = ()
 
-    def present(self, environments: Environments) -> list[str]:
-        """The peers that can run here."""
-        return [name for name in self.peers if not PEERS[name].environment or name in environments]
+    def missing(self, setting: Setting) -> list[str]:
+        """Peers that are left out, since their environment does not exist."""
+        return [name for name in self.peers if name in APART and name not in setting.programs]
 
 
-def least(found: Found, *names: str) -> float:
-    """The smallest figure of those contenders that ran."""
-    return min(found[name] for name in names if name in found)
+def array(
+    name: str, source: str, options: str = "", *, result: Mapping[str, Any], peers: Sequence[str], limit: str
+) -> Workload:
+    """A migration beside libraries that write the same `result` (programs.py)."""
+    return Workload(
+        name=name, group="files", what=f"{source} {options}".rstrip(), sources=[source], peers=peers,
+        commands=partial(contenders.migrations, source, options, result, peers, limit),
+    )  # fmt: skip
 
 
-def quickest(found: Found) -> float:
-    """Of all peers that ran."""
-    return least(found, *PEERS)
+def update(name: str, *options: str) -> Workload:
+    """1 % of the chunks have changed."""
+    return Workload(
+        name=name, group="updates", what=" ".join(("update", *options)), sources=["updated.zarr"],
+        commands=partial(contenders.updates, options),
+    )  # fmt: skip
 
 
-_ALL = ("tensorstore", "zarr-python", "zarr-python with zarrs", "dask", "zarrs_reencode")
-WORKLOADS = (
-    Workload(
-        name="copy", source="large.zarr", options=(), peers=_ALL, limit="copy",
-        promise=lambda found: found["copy"] * 1.5 + 0.5, words="1.5 x cp -r + 0.5 s",
+def in_store(name: str, source: str, milliseconds: float, **shards: Sequence[int]) -> Workload:
+    """A copy within a store that takes so long for each request."""
+    return Workload(
+        name=f"{milliseconds:g} ms, {name}", group="object store", what="1,000 chunks of 32^3",
+        sources=["store.zarr"],
+        commands=partial(contenders.in_store, source, {"chunks": (32,) * 3, **LZ4, **shards}, milliseconds),
+    )  # fmt: skip
+
+
+LITTLE, BIG = ({"name": "bytes", "configuration": {"endian": endian}} for endian in ("little", "big"))
+GZIP = {"name": "gzip", "configuration": {"level": 6}}
+ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+BLOSC = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}
+LZ4 = {"codecs": [LITTLE, {"name": "blosc", "configuration": BLOSC}]}
+FLOATS = [LITTLE, {"name": "blosc", "configuration": {**BLOSC, "cname": "zstd", "typesize": 4}}]
+CUBES, SHARDS = {"chunks": (64, 64, 64)}, {"shards": (256, 256, 256)}
+# zarr-python copies many chunks at a time.
+TINY = {"chunks": (8, 16, 16), "region": (56, 112, 112), **LZ4}
+RECHUNK = "--chunks 64,64,64 --shards 4,4,4 --codecs zstd:3"
+ALL = ("tensorstore", "zarr-python", "zarr-python with zarrs", "dask", "zarrs_reencode")
+N5 = ("tensorstore", "z5py")
+
+WORKLOADS: Sequence[Workload] = (
+    array("copy", "large.zarr", result={**CUBES, **LZ4}, peers=ALL, limit="copy"),
+    array("links", "large.zarr", "--link hard", result={**CUBES, **LZ4}, peers=(), limit="links"),
+    array(
+        "shards", "large.zarr", "--shards 4,4,4", result={**CUBES, **SHARDS, **LZ4}, peers=ALL,
+        limit="as many files",
     ),
-    Workload(
-        name="shards", source="large.zarr", options=("--shards", "4,4,4"), peers=_ALL, limit="as many files",
-        promise=lambda found: min(found["as many files"] * 1.3 + 0.5, found["tensorstore"] / 2),
-        words="1.3 x the same bytes into as many files + 0.5 s, half of tensorstore",
-        memory=lambda _: 150,
+    array("n5 gzip", "container/blocks.n5", result={**CUBES, "codecs": [BIG, GZIP]}, peers=N5, limit="copy"),
+    array(
+        "n5 edges", "container/cut.n5", result={**CUBES, "codecs": [BIG, GZIP], "only_cut": True}, peers=N5,
+        limit="codecs alone",
     ),
-    Workload(
-        name="n5 gzip", source="container/blocks.n5", options=(), peers=("tensorstore", "z5py"), limit="copy",
-        promise=lambda found: min(
-            found["tensorstore"] / 10, found["z5py"] / 5 if "z5py" in found else float("inf")
-        ),
-        words="a tenth of tensorstore, a fifth of z5py",
+    array(
+        "n5 zstd", "container/blocks.n5", "--codecs zstd:3 --set endian=little",
+        result={**CUBES, "codecs": [LITTLE, ZSTD]}, peers=N5, limit="codecs alone",
     ),
-    Workload(
-        name="n5 zstd", source="container/blocks.n5",
-        options=("--codecs", "zstd:3", "--set", "endian=little"),
-        peers=("tensorstore", "z5py"), limit="codecs alone",
-        promise=lambda found: min(found["codecs alone"] * 1.2 + 0.5, quickest(found)),
-        words="1.2 x codecs + 0.5 s, every peer",
-    ),
-    Workload(
-        name="float", source="float.zarr",
-        options=("--codecs", "blosc:zstd:5:shuffle", "--set", "endian=little", "--set", "order=C"),
+    array(
+        "float", "float.zarr", "--codecs blosc:zstd:5:shuffle --set endian=little --set order=C",
+        result={"chunks": (64, 128, 128), "codecs": FLOATS},
         # zarrs reads no big-endian arrays.
         peers=("tensorstore", "zarr-python", "dask"), limit="codecs alone",
-        promise=lambda found: found["codecs alone"] * 1.1 + 0.5, words="1.1 x codecs + 0.5 s",
-        memory=lambda found: found["tensorstore"] / 2, memory_words=" (half of tensorstore's)",
+    ),
+    array("tiny", "tiny.zarr", result=TINY, peers=ALL, limit="copy"),
+    array(
+        "tiny shards", "tiny.zarr", "--shards 7,7,7", result={**TINY, "shards": (56, 112, 112)}, peers=ALL,
+        limit="one file",
+    ),
+    array(  # zarr-python and dask would take four and ten minutes
+        "many tiny", "many_tiny.zarr", result=TINY, limit="copy",
+        peers=("tensorstore", "zarr-python with zarrs", "zarrs_reencode"),
+    ),
+    array(
+        "rechunk", "planes.zarr", RECHUNK, result={**CUBES, **SHARDS, "codecs": [LITTLE, ZSTD]},
+        peers=ALL, limit="codecs alone",
     ),
     Workload(
-        name="tiny", source="tiny.zarr", options=(), peers=_ALL, limit="copy",
-        promise=lambda found: min(found["copy"] * 2 + 0.5, quickest(found)),
-        words="2 x cp -r + 0.5 s, every peer",
+        name="metadata", group="files", what="many.zarr --in-place", sources=["many.zarr"],
+        commands=contenders.metadata,
     ),
     Workload(
-        name="tiny shards", source="tiny.zarr", options=("--shards", "7,7,7"), peers=_ALL, limit="one file",
-        promise=lambda found: min(found["one file"] + 0.6, found["tensorstore"], found["zarr-python"] / 20),
-        words="one file + 0.6 s, tensorstore, a 20th of zarr-python",
+        name="memory", group="files", what=f"deep.zarr {RECHUNK} --memory LIMIT", sources=["deep.zarr"],
+        commands=partial(contenders.memory, RECHUNK, ("256MB", "1GB", "4GB")),
     ),
     Workload(
-        name="rechunk", source="planes.zarr",
-        options=("--chunks", "64,64,64", "--shards", "4,4,4", "--codecs", "zstd:3"),
-        peers=(*_ALL, "rechunker"), limit="codecs alone",
-        promise=quickest, words="every peer",
+        name="plan", group="files", what="10^9 chunks of 64^3, --dry-run",
+        sources=["absent.zarr", "sparse.zarr"], commands=contenders.plans,
+    ),
+    update("chunks as they are"),
+    update("codecs changed", "--codecs", "zstd:1"),
+    update("into shards", "--shards", "16,16"),
+    in_store("chunks to chunks", "source", 20),
+    in_store("chunks to shards of 5^3", "source", 20, shards=(160, 160, 160)),
+    in_store("shards of 5^3 to chunks", "sharded", 20),
+    in_store("chunks to chunks", "source", 100),
+    in_store("chunks to shards of 5^3", "source", 100, shards=(160, 160, 160)),
+    in_store("shards of 5^3 to chunks", "sharded", 100),
+    Workload(
+        name="census", group="archives", what="inspect, 10,000 archives", sources=["archives"],
+        commands=contenders.census,
     ),
 )  # fmt: skip
-
-
-def commands(base: Path, work: Workload, environments: Environments) -> Iterator[Command]:
-    """Every contender of a workload; all write `base`/out. The first is zarrlift."""
-    source, out = base / work.source, base / "out"
-    clear = remover(out, base / "out.zarrlift.db", base / "out.between")
-
-    def run(name: str, *argv: object) -> Command:
-        return Command(name=name, argv=tuple(map(str, argv)), prepare=clear)
-
-    def contender(name: str, python: str) -> Command:
-        return run(name, python, HERE / "contenders.py", name, source, out, work.name)
-
-    yield run("zarrlift", ZARRLIFT, "migrate", source, out, *work.options)
-    for peer in work.present(environments):
-        if peer == "zarrs_reencode":
-            yield run(peer, environments[peer], *reencode_options(WORK[work.name]), source, out)
-        else:
-            yield contender(peer, environments.get(peer, sys.executable))
-    match work.limit:
-        case "copy":
-            yield run("copy", "cp", "-r", source, out)
-        case "one file":
-            yield run("one file", "sh", "-c", f"find {source} -type f -print0 | xargs -0 cat > {out}")
-        case "as many files":
-            yield run("as many files", "cp", "-r", base / f"{work.name}.result", out)
-        case "codecs alone":
-            yield contender("codecs alone", sys.executable)
-
-
-def reencode_options(work: Mapping[str, Any]) -> list[str]:
-    """How zarrs_reencode is asked for a result."""
-    first, *others = work["codecs"]
-    options = {
-        "--chunk-shape": ",".join(map(str, work["chunks"])),
-        "--array-to-bytes-codec": json.dumps(first),
-        "--bytes-to-bytes-codecs": json.dumps(others),
-    }
-    if "shards" in work:
-        options["--shard-shape"] = ",".join(map(str, work["shards"]))
-    return [word for pair in options.items() for word in pair]
-
-
-def environments(**given: str | None) -> dict[str, str]:
-    """Of the peers whose environment was given: a folder, or the Python or program in it."""
-    return {name: executable_of(folder, name) for name, folder in given.items() if folder}

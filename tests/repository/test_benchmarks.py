@@ -1,7 +1,7 @@
-"""The benchmarks run, check what their contenders write, and the page shows what they print.
+"""The benchmarks run, check what their contenders write, and the pages show what they print.
 
 No figure is looked at: the suite runs on machines that do other work. What is held is that a table cannot be
-written without its machine and versions, that the chart shows the table, and that a broken promise is told.
+written without its machine, versions and date, and that the chart shows the table.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 SVG = "{http://www.w3.org/2000/svg}"
 MACHINE = re.compile(
-    r"\S+, \d+ cores, Python \d[\w.]+, zarrlift \d\S+, zarr \d\S+, numcodecs \d\S+, numpy \d\S+,"
+    r"\S+, \d+ cores, data in \S+, Python \d[\w.]+, zarrlift \d\S+, zarr \d\S+, numcodecs \d\S+, numpy \d\S+,"
 )
-VERSIONS = re.compile(r"tensorstore \d\S+, zarrs \d\S+, dask \d\S+, .*; [1-9]\d* rounds")
-FIGURE = re.compile(r"\d+\.\d\d s \(\d+\.\d\d to \d+\.\d\d\), +(?:\d+\.\d\d s of work, +)?\d+ MB")
+VERSIONS = re.compile(r"tensorstore \d\S+, zarrs \d\S+, dask \d\S+, .*; \d+ rounds, \d{4}-\d\d-\d\d")
+FIGURE = re.compile(r"\d+\.\d\d s \(\d+\.\d\d to \d+\.\d\d\), +\d+\.\d\d s of work, +\d+ MB")
 
 
 class Scripts:
@@ -48,17 +48,16 @@ def scripts() -> Iterator[Scripts]:
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, FOLDER / "peers.py", *words), capture_output=True, text=True, check=False
-    )
-
-
-def names(scripts: Scripts) -> list[str]:
-    return [each.name for each in (*scripts.workloads.WORKLOADS, *scripts.sections.SECTIONS)]
+    argv = (sys.executable, FOLDER / "run.py", *words)
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 def headings(table: str) -> list[str]:
     return re.findall(r"^(\w[\w ]*): ", table, re.MULTILINE)
+
+
+def names(scripts: Scripts, group: str) -> list[str]:
+    return [work.name for work in scripts.workloads.WORKLOADS if work.group == group]
 
 
 # What runs
@@ -66,32 +65,34 @@ def headings(table: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_small_run_checks_and_measures_what_it_was_asked_for(tmp_path: Path) -> None:
-    only = ["shards", "n5 zstd", "metadata", "memory", "plan"]
-    done = run("--small", "--only", ",".join(only), "--directory", tmp_path)
+    wanted = ["shards", "n5 edges", "metadata", "memory", "plan"]
+    done = run("--small", "--directory", tmp_path, "--environments", tmp_path, *wanted, "into shards")
     assert done.returncode == 0, done.stderr
-    assert headings(done.stdout) == only
-    assert MACHINE.match(done.stdout)
-    assert "neither figures nor verdicts mean anything" in done.stdout
+    table, updates = done.stdout.split("\nupdates\n")
+    assert headings(table) == wanted
+    assert headings(updates) == ["into shards"]
+    first, second = table[table.index("```text\n") :].splitlines()[1:3]
+    assert MACHINE.fullmatch(first)
+    assert VERSIONS.fullmatch(second)
     for row in ("zarrlift", "tensorstore", "zarr-python", "zarr-python with zarrs", "dask", "as many files"):
-        assert re.search(rf"^  {row} +{FIGURE.pattern}", done.stdout, re.MULTILINE), row
-    assert "  z5py: left out, no environment was given" in done.stdout
-    assert re.search(r"byte for byte: holds$", done.stdout, re.MULTILINE)
-    assert len(re.findall(rf"{FIGURE.pattern}.*   (?:holds|BROKEN)$", done.stdout, re.MULTILINE)) >= 6
+        assert re.search(rf"^  {row} +{FIGURE.pattern}", table, re.MULTILINE), row
+    assert "  z5py: left out, there is no environment" in table
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [("--only", "copy"), ("--small",)])
-def test_only_a_whole_and_full_run_is_written(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [("copy",), ("--small",), ("updates", "copy")])
+def test_only_whole_and_full_tables_are_written(words: tuple[str, ...]) -> None:
     done = run("--write", *words)
     assert done.returncode == 2
-    assert "--write takes the whole table" in done.stderr
+    assert "--write takes whole tables" in done.stderr
 
 
 def test_a_workload_that_is_none_is_told(scripts: Scripts) -> None:
-    done = run("--only", "copy,cpoy")
+    done = run("copy", "cpoy")
     assert done.returncode == 1
-    assert "no workload is called cpoy" in done.stderr
-    assert all(name in done.stderr for name in names(scripts))
+    assert "nothing is called cpoy" in done.stderr
+    everything = [*scripts.run.GROUPS, *(work.name for work in scripts.workloads.WORKLOADS)]
+    assert [name for name in everything if name not in done.stderr] == []
 
 
 @pytest.mark.slow(one_in=3)
@@ -113,26 +114,27 @@ def test_a_contender_that_writes_other_values_ends_the_run(
     zarr.create_array(tmp_path / "new", data=new, chunks=(3, 3), zarr_format=3)
     expected = pytest.raises(SystemExit, match="new is not what was asked for") if change else nullcontext()
     with expected:
-        scripts.same.same(tmp_path / "old", tmp_path / "new")
+        scripts.contenders.same(tmp_path / "old", tmp_path / "new")
 
 
-def test_every_script_is_in_the_readme() -> None:
+def test_every_workload_has_its_sources_its_table_and_its_contenders(scripts: Scripts) -> None:
+    works = scripts.workloads.WORKLOADS
+    assert len({work.name for work in works}) == len(works)
+    for work in works:
+        assert set(work.sources) <= set(scripts.sources.SOURCES)
+        assert not scripts.run.GROUPS[work.group].script
+        assert set(work.peers) <= {*scripts.programs.PROGRAMS, "zarrs_reencode"}
+    assert {peer for work in works for peer in work.peers} >= set(scripts.contenders.APART)
+    assert set(scripts.contenders.APART) == set(scripts.run.PROGRAMS)
+    assert set(scripts.interpreter_lock.NAMES) <= set(names(scripts, "files"))
+
+
+def test_every_file_is_in_the_readme_and_the_peers_apart_are_pinned() -> None:
     readme = (FOLDER / "README.md").read_text()
-    run_by_hand = [
-        path.name for path in FOLDER.glob("*.py") if f"python benchmarks/{path.name}" in path.read_text()
-    ]
-    assert {"peers.py", "main_job.py"} <= set(run_by_hand)
-    assert [name for name in run_by_hand if f"{name}`" not in readme and f"/{name} " not in readme] == []
-
-
-def test_peers_with_environments_of_their_own_are_pinned(scripts: Scripts) -> None:
-    own = {peer.name for peer in scripts.workloads.PEERS.values() if peer.environment}
-    assert own == {*scripts.everything.ENVIRONMENTS, "zarrs_reencode"}
-    assert re.fullmatch(r"[\d.]+", scripts.everything.ZARRS_TOOLS[2])
-    for name in scripts.everything.ENVIRONMENTS:
-        _, *lines = (FOLDER / f"{name}.txt").read_text().splitlines()
-        assert re.fullmatch(rf"{name}==[\d.]+", lines[0])
-        assert [line for line in lines if not re.fullmatch(r"[\w\[\]]+==[\d.]+", line)] == []
+    assert [path.name for path in FOLDER.glob("*.py") if f"`{path.name}`" not in readme] == []
+    assert re.search(r"zarrs_tools --version [\d.]+ --locked", readme)
+    _, *pins = (FOLDER / "z5py.txt").read_text().splitlines()
+    assert [line for line in pins if not re.fullmatch(r"(z5py|numpy)==[\d.]+", line)] == []
 
 
 # What is measured
@@ -147,25 +149,23 @@ def test_the_processes_of_a_command_are_found_with_their_memory(scripts: Scripts
         pids = scripts.harness.family(shell.pid)
         assert [pids[0], len(pids)] == [shell.pid, 2]
         assert set(pids) < set(scripts.harness.family(os.getpid()))
-        for pid in pids:
-            own, shared = scripts.harness.held(pid)
-            assert own > 0 and shared > 0
-    assert scripts.harness.held(shell.pid) is None
+        assert all(scripts.harness.held(pid) > 0 for pid in pids)
+    assert scripts.harness.held(shell.pid) == 0
 
 
-def test_memory_is_that_of_all_processes_and_never_less_than_the_largest(scripts: Scripts) -> None:
-    figures = scripts.harness.Figures(seconds=[2.0, 1.0, 4.0], megabytes=[70.0, 80.0])
-    assert [figures.median, figures.peak, figures.memory] == [2.0, 80.0, 80.0]
-    assert str(figures) == "  2.00 s (1.00 to 4.00),   80 MB"
-    figures.processes, figures.together = 2, 113.0
-    assert figures.memory == 113.0
-    assert str(figures) == "  2.00 s (1.00 to 4.00),   80 MB, 113 in 2 processes"
+def test_figures_are_medians_and_the_most_memory_of_one_and_of_all_processes(scripts: Scripts) -> None:
+    runs = [scripts.harness.Run(2.0, 1.5, 70.0), scripts.harness.Run(1.0, 0.5, 80.0)]
+    figures = scripts.harness.Figures([*runs, scripts.harness.Run(4.0, 3.5, 60.0)])
+    assert figures.median == 2.0
+    assert str(figures) == "  2.00 s (1.00 to 4.00),  1.50 s of work,   80 MB"
+    figures.processes, figures.together, figures.text = 2, 113.0, ", 9 requests"
+    assert str(figures).endswith("   80 MB, 113 in 2 processes, 9 requests")
 
 
 def test_a_command_that_fails_ends_the_run_with_what_it_said(scripts: Scripts) -> None:
     command = scripts.harness.Command(name="peer", argv=("sh", "-c", "echo why; exit 3"))
     with pytest.raises(SystemExit, match=r"peer failed with 3:\nwhy"):
-        scripts.harness.run_once(command)
+        scripts.harness.measure([command], 0)
 
 
 @pytest.mark.parametrize(
@@ -175,148 +175,110 @@ def test_a_far_slower_command_runs_in_one_round_and_with_no_rounds_the_first_run
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch, rounds: int, expected: dict[str, int]
 ) -> None:
     seconds = {"ours": 1.0, "near": 4.9, "far": 5.1}
+    checked = []
 
-    def pretended(command: Any, *, watched: bool = False) -> Any:
-        return scripts.harness.Run(seconds[command.name], 0.0, 0.0, 1, 0.0)
+    def pretended(command: Any, figures: Any, *, watched: bool = False, counts: bool = True) -> None:
+        if counts:
+            figures.runs.append(scripts.harness.Run(seconds[command.name], 0.0, 0.0))
 
     monkeypatch.setattr(scripts.harness, "run_once", pretended)
-    commands = [scripts.harness.Command(name=name, argv=("true",)) for name in seconds]
+    commands = [
+        scripts.harness.Command(name=name, argv=("true",), check=lambda name=name: checked.append(name))
+        for name in seconds
+    ]
     found = scripts.harness.measure(commands, rounds)
-    assert {name: len(figures.seconds) for name, figures in found.items()} == expected
+    assert {name: len(figures.runs) for name, figures in found.items()} == expected
+    assert checked == list(seconds)
 
 
-# What is said
+@pytest.mark.parametrize(("rounds", "expected"), [(0, [1]), (2, [2, 3])])
+def test_what_runs_in_this_process_takes_turns_and_warms_up(
+    scripts: Scripts, rounds: int, expected: list[int]
+) -> None:
+    calls: list[str] = []
+
+    def contender(name: str) -> Any:
+        return lambda: calls.append(name) or calls.count(name)
+
+    found = scripts.harness.interleaved({name: contender(name) for name in "ab"}, rounds)
+    assert found == {"a": expected, "b": expected}
+    assert calls == ["a", "b"] * (rounds + 1)
 
 
-def figures(scripts: Scripts, **seconds: float) -> dict[str, Any]:
-    """Made up: as many tens of megabytes as seconds."""
-    return {
-        name.replace("_", " "): scripts.harness.Figures(seconds=[value], megabytes=[10 * value])
-        for name, value in seconds.items()
-    }
+# The pages
 
 
-@pytest.mark.parametrize(
-    ("zarrlift", "time", "memory"),
-    [(2.0, "holds", "holds"), (2.1, "holds", "BROKEN"), (5.0, "BROKEN", "BROKEN")],
-)
-def test_a_promise_is_held_or_broken(scripts: Scripts, zarrlift: float, time: str, memory: str) -> None:
-    work = next(each for each in scripts.workloads.WORKLOADS if each.name == "float")
-    found = {
-        **figures(scripts, zarrlift=zarrlift, tensorstore=4.0, dask=6.0, codecs_alone=2.0),
-        "zarr-python": scripts.harness.Figures(seconds=[5.0], megabytes=[90.0]),
-    }
-    lines = scripts.peers.told(work, found, {}).lines
-    assert f"at most 2.70 s (1.1 x codecs + 0.5 s): {time}" in lines[1]
-    assert f"{zarrlift * 10:.0f} MB, at most 20 MB (half of tensorstore's): {memory}" in lines[-3]
-    said = "holds" if zarrlift <= 4.2 else "BROKEN by tensorstore"
-    assert lines[-2] == f"  no peer is faster by more than 3 %: {said}"
+def figures_of(scripts: Scripts, name: str) -> str:
+    """What stands on a page between the marks of a table."""
+    page = scripts.run.GROUPS[name].page.read_text()
+    return page.partition(f"<!-- figures: {name} -->\n")[2].partition(scripts.run.END)[0].strip()
 
 
-def test_every_promise_can_be_judged_without_the_peers_that_have_environments(scripts: Scripts) -> None:
-    for work in scripts.workloads.WORKLOADS:
-        there = ["zarrlift", *work.present({}), work.limit]
-        alone = {name: float(place + 1) for place, name in enumerate(there)}
-        everyone = {**alone, **dict.fromkeys(work.peers, 0.5)}
-        assert work.promise(alone) >= work.promise(everyone) > 0
+def test_every_table_is_on_its_page_with_its_date_and_without_pass_marks(scripts: Scripts) -> None:
+    pages = {name: group.page for name, group in scripts.run.GROUPS.items() if group.page}
+    assert len(pages) == 7
+    for name, page in pages.items():
+        assert re.search(r"\b2\d{3}-\d\d-\d\d\b", figures_of(scripts, name)), name
+        assert not re.search(r"BROKEN|: holds|at (least|most) [\d.]+( s)?:", page.read_text()), name
+    assert MACHINE.match(figures_of(scripts, "files").removeprefix("```text\n"))
 
 
-def test_every_workload_has_its_result_described_and_its_contenders(scripts: Scripts) -> None:
-    for work in scripts.workloads.WORKLOADS:
-        assert work.name in scripts.contenders.WORK
-        assert work.source in scripts.peers_sources.SOURCES
-        assert set(work.peers) <= set(scripts.workloads.PEERS)
-        assert set(work.peers) <= {*scripts.contenders.CONTENDERS, "zarrs_reencode"}
-        assert work.limit in scripts.workloads.LIMITS
-    for section in scripts.sections.SECTIONS:
-        assert set(section.sources) <= set(scripts.peers_sources.SOURCES)
+def test_the_page_explains_every_workload_and_has_figures_or_says_that_there_are_none(
+    scripts: Scripts,
+) -> None:
+    page, table = scripts.run.SPEED.read_text().partition("<details")[0], figures_of(scripts, "files")
+    expected = names(scripts, "files")
+    assert re.findall(r"^\| `([\w ]+)` \|", page, re.MULTILINE) == expected
+    missing = re.findall(r"^Not measured yet: (.+)$", table, re.MULTILINE)
+    shown = [name for name in headings(table) if name != "Not measured yet"]
+    assert sorted([*shown, *(", ".join(missing).split(", ") if missing else [])]) == sorted(expected)
 
 
-# The page
-
-
-def measured(scripts: Scripts) -> tuple[str, list[Any], list[str]]:
-    """A table, its groups and its circumstances, of figures that differ everywhere."""
-    about = scripts.peers.circumstances(3, {})
-    lines, groups, value = [*about, ""], [], 0.1
-    for work in scripts.workloads.WORKLOADS:
-        found = {}
-        for name in ("zarrlift", *work.present({}), work.limit):
-            value += 0.37
-            found[name] = scripts.harness.Figures(seconds=[value], megabytes=[value * 100])
-        told = scripts.peers.told(work, found, {})
-        lines += told.lines
-        groups.append(told.group)
-    lines += [f"{section.name}: of one's own\n" for section in scripts.sections.SECTIONS]
-    return "\n".join(lines).rstrip(), groups, about
-
-
-def looks_measured(scripts: Scripts, page: Path) -> None:
-    """Machine, versions and every workload in the table; the chart beside it, with the same figures."""
-    table, chart = scripts.page.table_of(page), page.with_name("speed-peers.svg")
-    first, second = table.splitlines()[:2]
-    assert MACHINE.fullmatch(first)
-    assert VERSIONS.fullmatch(second)
-    assert headings(table) == names(scripts)
-    svg = ET.parse(chart).getroot()
+def test_the_chart_shows_figures_of_the_table(scripts: Scripts) -> None:
+    page, table = scripts.run.SPEED.read_text(), figures_of(scripts, "files")
+    assert f"]({scripts.run.CHART.name})" in page
+    svg = ET.parse(scripts.run.CHART).getroot()
     assert svg.get("role") == "img"
     titles = {each.get("id"): each.text for each in svg if each.tag in (f"{SVG}title", f"{SVG}desc")}
     assert svg.get("aria-labelledby", "").split() == list(titles)
     texts = [each.text or "" for each in svg.iter(f"{SVG}text")]
     groups = [each.text for each in svg.iter(f"{SVG}text") if each.get("class") == "group"]
-    assert groups == [name for name in names(scripts) if name in groups]
-    assert set(groups) >= {work.name for work in scripts.workloads.WORKLOADS}
+    assert groups == [name for name in names(scripts, "files") if name in groups] != []
     shown = [text for text in texts if re.fullmatch(r"\d+\.\d\d s", text)]
     assert len(shown) == len(list(svg.iter(f"{SVG}rect"))) - 1  # the background
     assert [text for text in shown if not re.search(rf" {re.escape(text)} \(", table)] == []
-    assert {first, second} < set(texts)
-    assert f"]({chart.name})" in page.read_text()
 
 
-def test_the_page_says_that_nothing_was_measured_or_shows_all_of_it(scripts: Scripts) -> None:
-    page = scripts.main_job.PAGE
-    if scripts.page.table_of() == scripts.page.NOT_YET:
-        assert not page.with_name("speed-peers.svg").exists()
-        assert "speed-peers.svg" not in page.read_text()
-    else:
-        looks_measured(scripts, page)
-
-
-def test_the_page_has_figures_without_what_they_are_held_to(scripts: Scripts, tmp_path: Path) -> None:
-    assert not re.search(r"BROKEN|: holds|at most [\d.]+ s", scripts.main_job.PAGE.read_text())
+def test_a_table_is_written_between_its_marks_and_written_again(scripts: Scripts, tmp_path: Path) -> None:
     page = tmp_path / "speed.md"
-    page.write_text(scripts.main_job.PAGE.read_text())
-    text, groups, about = measured(scripts)
-    assert "holds" in text and "at most" in text
-    scripts.page.write(text, groups, about, page)
-    assert not re.search("BROKEN|holds|at (least|most)", scripts.page.table_of(page))
-
-
-def test_the_page_explains_every_workload(scripts: Scripts) -> None:
-    text = scripts.main_job.PAGE.read_text()
-    part = text[text.index("## Beside every peer") : text.index(scripts.page.MARK)]
-    assert re.findall(r"^\| `([\w ]+)` \|", part, re.MULTILINE) == names(scripts)
-
-
-def test_table_and_chart_are_written_together_and_written_again(scripts: Scripts, tmp_path: Path) -> None:
-    page = tmp_path / "speed.md"
-    page.write_text(scripts.main_job.PAGE.read_text())
-    text, groups, about = measured(scripts)
-    scripts.page.write(text, groups, about, page)
-    looks_measured(scripts, page)
-    once = page.read_text()
-    scripts.page.write(text, groups, about, page)
-    assert page.read_text() == once
-    assert once.count("```") == scripts.main_job.PAGE.read_text().count("```")
+    page.write_text(scripts.run.SPEED.read_text())
+    before, after = page.read_text().split(figures_of(scripts, "updates"))
+    for text in ("first", "second"):
+        scripts.run.write("updates", text, page)
+        assert page.read_text() == f"{before}{text}{after}"
 
 
 def test_a_page_without_a_place_for_figures_is_left_as_it_is(scripts: Scripts, tmp_path: Path) -> None:
     page = tmp_path / "speed.md"
     page.write_text("# Speed\n")
     with pytest.raises(SystemExit, match="no place for the figures"):
-        scripts.page.write("text", [], [], page)
-    assert [path.name for path in tmp_path.iterdir()] == ["speed.md"]
+        scripts.run.write("files", "text", page)
     assert page.read_text() == "# Speed\n"
+
+
+def test_the_rows_of_a_workload_say_how_many_times_as_long_others_take(scripts: Scripts) -> None:
+    work = next(each for each in scripts.workloads.WORKLOADS if each.name == "n5 gzip")
+    commands, figures = [], {}
+    for name, seconds, note in (("zarrlift", 2.0, ""), ("tensorstore", 25.0, "note")):
+        commands.append(scripts.harness.Command(name=name, argv=(), note=note))
+        figures[name] = scripts.harness.Figures([scripts.harness.Run(seconds, seconds, 10.0)])
+    assert scripts.run.rows(work, commands, figures, ["z5py"]) == [
+        "n5 gzip: container/blocks.n5",
+        "  zarrlift                     2.00 s (2.00 to 2.00),  2.00 s of work,   10 MB",
+        "  tensorstore                 25.00 s (25.00 to 25.00), 25.00 s of work,   10 MB, 12.5 x   note",
+        "  z5py: left out, there is no environment",
+        "",
+    ]
 
 
 def test_the_chart_is_readable_in_light_and_dark_and_escapes_names(scripts: Scripts) -> None:

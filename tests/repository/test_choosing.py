@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tests.support.choosing import Choice, one_in, quick
 
-GO = Path(__file__).parents[2] / "go.py"
+TASKS = Path(__file__).parents[2] / ".ci" / "tasks.py"
 MARKED = {
     "quick": set(),
     "read elsewhere": {"needs_reader"},
@@ -112,12 +112,8 @@ MANY = ["-q", "-n", "auto", "--dist", "worksteal"]
     ids=" ".join,
 )
 def test_other_arguments_go_to_pytest(arguments, given, monkeypatch):
-    spec = importlib.util.spec_from_file_location("go", GO)
-    go = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(go)
-    ran = []
-    monkeypatch.setattr(go, "install", lambda extra: None)
-    monkeypatch.setattr(go, "run_tests", lambda *words: ran.append(list(words)))
-    monkeypatch.setattr(go.random, "randrange", lambda end: 5)
-    go.test(*arguments)
-    assert ran == [given]
+    spec = importlib.util.spec_from_file_location("tasks", TASKS)
+    tasks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tasks)
+    monkeypatch.setattr(tasks.random, "randrange", lambda end: 5)
+    assert tasks.for_pytest(arguments) == given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -120,7 +121,6 @@ def test_the_classifiers_exist_and_claim_what_ci_requires_to_pass(name: str) -> 
 
 
 def test_both_distributions_and_other_files_state_the_same_address_or_none() -> None:
-    """It is written by `release/checklist.py write-urls`, which takes it from git."""
     found = {project(name).get("urls", {}).get("Repository") for name in PROJECTS}
     found.add(yaml.safe_load((ROOT / "CITATION.cff").read_text()).get("repository-code"))
     found |= {*(re.findall(r"^repo_url: (.+)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE) or [None])}
@@ -135,6 +135,7 @@ def test_the_workflows_run_every_part_of_ci_and_no_other_test() -> None:
         ".ci/run readers rest",
         ".ci/run random",
         "make release-check",
+        ".ci/run demo check lowest",
     }
     nightly = {"random"}
     assert {word for row in matrix() for word in row["parts"].split()} | nightly == {*parts()}
@@ -180,90 +181,87 @@ def test_hooks_and_docs_use_the_pinned_tools() -> None:
     assert install == ["pip install --constraint tests/pins/oldest.txt ./transformers .[dev]"]
 
 
+def test_the_release_tries_the_wheels_on_every_python_that_they_claim() -> None:
+    job = yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]["install"]
+    claimed = [
+        text.rpartition(" ")[2] for text in project("zarrlift")["classifiers"] if "Python :: 3." in text
+    ]
+    assert job["strategy"]["matrix"]["python"] == claimed
+    assert yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]["publish"]["needs"] == "install"
+
+
 @pytest.fixture
-def checklist(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """release/checklist.py."""
-    monkeypatch.syspath_prepend(ROOT / "release")
-    spec = importlib.util.spec_from_file_location("checklist", ROOT / "release" / "checklist.py")
+def check() -> ModuleType:
+    """release/check.py."""
+    spec = importlib.util.spec_from_file_location("check", ROOT / "release" / "check.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.delitem(sys.modules, "build", raising=False)
     return module
 
 
+@pytest.fixture
+def tree(check: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The files of a release about which nothing is wrong."""
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "docs").mkdir()
+    for name, text in {
+        "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-12-01\n\n### Added\n\n- x\n",
+        "CITATION.cff": "title: x\nversion: 1.2.3\ndate-released: 2026-12-01\n",
+        "README.md": "`pip install zarrlift`\n",
+        "transformers/README.md": "",
+        "pyproject.toml": '[project.urls]\nRepository = "https://example.org"\n',
+    }.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_nothing_is_wrong_about_files_that_state_the_release(check: ModuleType, tree: Path) -> None:
+    assert list(check.wrong_in_files("1.2.3")) == []
+    assert check.changelog("1.2.3") == "### Added\n\n- x"
+
+
 @pytest.mark.parametrize(
-    ("remote", "expected"),
+    ("file", "text", "faults"),
     [
-        ("git@forge.example:group/zarrlift.git", "https://forge.example/group/zarrlift"),
-        ("ssh://git@forge.example/group/zarrlift.git", "https://forge.example/group/zarrlift"),
-        ("https://user:word@forge.example/group/zarrlift", "https://forge.example/group/zarrlift"),
+        ("CHANGELOG.md", "## [Unreleased]\n\n- x\n", ["has no", "still has lines"]),
+        ("CHANGELOG.md", "## [Unreleased]\n\n- x\n\n## [1.2.3] - 2026-12-01\n", ["still has lines"]),
+        ("CHANGELOG.md", "## [Unreleased]\n\n## [1.2.3] - 2026-12-02\n", ["date-released: 2026-12-02"]),
+        ("CITATION.cff", "version: 1.2.2\ndate-released: 2026-12-01\n", ["CITATION.cff has"]),
+        ("docs/page.md", "Run `pip install\n./transformers .`\n", [r"docs/page\.md installs from a clone"]),
+        ("pyproject.toml", "[project]\n", [r"no \[project\.urls\]"]),
     ],
 )
-def test_the_address_is_that_of_the_remote_without_secrets(
-    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, remote: str, expected: str
+def test_what_a_file_states_otherwise_is_listed(
+    check: ModuleType, tree: Path, file: str, text: str, faults: list[str]
 ) -> None:
-    monkeypatch.setattr(checklist, "git", lambda *_: remote)
-    assert checklist.address() == expected
+    (tree / file).write_text(text)
+    found = list(check.wrong_in_files("1.2.3"))
+    assert len(found) == len(faults)
+    assert all(re.search(fault, each) for fault, each in zip(faults, found, strict=True)), found
 
 
-def test_the_address_is_written_to_every_file_that_states_it(
-    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_version_has_three_numbers(check: ModuleType, tree: Path) -> None:
+    assert "1.2rc1 is not X.Y.Z; change transformers/zarrstack/version.py" in check.wrong_in_files("1.2rc1")
+
+
+def test_the_tag_is_this_commit_and_that_of_the_version(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in checklist.stated():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    monkeypatch.setattr(checklist, "ROOT", tmp_path)
-    for address in ("https://forge.example/old", "https://forge.example/new"):
-        monkeypatch.setattr(checklist, "git", lambda *_, url=address: url)
-        with pytest.raises(checklist.StepError, match="write-urls"):
-            checklist.check_urls()
-        checklist.write_urls()
-        assert checklist.check_urls() == address
-        assert {*checklist.stated().values()} == {address}
-
-
-def test_write_install_lets_every_page_install_a_release(
-    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(checklist, "ROOT", tmp_path)
-    pages = ("README.md", "transformers/README.md", *(ROOT / "docs").rglob("*.md"))
-    for page in (ROOT / name for name in pages):
-        copy = tmp_path / page.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(page.read_text())
-    extra = tmp_path / "docs" / "extra.md"
-    extra.write_text("Run `pip install ./transformers '.[s3]'` in the\nclone first.\n")
-    with pytest.raises(checklist.StepError, match=r"docs/extra\.md.*write-install"):
-        checklist.check_install()
-    checklist.write_install()
-    checklist.check_install()
-    assert extra.read_text() == "Run `pip install 'zarrlift[s3]'` first.\n"
-    readme = (tmp_path / "README.md").read_text()
-    assert "\n`pip install zarrlift` or `pipx install zarrlift` installs it" in readme
-    assert "first release" not in readme
-    extra = (tmp_path / "docs/howto/object-stores.md").read_text()
-    assert "`pip install 'zarrlift[s3]'` adds" in extra
-    left = [path for path in tmp_path.rglob("*.md") if re.search("in the clone\\b", path.read_text())]
-    assert left == []
-
-
-def test_the_checklist_holds_a_release_to_its_changelog_and_citation(
-    checklist: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(checklist, "ROOT", tmp_path)
-    monkeypatch.setattr(checklist, "version", lambda: "1.2.3")
-    log, citation = tmp_path / "CHANGELOG.md", tmp_path / "CITATION.cff"
-    citation.write_text("version: 1.2.3\ndate-released: 2026-12-01\n")
-    for text, fault in (
-        ("## [Unreleased]\n\n- x\n", "has no"),
-        ("## [Unreleased]\n\n- x\n\n## [1.2.3] - 2026-12-01\n", "still has lines"),
-        ("## [Unreleased]\n\n## [1.2.3] - 2026-12-02\n", "date-released: 2026-12-02"),
-    ):
-        log.write_text(text)
-        with pytest.raises(checklist.StepError, match=fault):
-            checklist.check_changelog()
-    log.write_text("## [Unreleased]\n\n## [1.2.3] - 2026-12-01\n\n### Added\n")
-    assert checklist.check_changelog() == "2026-12-01"
+    answers = {"status": "", "rev-parse": "a" * 40}
+    monkeypatch.setattr(check, "git", lambda word, *_: answers[word])
+    monkeypatch.delenv("GITHUB_REF_NAME", raising=False)
+    assert list(check.wrong_in_git("1.2.3")) == []
+    monkeypatch.setenv("GITHUB_REF_NAME", "v1.2.4")
+    assert list(check.wrong_in_git("1.2.3")) == [
+        "the tag v1.2.4 was pushed for version 1.2.3; it should be v1.2.3"
+    ]
+    monkeypatch.delenv("GITHUB_REF_NAME")
+    answers["status"] = " M README.md"
+    assert list(check.wrong_in_git("1.2.3")) == ["the tree has changes; commit them"]
+    answers["status"] = ""
+    monkeypatch.setattr(check, "git", lambda *words: {"rev-parse": words[-1] * 20}.get(words[0], ""))
+    assert [each.partition(", ")[0] for each in check.wrong_in_git("1.2.3")] == ["v1.2.3 is another commit"]
 
 
 @pytest.mark.parametrize("target", ["wheel", "sdist"])
@@ -307,14 +305,16 @@ def test_the_files_for_other_services_are_valid() -> None:
 
 @pytest.mark.needs_reader("release")
 @pytest.mark.slow
-def test_a_release_is_built_with_its_licences_and_parts(tmp_path: Path) -> None:
+def test_a_release_is_built_twice_with_its_parts_and_their_licences(tmp_path: Path) -> None:
     python = Path(os.environ["ZARRLIFT_RELEASE"]) / "bin" / "python"
-    words = [python, ROOT / "release" / "build.py", tmp_path / "dist"]
+    words = [python, ROOT / "release" / "check.py", tmp_path / "dist"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    listed = {
-        line.partition(" ")[0].lower()
-        for line in (tmp_path / "dist" / "licences.txt").read_text().splitlines()
-    }
-    assert listed >= {one.name for name in PROJECTS for one in requirements(name)} | {*PROJECTS}
-    assert '"bomFormat": "CycloneDX"' in (tmp_path / "dist" / "sbom.cdx.json").read_text()
+    assert (done.returncode, done.stderr) == (1, ""), done.stdout + done.stderr
+    assert "CHANGELOG.md has no" in done.stdout  # nothing is released yet
+    assert "other bytes" not in done.stdout
+    assert len(list(tmp_path.glob("dist/*/*.whl")) + list(tmp_path.glob("dist/*/*.tar.gz"))) == 4
+    document = json.loads((tmp_path / "dist" / "sbom.cdx.json").read_text())
+    assert document["bomFormat"] == "CycloneDX"
+    parts = {one["name"].lower(): one for one in (*document["components"], document["metadata"]["component"])}
+    assert {*parts} >= {one.name for name in PROJECTS for one in requirements(name)} | {*PROJECTS}
+    assert [name for name, one in parts.items() if not one.get("licenses")] == []

@@ -9,7 +9,7 @@ from tests.support.format_readers import zarr_v3_draft
 from tests.support.v2_trees import tree
 
 from zarrlift.archive.nodes import Archive
-from zarrstack.core.draft_nodes import Dialect, DraftEntryPoint, write_entry
+from zarrlift.core.draft_v3.nodes import Dialect, DraftEntryPoint, write_entry
 
 ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))
 OLD_ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.ZARR_PYTHON))

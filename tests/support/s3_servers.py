@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import re
@@ -16,13 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 from aiohttp import web
+from tests.support import object_server
 from yarl import URL
 
-SERVER = Path(__file__).parents[2] / "benchmarks" / "object_server.py"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """That of every Azurite (https://learn.microsoft.com/azure/storage/common/storage-use-azurite)."""
 KEY, SECRET = "user", "hidden-word"
@@ -60,20 +58,11 @@ class Server(ABC):
         """Uploads that nobody ended."""
 
 
-def server_module() -> Any:
-    spec = importlib.util.spec_from_file_location("object_server", SERVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class Ours(Server):
-    """The benchmarks' own server."""
+    """`object_server.py`, which the benchmarks use, too."""
 
     def __init__(self) -> None:
-        self.store = server_module().Store(0.0)
+        self.store = object_server.Store(0.0)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         answered: web.StreamResponse = await self.store.answer(request)

@@ -28,7 +28,6 @@ from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
 from .base.transformer import StorageTransformer
-from .core.draft_nodes import is_entry
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
 from .layers.per_array.layer import PerArray
@@ -101,9 +100,10 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
 
 
 def _is_draft(store: PerArray) -> bool:
+    """Whether a store has a `zarr.json` of the draft: `zarr_format` is text there, in v3 a number."""
     content = sync(store.get(DOCUMENT, default_buffer_prototype()))
     document = None if content is None else parse(content.to_bytes())
-    return document is not None and is_entry(document)
+    return document is not None and isinstance(document.get("zarr_format"), str)
 
 
 def _as(other: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:

@@ -8,11 +8,11 @@ import typer
 
 from . import options as o
 from . import storage_options as s
-from .batch_answers import answered
-from .option_groups import Command, expanded, option
+from .option_groups import added, option
 from .option_values import usage
 from .recipe_options import RecipeOptions
-from .session import DONE
+from .session import Answer
+from .verbs import moving
 
 _HELP: Final = """Migrate many archives, each with a job of its own.
 
@@ -74,8 +74,7 @@ def _verbs() -> None:
     """Without this, typer would take the only command for the whole program."""
 
 
-@app.command(cls=Command, short_help="Migrate every archive; again: resume, or do nothing.")
-@expanded
+@added(app, "batch run", "Migrate every archive; again: resume, or do nothing.")
 def run(
     lists: Lists = None,
     to: To = None,
@@ -89,7 +88,7 @@ def run(
     recipe: RecipeOptions,
     html: o.Html = None,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Migrate every archive of LIST.
 
     A second run resumes an interrupted batch, and tries again what was refused or failed. Several processes
@@ -97,26 +96,20 @@ def run(
     that no other one has claimed. With --dry-run, plan every archive, write the list, and migrate nothing;
     archives that cannot be migrated are listed with the cause.
     """
+    if not lists:
+        raise usage("a list of archives is needed", expected="a folder, a glob or a manifest")
+    places = list(lists)
 
     def work(progress: Any) -> Any:
         import zarrlift
 
-        if not lists:
-            raise usage("a list of archives is needed", expected="a folder, a glob or a manifest")
         how: dict[str, Any] = {"to": to, "list_file": list_file, "only": only, "update": update}
         how |= {"run": not dry_run, "recipe": recipe.recipe(), "progress": progress}
-        result = zarrlift.batch(*lists, **how, **options.arguments(), **storage.arguments())
+        result = zarrlift.batch(*places, **how, **options.arguments(), **storage.arguments())
         if html is not None:
             from ..report import batch_report
 
             batch_report.write(result.outcome, html, pictures=True, places=storage.arguments())
         return result.outcome
 
-    return answered("batch run", output, work)
-
-
-def run_command(words: list[str]) -> int:
-    """Run one command of `zarrlift batch`; command line errors are raised as typer raises them."""
-    command = typer.main.get_command(app)
-    done = command.main(args=words, prog_name="zarrlift batch", standalone_mode=False)
-    return int(done or DONE)
+    return moving(work, None, options, output)

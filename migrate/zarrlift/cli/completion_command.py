@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .session import COMPLETE, DONE, write
+from .session import COMPLETE, DONE, Answer, plain
 
 Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")],
-) -> int:
+) -> Answer:
     """Print a script that completes zarrlift's commands, options and their values.
 
     \b
@@ -19,13 +19,10 @@ def completion(
     zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
     fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish
     """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
-    import sys
-
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="zarrlift", complete_var=COMPLETE, shell=shell)
-    write(f"{script}\n", sys.stdout)
-    return DONE
+    return Answer(code=DONE, text=lambda: plain([script]), data=dict)
 
 
 def complete(command: Any) -> int:

@@ -47,75 +47,59 @@ def ask(question: Question | None, *, yes: bool, needed: str | None = None) -> C
     return first
 
 
-def confirm_undo(target: str | Batch, options: Tables) -> Question:
+def undo_question(target: str | Batch, options: Tables) -> str:
     """Whether to delete what a job, or a batch, wrote."""
+    from ..jobs.units import count_text
 
-    def question() -> str:
-        from ..jobs.units import count_text
-
-        if not isinstance(target, str):
-            done = sum(row.begun() and row.state != "undone" for row in target.rows)
-            return f"Delete what was written for {count_text(done, 'archive')}?"
+    if isinstance(target, str):
         arrays, place = _arrays_of(target, options)
         return f"Delete what the job wrote of {count_text(arrays, 'array')} at {place}?"
+    done = sum(row.begun() and row.state != "undone" for row in target.rows)
+    return f"Delete what was written for {count_text(done, 'archive')}?"
 
-    return question
 
-
-def confirm_finish(target: str | Batch, options: Tables) -> Question:
+def finish_question(target: str | Batch, options: Tables) -> str:
     """Whether to delete the legacy metadata of one archive, or of many."""
+    from ..jobs.units import count_text
 
-    def question() -> str:
-        from ..jobs.units import count_text
-
-        if isinstance(target, str):
-            arrays, place = _arrays_of(target, options)
-            return f"Delete the legacy metadata of {count_text(arrays, 'array')} at {place}?"
-        rows = target.rows
-        ready = sum(row.state == "done" and row.verified is not None for row in rows)
-        others = len(rows) - ready
-        return (
-            f"Delete the legacy metadata of {count_text(ready, 'verified archive')}? "
-            f"{count_text(others, 'other archive')} {'is' if others == 1 else 'are'} left as they are."
-        )
-
-    return question
+    if isinstance(target, str):
+        arrays, place = _arrays_of(target, options)
+        return f"Delete the legacy metadata of {count_text(arrays, 'array')} at {place}?"
+    rows = target.rows
+    ready = sum(row.state == "done" and row.verified is not None for row in rows)
+    others = len(rows) - ready
+    return (
+        f"Delete the legacy metadata of {count_text(ready, 'verified archive')}? "
+        f"{count_text(others, 'other archive')} {'is' if others == 1 else 'are'} left as they are."
+    )
 
 
-def confirm_deletion(target: str, preview: dict[str, Any], storage: Storage) -> Question:
+def deletion_question(target: str, preview: dict[str, Any], storage: Storage) -> str | None:
     """Whether an update is to remove the nodes that the source no longer has."""
+    import zarrlift
 
-    def question() -> str | None:
-        import zarrlift
+    from ..jobs.units import count_text
 
-        from ..jobs.units import count_text
-
-        plan = zarrlift.plan_update(target, **preview, **storage.arguments())
-        removed = sum(node.action == "removed" for node in plan.nodes)
-        return f"Remove {count_text(removed, 'node')} from the result?" if removed else None
-
-    return question
+    plan = zarrlift.plan_update(target, **preview, **storage.arguments())
+    removed = sum(node.action == "removed" for node in plan.nodes)
+    return f"Remove {count_text(removed, 'node')} from the result?" if removed else None
 
 
-def confirm_overwrite(destination: str, storage: Storage) -> Question:
+def overwrite_question(destination: str, storage: Storage) -> str | None:
     """Whether to replace a place that is not empty."""
+    from zarrstack.core.errors import ZarrstackError
 
-    def question() -> str | None:
-        from zarrstack.core.errors import ZarrstackError
+    from ..jobs.units import count_text
+    from ..storage.open_storage import open_storage
 
-        from ..jobs.units import count_text
-        from ..storage.open_storage import open_storage
-
-        options = storage.arguments().get("dest_storage_options")
-        try:
-            place = open_storage(destination, storage_options=options)
-            count = sum(1 for _ in islice(place.list_prefix(""), _MANY + 1))
-        except ZarrstackError:
-            return None  # there is none, or the command says what is wrong with it
-        amount = f"more than {_MANY:,} objects" if count > _MANY else count_text(count, "object")
-        return f"Replace {place.url}, which has {amount}?" if count else None
-
-    return question
+    options = storage.arguments().get("dest_storage_options")
+    try:
+        place = open_storage(destination, storage_options=options)
+        count = sum(1 for _ in islice(place.list_prefix(""), _MANY + 1))
+    except ZarrstackError:
+        return None  # there is none, or the command says what is wrong with it
+    amount = f"more than {_MANY:,} objects" if count > _MANY else count_text(count, "object")
+    return f"Replace {place.url}, which has {amount}?" if count else None
 
 
 def _arrays_of(target: str, options: Tables) -> tuple[int, str]:

@@ -8,11 +8,11 @@ import typer
 
 from . import options as o
 from . import storage_options as s
-from .batch_answers import answered, batch_of, of_batch
 from .option_groups import Group, option
 from .option_values import usage
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, Answer, refused_briefly
+from .session import DONE, PARTLY, Answer, plain, refused_briefly
+from .verbs import batch_of, run_verb
 
 
 class Census(Group):
@@ -75,7 +75,7 @@ def inspect(
     storage: s.SourceStorage,
     census: Census,
     output: o.Output,
-) -> int:
+) -> Answer:
     """Show the content of an archive in Zarr v3 terms, and every problem found in it.
 
     The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
@@ -84,32 +84,28 @@ def inspect(
     For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
     migration of all would do and cost.
     """
+    import zarrlift
+    from zarrstack.core.errors import any_refusal
 
-    def work() -> Answer:
-        import zarrlift
-        from zarrstack.core.errors import any_refusal
+    from ..report import archive as report_archive
+    from ..report import json as report_json
 
-        from ..report import archive as report_archive
-        from ..report import json as report_json
+    keywords = {**reading.arguments(), **storage.arguments()}
+    if census.wanted(source, keywords):
+        return _census(source, {**keywords, **census.arguments()}, html)
+    archive = zarrlift.inspect(source, **keywords)
+    if html is not None:
+        from ..report.html.archive_page import page_of
+        from ..report.html.rendering import write_page
 
-        keywords = {**reading.arguments(), **storage.arguments()}
-        if census.wanted(source, keywords):
-            return _census(source, {**keywords, **census.arguments()}, html)
-        archive = zarrlift.inspect(source, **keywords)
-        if html is not None:
-            from ..report.html.archive_page import page_of
-            from ..report.html.rendering import write_page
-
-            write_page(html, page_of(source, **keywords))
-        refused = sum(node.refused for node in archive.nodes)
-        return Answer(
-            code=PARTLY if any_refusal(archive.all_problems()) else DONE,
-            text=lambda page: report_archive.lines(archive, page),
-            data=lambda: report_json.archive_json(archive),
-            brief=lambda: refused_briefly(refused),
-        )
-
-    return output.session("inspect").run(work)
+        write_page(html, page_of(source, **keywords))
+    refused = sum(node.refused for node in archive.nodes)
+    return Answer(
+        code=PARTLY if any_refusal(archive.all_problems()) else DONE,
+        text=lambda: report_archive.blocks(archive),
+        data=lambda: report_json.archive_json(archive),
+        brief=lambda: refused_briefly(refused),
+    )
 
 
 def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
@@ -121,13 +117,13 @@ def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
     with counted("archives") as count:
         result = zarrlift.census(source, **keywords, progress=count)
     if html is not None:
-        from ..report.html.census_page import census_page
+        from ..report.html.pages import census_page
         from ..report.html.rendering import write_page
 
         write_page(html, census_page(result))
     return Answer(
         code=DONE if result.complete else PARTLY,
-        text=lambda page: report_census.lines(result, page),
+        text=lambda: report_census.blocks(result),
         data=result.to_json,
         brief=lambda: report_census.brief_lines(result),
     )
@@ -159,7 +155,7 @@ def verify(
     options: o.Comparing,
     storage: s.ComparedStorage,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Compare source and result: structure, attributes, data types, fill values and values.
 
     Of a batch: all results with their sources.
@@ -167,35 +163,32 @@ def verify(
     batch = None if destination is not None else batch_of(source, only, options)
     if batch is not None:
         if no_list or digests is not None or recipe_file is not None:
-            raise typer.BadParameter("--no-list, --digest and --recipe are for one archive")
-        return answered("verify", output, of_batch("verify", batch, options, storage, full=full))
+            raise usage("--no-list, --digest and --recipe are for one archive", expected="SRC and DST")
+        return run_verb(batch, options, storage, output, full=full)
 
-    def work() -> Answer:
-        import zarrlift
+    import zarrlift
 
-        from ..report import outcome as report_outcome
+    from ..report import outcome as report_outcome
 
-        with output.watched() as progress:
-            report = zarrlift.verify(
-                source,
-                destination,
-                full=full,
-                no_list=no_list,
-                digests=digests,
-                recipe=load_recipe(recipe_file),
-                progress=progress,
-                **options.arguments(),
-                **storage.of(source, destination),
-            )
-        return Answer(
-            code=DONE if report.ok else PARTLY,
-            text=lambda page: report_outcome.verification_lines(report, page),
-            data=report.to_json,
-            brief=lambda: report_outcome.verification_brief(report),
-            wrong=lambda page: report_outcome.verification_lines(report, page),
+    with output.watched() as progress:
+        report = zarrlift.verify(
+            source,
+            destination,
+            full=full,
+            no_list=no_list,
+            digests=digests,
+            recipe=load_recipe(recipe_file),
+            progress=progress,
+            **options.arguments(),
+            **storage.of(source, destination),
         )
-
-    return output.session("verify").run(work)
+    return Answer(
+        code=DONE if report.ok else PARTLY,
+        text=lambda: report_outcome.verification_blocks(report),
+        data=report.to_json,
+        brief=lambda: report_outcome.verification_brief(report),
+        wrong=lambda: report_outcome.verification_blocks(report),
+    )
 
 
 def digest(
@@ -208,27 +201,23 @@ def digest(
     reading: o.Reading,
     storage: s.SourceStorage,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Compute a digest of the values of each array, which does not depend on how they are stored."""
+    import zarrlift
 
-    def work() -> Answer:
-        import zarrlift
+    from ..jobs.digests import write_digests
+    from ..report import digest as report_digest
 
-        from ..jobs.digests import write_digests
-        from ..report import digest as report_digest
-
-        with output.watched() as progress:
-            digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
-        if output_file is not None:
-            write_digests(digests, output_file)
-        return Answer(
-            code=PARTLY if digests.problems else DONE,
-            text=lambda page: report_digest.lines(digests, page),
-            data=digests.to_json,
-            brief=lambda: report_digest.brief(digests),
-        )
-
-    return output.session("digest").run(work)
+    with output.watched() as progress:
+        digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
+    if output_file is not None:
+        write_digests(digests, output_file)
+    return Answer(
+        code=PARTLY if digests.problems else DONE,
+        text=lambda: report_digest.blocks(digests),
+        data=digests.to_json,
+        brief=lambda: report_digest.brief(digests),
+    )
 
 
 def list_(
@@ -246,30 +235,26 @@ def list_(
     ] = None,
     *,
     output: o.Json,
-) -> int:
+) -> Answer:
     """List what can be named: readers and what they can read of a result, layers, formats, executors.
 
     `migrate --dry-run` shows for an archive who can read its result, and --for adapts a result to the readers
     that it names. Layers are the storage transformers for --source-through, --dest-through and zarrstack.
     """
+    if what != "readers" and (names is not None or feature is not None):
+        raise usage("NAMES and --feature are for readers", expected=f"list {what}")
+    if what == "readers":
+        from ..report import readers as report_readers
 
-    def work() -> Answer:
-        if what != "readers" and (names is not None or feature is not None):
-            raise usage("NAMES and --feature are for readers", expected=f"list {what}")
-        if what == "readers":
-            from ..report import readers as report_readers
-
-            which, features = report_readers.chosen(names, feature)
-            return Answer(
-                code=DONE,
-                text=lambda page: report_readers.lines(page, readers=which, features=features),
-                data=lambda: report_readers.data(which, features),
-            )
-        if what == "layers":
-            return _layers()
-        return _named(what)
-
-    return output.session("list").run(work)
+        which, features = report_readers.chosen(names, feature)
+        return Answer(
+            code=DONE,
+            text=lambda: report_readers.blocks(which, features),
+            data=lambda: report_readers.data(which, features),
+        )
+    if what == "layers":
+        return _layers()
+    return _named(what)
 
 
 def _layers() -> Answer:
@@ -282,7 +267,7 @@ def _layers() -> Answer:
     layers = registered()
     return Answer(
         code=PARTLY if any(layer.problem for layer in layers) else DONE,
-        text=lambda page: report_transformers.lines(layers, page),
+        text=lambda: report_transformers.blocks(layers),
         data=lambda: {"transformers": [asdict(layer) for layer in layers]},
     )
 
@@ -293,4 +278,4 @@ def _named(what: str) -> Answer:
     from ..transfer.executors.choice import known_executors
 
     names = list(known_names() if what == "formats" else known_executors())
-    return Answer(code=DONE, text=lambda _: names, data=lambda: {what: names})
+    return Answer(code=DONE, text=lambda: plain(names), data=lambda: {what: names})

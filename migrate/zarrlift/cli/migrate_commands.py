@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -11,16 +10,14 @@ import typer
 from ..recipe.options import JobPlace, Moved, Request, Running, TakingOver, Watching
 from . import options as o
 from . import storage_options as s
-from .batch_answers import answered, batch_of, of_batch
-from .confirmation import ask, confirm_deletion, confirm_finish, confirm_overwrite, confirm_undo
-from .option_groups import Tables
+from .confirmation import ask, deletion_question, finish_question, overwrite_question, undo_question
 from .option_values import usage
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer, refused_briefly
+from .verbs import batch_of, moving, run_verb
 
 if TYPE_CHECKING:
-    from ..jobs.batch.batch import Batch
-    from .confirmation import Question
+    from ..planning.plans import Plan
 
 Source: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
@@ -40,7 +37,7 @@ def migrate(
     part: o.Part = None,
     yes: o.Yes = False,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
     With --dry-run, show what would be done and cost, array by array. With --job and --parts, create a job
@@ -54,80 +51,76 @@ def migrate(
         of_run = {"job", "verify", *options.of(Running, Watching)} - {"take_over"}
         others = [source, destination, virtual, parts, dry_run, recipe.given(), options.given() - of_run]
         return _migrate_part(part, options, storage, output, others=any(others))
+    import zarrlift
 
     def arguments(*tables: type) -> dict[str, Any]:
+        if source is None:
+            raise usage("a source is needed", expected="SRC, or --job with --part")
         _check_places(destination, options, dry_run=dry_run)
         return {"recipe": recipe.recipe(), **options.of(Request, *tables), **storage.arguments()}
 
-    def plan() -> Answer:
-        import zarrlift
+    def work(progress: Any) -> Any:
+        keywords = arguments(JobPlace, Running, Watching)
+        return zarrlift.migrate(source or "", destination, virtual=virtual, progress=progress, **keywords)
 
-        from ..report import json as report_json
-        from ..report import plan as report_plan
-
+    if dry_run or parts is not None:
+        output.session.previews = True
         keywords = arguments()
         keywords.pop("job_storage_options", None)
-        job = None if dry_run else options.of(JobPlace).get("job")
         if dry_run:
-            result = zarrlift.plan(_required(source), destination, virtual=virtual, **keywords)
-        elif virtual:
+            return _planned(zarrlift.plan(source or "", destination, virtual=virtual, **keywords))
+        job = options.of(JobPlace).get("job")
+        if virtual:
             raise usage(
                 "references are written in one run, not in parts", expected="--virtual without --parts"
             )
-        elif job is None:
+        if job is None:
             raise usage("--parts needs --job", expected="the path of the job file to create")
-        else:
-            keywords |= options.of(TakingOver)
-            result = zarrlift.plan_parts(
-                _required(source), destination, job=job, parts=parts or 0, **keywords
-            )
-        refused = any(problem.severity == "refusal" for problem in result.all_problems())
-        return Answer(
-            code=PARTLY if refused else DONE,
-            text=lambda page: report_plan.lines(result, page, job=job),
-            data=lambda: report_json.plan_json(result),
-            brief=lambda: refused_briefly(len(result.refusals)),
+        keywords |= options.of(TakingOver)
+        return _planned(
+            zarrlift.plan_parts(source or "", destination, job=job, parts=parts or 0, **keywords), job
         )
-
-    def work(progress: Any) -> Any:
-        import zarrlift
-
-        keywords = arguments(JobPlace, Running, Watching)
-        return zarrlift.migrate(
-            _required(source), destination, virtual=virtual, progress=progress, **keywords
-        )
-
-    if dry_run or parts is not None:
-        session = output.session("migrate")
-        session.previews = True
-        return session.run(plan)
     question = None
     if "overwrite" in options.given() and destination is not None:
-        question = confirm_overwrite(destination, storage)
-    return moving("migrate", output, work, destination or source or "", options, ask(question, yes=yes))
+        question = partial(overwrite_question, destination, storage)
+    return moving(work, destination or source or "", options, output, ask(question, yes=yes))
+
+
+def _planned(plan: Plan, job: str | None = None) -> Answer:
+    from ..report import json as report_json
+    from ..report import plan as report_plan
+
+    refused = any(problem.severity == "refusal" for problem in plan.all_problems())
+    return Answer(
+        code=PARTLY if refused else DONE,
+        text=lambda: report_plan.blocks(plan, job=job),
+        data=lambda: report_json.plan_json(plan),
+        brief=lambda: refused_briefly(len(plan.refusals)),
+    )
 
 
 def _migrate_part(
     part: str, options: o.Migrating, storage: s.Storage, output: o.WatchedOutput, *, others: bool
-) -> int:
+) -> Answer:
     """Do one part; `others`: whether options were given that belong to the whole job."""
+    import zarrlift
+
     job = options.of(JobPlace).get("job")
-
-    def work(progress: Any) -> Any:
-        import zarrlift
-
-        if job is None:
-            raise usage("--part needs --job", expected="the job file of `zarrlift migrate --parts`")
-        if others:
-            raise usage(
-                "the job has the places and the changes",
-                expected="--part with --job and options to run it",
-            )
-        keywords = {**options.of(Running, Watching), **storage.arguments()}
-        keywords |= {name: value for name, value in options.arguments().items() if name == "verify"}
-        return zarrlift.migrate_part(job, part, progress=progress, **keywords)
-
-    return moving("migrate", output, work, job or "", options, job_array=True)
+    if job is None:
+        raise usage("--part needs --job", expected="the job file of `zarrlift migrate --parts`")
+    if others:
+        raise usage(
+            "the job has the places and the changes", expected="--part with --job and options to run it"
+        )
+    keywords = {**options.of(Running, Watching), **storage.arguments()}
+    keywords |= {name: value for name, value in options.arguments().items() if name == "verify"}
+    return moving(
+        lambda progress: zarrlift.migrate_part(job, part, progress=progress, **keywords),
+        job,
+        options,
+        output,
+        job_array=True,
+    )
 
 
 def gather(
@@ -137,13 +130,12 @@ def gather(
     verify: o.VerifyAgain = None,
     storage: s.Storage,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Collect what the parts of a job have done; verify and publish the arrays that are complete.
 
     May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
     """
-    work = _of_job("gather", target, options, storage, verify=verify or "sample")
-    return moving("gather", output, work, target, options, job_array=True)
+    return run_verb(target, options, storage, output, job_array=True, verify=verify or "sample")
 
 
 def resume(
@@ -154,14 +146,9 @@ def resume(
     verify: o.VerifyAgain = None,
     storage: s.Storage,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Continue a migration that was interrupted or had failures, also of a batch."""
-    if (batch := batch_of(target, only, options)) is not None:
-        return answered("resume", output, of_batch("resume", batch, options, storage, verify=verify))
-
-    return moving(
-        "resume", output, _of_job("resume", target, options, storage, verify=verify), target, options
-    )
+    return run_verb(batch_of(target, only, options) or target, options, storage, output, verify=verify)
 
 
 def update(
@@ -175,37 +162,28 @@ def update(
     storage: s.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Bring the result of a migration up to date with a source that has changed since.
 
     Only objects that differ are moved again, and are replaced one by one. May be run at any time and again.
     """
     changes = updating.arguments()
-    if (batch := batch_of(target, only, options)) is not None:
-        if dry_run:
-            raise usage("--dry-run is for the update of one archive", expected="its job or result")
-
-        work = of_batch("update", batch, options, storage, verify=verify, **changes)
-        return answered("update", output, work)
     preview = {**options.of(JobPlace, Moved), **changes}
-
-    def show() -> Answer:
+    batch = batch_of(target, only, options)
+    if dry_run:
+        if batch is not None:
+            raise usage("--dry-run is for the update of one archive", expected="its job or result")
         import zarrlift
 
         from ..report import update_plan as report
 
+        output.session.previews = True
         plan = zarrlift.plan_update(target, **preview, **storage.arguments())
-        return Answer(
-            code=PARTLY if plan.kept else DONE, text=lambda page: report.lines(plan, page), data=plan.to_json
-        )
-
-    if dry_run:
-        session = output.session("update")
-        session.previews = True
-        return session.run(show)
-    question = confirm_deletion(target, preview, storage) if changes.get("delete") else None
-    work = _of_job("update", target, options, storage, verify=verify, **changes)
-    return moving("update", output, work, target, options, ask(question, yes=yes))
+        code = PARTLY if plan.kept else DONE
+        return Answer(code=code, text=lambda: report.blocks(plan), data=plan.to_json)
+    question = partial(deletion_question, target, preview, storage)
+    first = ask(question if changes.get("delete") and batch is None else None, yes=yes)
+    return run_verb(batch or target, options, storage, output, first, verify=verify, **changes)
 
 
 def undo(
@@ -216,9 +194,11 @@ def undo(
     storage: s.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Undo a migration, or a batch: delete what was written, restore what `finish` deleted."""
-    return _deleting("undo", confirm_undo, target, only, options, storage, output, yes=yes)
+    place = batch_of(target, only, options) or target
+    first = ask(partial(undo_question, place, options), yes=yes, needed="undo")
+    return run_verb(place, options, storage, output, first)
 
 
 def finish(
@@ -229,52 +209,11 @@ def finish(
     storage: s.JobStorage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
-) -> int:
+) -> Answer:
     """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
-    return _deleting("finish", confirm_finish, target, only, options, storage, output, yes=yes)
-
-
-def _of_job(verb: str, target: str, options: Tables, storage: s.Storage, **more: Any) -> Callable[[Any], Any]:
-    """The work of a verb on a job."""
-
-    def work(progress: Any) -> Any:
-        import zarrlift
-
-        keywords = {**options.arguments(), **storage.arguments(), **more}
-        return getattr(zarrlift, verb)(target, progress=progress, **keywords)
-
-    return work
-
-
-def _deleting(
-    verb: str,
-    confirm: Callable[[str | Batch, Tables], Question],
-    target: str,
-    only: str | None,
-    options: Tables,
-    storage: s.Storage,
-    output: o.WatchedOutput,
-    *,
-    yes: bool,
-) -> int:
-    """Run a command that deletes, of one job or of a batch, once that is confirmed."""
-    batch = batch_of(target, only, options)
-    first = ask(confirm(batch or target, options), yes=yes, needed=verb)
-    if batch is not None:
-        return answered(verb, output, of_batch(verb, batch, options, storage), first)
-
-    def work(_progress: Any) -> Any:
-        import zarrlift
-
-        return getattr(zarrlift, verb)(target, **options.arguments(), **storage.arguments())
-
-    return moving(verb, output, work, target, options, first)
-
-
-def _required(source: str | None) -> str:
-    if source is None:
-        raise usage("a source is needed", expected="SRC, or --job with --part")
-    return source
+    place = batch_of(target, only, options) or target
+    first = ask(partial(finish_question, place, options), yes=yes, needed="finish")
+    return run_verb(place, options, storage, output, first)
 
 
 def _check_places(destination: str | None, options: o.Migrating, *, dry_run: bool) -> None:
@@ -287,55 +226,3 @@ def _check_places(destination: str | None, options: o.Migrating, *, dry_run: boo
         raise UsageError(
             "a destination and --in-place exclude each other", found=destination, expected="one of the two"
         )
-
-
-def moving(
-    command: str,
-    output: o.WatchedOutput,
-    work: Callable[[Any], Any],
-    target: str,
-    options: Tables,
-    first: Callable[[], None] = lambda: None,
-    *,
-    job_array: bool = False,
-) -> int:
-    """Run work that returns an Outcome, with progress, and with advice if it is interrupted.
-
-    `first` may ask whether it is to be done.
-    """
-    from ..jobs.command_line import command as command_line
-    from ..report import outcome as report_outcome
-
-    def how_to_continue(job_words: tuple[str, ...] | None) -> str:
-        import zarrlift
-        from zarrstack.core.errors import ZarrstackError
-
-        if job_array:
-            return "Run the same command again."
-        try:
-            if job_words is None:
-                status = zarrlift.status(target, **options.of(JobPlace))
-                job_words = (status.job, *status.options)
-        except ZarrstackError:
-            return "No job was started; run the same command again."
-        again = command if command in ("undo", "finish") else "resume"
-        return f"Continue with: {command_line(again, *job_words)}"
-
-    def answer() -> Answer:
-        first()
-        logged_problems: list[Any] = []
-        watching = output.watched(logged_problems) if command not in ("undo", "finish") else nullcontext()
-        with watching as progress:
-            outcome = work(progress)
-        return Answer(
-            code=DONE if outcome.ok else PARTLY,
-            text=lambda page: report_outcome.lines(outcome, page),
-            data=outcome.to_json,
-            problems=lambda page: report_outcome.problem_lines(outcome, page, logged_problems),
-            brief=lambda: report_outcome.brief_lines(outcome, logged_problems),
-            wrong=lambda page: report_outcome.lines(outcome, page, whole=True),
-        )
-
-    session = output.session(command)
-    session.how_to_continue = how_to_continue
-    return session.run(answer)

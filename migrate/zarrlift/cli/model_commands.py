@@ -11,15 +11,15 @@ import typer
 
 from . import options as o
 from . import storage_options as s
-from .option_groups import Command, expanded
+from .option_groups import added
 from .option_values import usage
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, Answer, Session, say
+from .session import DONE, PARTLY, Answer, plain, say
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..report.page import Page
+    from ..report.blocks import Block
 
 _HELP: Final = """Describe, compare, validate and create hierarchies by Zarr Object Models (ZEP 6).
 
@@ -63,8 +63,7 @@ Open: TypeAlias = Annotated[
 ]
 
 
-@app.command(cls=Command, short_help="Print the structure of a hierarchy as JSON.")
-@expanded
+@added(app, "model show", "Print the structure of a hierarchy as JSON.")
 def show(
     source: Place,
     as_: AsOption = None,
@@ -79,46 +78,41 @@ def show(
     reading: o.Reading,
     storage: s.SourceStorage,
     output: o.Json,
-) -> int:
+) -> Answer:
     """Print the hierarchy as a Zarr Object Model. Problems go to standard error."""
+    from .. import models
+    from ..formats.tree.documents import levels
 
-    def work() -> Answer:
-        from .. import models
-        from ..formats.tree.documents import levels
+    recipe = load_recipe(recipe_file)
+    if flat and consolidated or (recipe is not None and as_ is None):
+        raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
+    result = models.show(
+        source, recipe=recipe, migrated=as_ is not None, **reading.arguments(), **storage.arguments()
+    )
+    model = result.model
+    if flat:
+        model = models.flatten(model)
+    elif consolidated:
+        model = models.consolidated(model)
+    whole = not flat and not consolidated
+    if output.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
+        raise usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
-        recipe = load_recipe(recipe_file)
-        if flat and consolidated or (recipe is not None and as_ is None):
-            raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
-        result = models.show(
-            source, recipe=recipe, migrated=as_ is not None, **reading.arguments(), **storage.arguments()
-        )
-        model = result.model
-        if flat:
-            model = models.flatten(model)
-        elif consolidated:
-            model = models.consolidated(model)
-        whole = not flat and not consolidated
-        if output.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
-            raise usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
+    def text() -> Iterable[Block]:
+        from ..models.text import lines
 
-        def text(_page: Page) -> Iterable[str]:
-            from ..models.text import lines
+        _tell(result.problems)
+        return plain(lines(model) if whole else [json.dumps(model, ensure_ascii=False, indent=2)])
 
-            _tell(result.problems)
-            return lines(model) if whole else iter((json.dumps(model, ensure_ascii=False, indent=2),))
-
-        problems = [problem.to_json() for problem in result.problems]
-        return Answer(
-            code=PARTLY if result.unread else DONE,
-            text=text,
-            data=lambda: {"format": result.format, "model": model, "problems": problems},
-        )
-
-    return output.session("model show").run(work)
+    problems = [problem.to_json() for problem in result.problems]
+    return Answer(
+        code=PARTLY if result.unread else DONE,
+        text=text,
+        data=lambda: {"format": result.format, "model": model, "problems": problems},
+    )
 
 
-@app.command(cls=Command, short_help="Write the JSON Schema of a format or of one hierarchy.")
-@expanded
+@added(app, "model schema", "Write the JSON Schema of a format or of one hierarchy.")
 def schema(
     source: Annotated[
         str | None,
@@ -134,34 +128,29 @@ def schema(
     *,
     reading: o.Reading,
     storage: s.SourceStorage,
-) -> int:
+) -> Answer:
     """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of one hierarchy."""
+    from .. import models
+    from ..models.schemas import parts
 
-    def work() -> Answer:
-        from .. import models
-        from ..models.schemas import parts
-
-        if source is None:
-            if leave_open:
-                raise usage("--open requires SRC")
-            document = models.schema(zarr_format=2 if as_ == "v2" else 3)
-        elif as_ == "v2":
-            raise usage("--as v2 is for the schema of the whole format", expected="no SRC")
-        else:
-            document = models.schema(
-                source,
-                leave_open=parts(leave_open or ()),
-                migrated=as_ is not None,
-                **reading.arguments(),
-                **storage.arguments(),
-            )
-        return Answer(code=DONE, text=lambda _: (json.dumps(document, indent=2),), data=lambda: document)
-
-    return Session(command="model schema").run(work)
+    if source is None:
+        if leave_open:
+            raise usage("--open requires SRC")
+        document = models.schema(zarr_format=2 if as_ == "v2" else 3)
+    elif as_ == "v2":
+        raise usage("--as v2 is for the schema of the whole format", expected="no SRC")
+    else:
+        document = models.schema(
+            source,
+            leave_open=parts(leave_open or ()),
+            migrated=as_ is not None,
+            **reading.arguments(),
+            **storage.arguments(),
+        )
+    return Answer(code=DONE, text=lambda: plain([json.dumps(document, indent=2)]), data=lambda: document)
 
 
-@app.command(cls=Command, short_help="Check archives against a model.")
-@expanded
+@added(app, "model validate", "Check archives against a model.")
 def validate(
     places: Annotated[
         list[str], typer.Argument(help="Archives (or models), then the MODEL.", metavar="SRC... MODEL")
@@ -172,42 +161,37 @@ def validate(
     reading: o.Reading,
     storage: s.SourceStorage,
     output: o.Json,
-) -> int:
+) -> Answer:
     """Check any number of archives against one model; every violation is listed with its path."""
+    from .. import models
+    from ..models.schemas import parts
+    from ..report import models as report_models
 
-    def work() -> Answer:
-        from .. import models
-        from ..models.schemas import parts
-        from ..report import models as report_models
+    *sources, model = places
+    if not sources:
+        raise usage("an archive and a model are needed", expected="SRC... MODEL")
+    how = {"migrated": as_ is not None, **reading.arguments(), **storage.arguments()}
+    requirement = models.load(model, leave_open=parts(leave_open or ()))
+    if len(sources) == 1:
+        rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **how))]
+    else:
+        checked = models.validate_many(sources, requirement, **how)
+        rows = [(_shown(str(place)), problems) for place, problems in checked]
 
-        *sources, model = places
-        if not sources:
-            raise usage("an archive and a model are needed", expected="SRC... MODEL")
-        how = {"migrated": as_ is not None, **reading.arguments(), **storage.arguments()}
-        requirement = models.load(model, leave_open=parts(leave_open or ()))
-        if len(sources) == 1:
-            rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **how))]
-        else:
-            checked = models.validate_many(sources, requirement, **how)
-            rows = [(_shown(str(place)), problems) for place, problems in checked]
-
-        return Answer(
-            code=PARTLY if any(problems for _, problems in rows) else DONE,
-            text=lambda page: report_models.validation_lines(rows, model, page),
-            data=lambda: {
-                "model": model,
-                "archives": [
-                    {"url": place, "violations": [problem.to_json() for problem in problems]}
-                    for place, problems in rows
-                ],
-            },
-        )
-
-    return output.session("model validate").run(work)
+    return Answer(
+        code=PARTLY if any(problems for _, problems in rows) else DONE,
+        text=lambda: report_models.validation(rows, model),
+        data=lambda: {
+            "model": model,
+            "archives": [
+                {"url": place, "violations": [problem.to_json() for problem in problems]}
+                for place, problems in rows
+            ],
+        },
+    )
 
 
-@app.command(cls=Command, short_help="Show where two hierarchies differ in structure.")
-@expanded
+@added(app, "model diff", "Show where two hierarchies differ in structure.")
 def diff(
     first: Annotated[
         str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="A")
@@ -223,27 +207,22 @@ def diff(
     reading: o.ReadingBoth,
     storage: s.SourceStorage,
     output: o.Json,
-) -> int:
+) -> Answer:
     """Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs."""
+    from .. import models
+    from ..report import models as report_models
 
-    def work() -> Answer:
-        from .. import models
-        from ..report import models as report_models
-
-        differences = models.diff(
-            first, second, ignore=ignore or (), **reading.arguments(), **storage.arguments()
-        )
-        return Answer(
-            code=PARTLY if differences else DONE,
-            text=lambda page: report_models.difference_lines(differences, page),
-            data=lambda: {"differences": [difference.to_json() for difference in differences]},
-        )
-
-    return output.session("model diff").run(work)
+    differences = models.diff(
+        first, second, ignore=ignore or (), **reading.arguments(), **storage.arguments()
+    )
+    return Answer(
+        code=PARTLY if differences else DONE,
+        text=lambda: report_models.differences(differences),
+        data=lambda: {"differences": [difference.to_json() for difference in differences]},
+    )
 
 
-@app.command(cls=Command, short_help="Create the hierarchy of a model, without chunks.")
-@expanded
+@added(app, "model create", "Create the hierarchy of a model, without chunks.")
 def create(
     source: Annotated[
         str, typer.Argument(help="A model in a file, - for stdin, or an archive.", metavar="ZOM")
@@ -256,41 +235,28 @@ def create(
     *,
     storage: s.DestinationStorage,
     output: o.Json,
-) -> int:
+) -> Answer:
     """Create groups and arrays with their metadata. The root is written last."""
+    from .. import models
+    from ..report import models as report_models
 
-    def work() -> Answer:
-        from .. import models
-        from ..report import models as report_models
-
-        result = models.create(
-            source,
-            destination,
-            consolidate=consolidate,
-            migrated=as_ is not None,
-            storage_options=storage.arguments().get("dest_storage_options"),
-        )
-        return Answer(
-            code=DONE, text=lambda page: report_models.created_lines(result, page), data=result.to_json
-        )
-
-    return output.session("model create").run(work)
-
-
-def run(words: list[str]) -> int:
-    """Run one command of `zarrlift model`; command line errors are raised as typer raises them."""
-    command = typer.main.get_command(app)
-    done = command.main(args=words, prog_name="zarrlift model", standalone_mode=False)
-    return int(done or DONE)
+    result = models.create(
+        source,
+        destination,
+        consolidate=consolidate,
+        migrated=as_ is not None,
+        storage_options=storage.arguments().get("dest_storage_options"),
+    )
+    return Answer(code=DONE, text=lambda: report_models.created(result), data=result.to_json)
 
 
 def _tell(problems: Iterable[Problem]) -> None:
     """Print problems to standard error; standard output is for the model."""
-    from ..report import problems as report_problems
+    from ..report.blocks import Problems
     from ..report.page import Page
+    from ..report.text import lines
 
-    items = tuple(problems)
-    for line in report_problems.lines(items, Page.of(sys.stderr), refusal="refused") if items else ():
+    for line in lines([Problems.of(problems, "refused")], Page.of(sys.stderr)):
         say(line.removeprefix("  "))
 
 

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from ..recipe.options import Heading, Option, Size, flag_of
 from .option_values import formats, size, usage
+from .session import Answer, Session
 
 _HEADINGS: Final = ("What to convert", "How", "Where", "Result", "Running", "Output", "Options")
 _MANY: Final = 16
@@ -58,8 +59,12 @@ class Group:
     heading: Heading | None = None
     """Where `--help` shows those options that name no heading."""
 
-    def __init__(self, **values: Any) -> None:
+    session: Session
+    """Of the command."""
+
+    def __init__(self, session: Session | None = None, **values: Any) -> None:
         vars(self).update(values)
+        self.session = session or Session(command="")
 
     def given(self) -> set[str]:
         """Names of the options that do not have their defaults."""
@@ -86,7 +91,7 @@ def parameter(name: str, annotation: Any, default: Any) -> Parameter:
 
 
 class Tables(Group):
-    """The options of tables in `recipe.options`."""
+    """The options of tables in `recipe.options`; a command names them as `Annotated[Tables, A, B]`."""
 
     tables: ClassVar[tuple[type, ...]] = ()
 
@@ -115,6 +120,11 @@ class Tables(Group):
         return {name: value for name, value in self.arguments().items() if name in names}
 
 
+@cache
+def _with_tables(*tables: type) -> type[Group]:
+    return type("Options", (Tables,), {"tables": tables})
+
+
 def described(name: str, row: Option, default: Any) -> Parameter:
     """An option of a table as typer reads it."""
     more: dict[str, Any] = {"autocompletion": formats} if name == "format" else {}
@@ -133,21 +143,39 @@ def described(name: str, row: Option, default: Any) -> Parameter:
     return parameter(name, Annotated[kind if default is not None else kind | None, words], default)
 
 
-def expanded(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with each group replaced by its options."""
+def added(
+    app: typer.Typer, name: str, short_help: str
+) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Decorates a command of an app; `name` is that of its session, the last word of it how it is called."""
+
+    def add(command: Callable[..., Answer]) -> Callable[..., Answer]:
+        word = name.rpartition(" ")[2]
+        app.command(name=word, cls=Command, short_help=short_help)(expanded(name, command))
+        return command
+
+    return add
+
+
+def expanded(name: str, command: Callable[..., Answer]) -> Callable[..., int]:
+    """The command with each group replaced by its options; it runs in a session of this name."""
     parameters: list[Parameter] = []
     groups: dict[str, type[Group]] = {}
-    for name, original in signature(command, eval_str=True).parameters.items():
-        if isinstance(original.annotation, type) and issubclass(original.annotation, Group):
-            groups[name] = original.annotation
-            parameters += original.annotation.parameters()
+    for word, original in signature(command, eval_str=True).parameters.items():
+        kind = original.annotation
+        if getattr(kind, "__origin__", None) is Tables:
+            kind = _with_tables(*kind.__metadata__)
+        if isinstance(kind, type) and issubclass(kind, Group):
+            groups[word] = kind
+            parameters += kind.parameters()
         else:
             parameters.append(original.replace(kind=Parameter.KEYWORD_ONLY))
 
     def run(**arguments: Any) -> int:
-        for name, group in groups.items():
-            arguments[name] = group(**{item.name: arguments.pop(item.name) for item in group.parameters()})
-        return command(**arguments)
+        session = Session(command=name)
+        for word, group in groups.items():
+            given = {item.name: arguments.pop(item.name) for item in group.parameters()}
+            arguments[word] = group(session, **given)
+        return session.run(lambda: command(**arguments))
 
     update_wrapper(run, command)
     del run.__wrapped__  # type: ignore[attr-defined]

@@ -82,64 +82,26 @@ Yes: TypeAlias = Annotated[
 ]
 
 
-class Reading(Tables):
-    """How a source is read."""
-
-    tables = (table.Describing,)
-
-
-class ReadingBoth(Tables):
-    """How several archives are read."""
-
-    tables = (table.Reading,)
-
-
-class Migrating(Tables):
-    """What is asked for an archive, and how it is migrated."""
-
-    tables = (table.Request, table.JobPlace, table.Running, table.Watching)
-
-
-class MigratingMany(Tables):
-    """What is asked for archives, and how they are migrated."""
-
-    tables = (table.Request, table.Running, table.Watching)
-
-
-class Continuing(Tables):
-    """How a job goes on."""
-
-    tables = (table.JobPlace, table.Moved, table.Running, table.Watching)
-
-
-class Gathering(Tables):
-    """How the parts of a job are collected."""
-
-    tables = (table.JobPlace, table.Running, table.Watching)
-
-
-class Comparing(Tables):
-    """How a source is read, and what compares it."""
-
-    tables = (table.Describing, table.JobPlace, table.Executing)
-
-
-class OfJob(Tables):
-    """Where a job is, and whose place it has."""
-
-    tables = (table.JobPlace, table.TakingOver)
-
-
-class JobFile(Tables):
-    """Where a job is."""
-
-    tables = (table.JobPlace,)
-
-
-class Updating(Tables):
-    """What an update may do."""
-
-    tables = (table.Updating,)
+Reading: TypeAlias = Annotated[Tables, table.Describing]
+"""How a source is read."""
+ReadingBoth: TypeAlias = Annotated[Tables, table.Reading]
+"""How several archives are read."""
+Migrating: TypeAlias = Annotated[Tables, table.Request, table.JobPlace, table.Running, table.Watching]
+"""What is asked for an archive, and how it is migrated."""
+MigratingMany: TypeAlias = Annotated[Tables, table.Request, table.Running, table.Watching]
+"""What is asked for archives, and how they are migrated."""
+Continuing: TypeAlias = Annotated[Tables, table.JobPlace, table.Moved, table.Running, table.Watching]
+"""How a job goes on."""
+Gathering: TypeAlias = Annotated[Tables, table.JobPlace, table.Running, table.Watching]
+"""How the parts of a job are collected."""
+Comparing: TypeAlias = Annotated[Tables, table.Describing, table.JobPlace, table.Executing]
+"""How a source is read, and what compares it."""
+OfJob: TypeAlias = Annotated[Tables, table.JobPlace, table.TakingOver]
+"""Where a job is, and whose place it has."""
+JobFile: TypeAlias = Annotated[Tables, table.JobPlace]
+"""Where a job is."""
+Updating: TypeAlias = Annotated[Tables, table.Updating]
+"""What an update may do."""
 
 
 class Json(Group):
@@ -149,15 +111,12 @@ class Json(Group):
 
     as_json: Annotated[bool, option("--json", help="Print one JSON document on standard output.")] = False
 
-    def session(self, command: str) -> Session:
-        """The session of a command with these options."""
-        return Session(
-            command=command,
-            json=self.as_json,
-            quiet=getattr(self, "quiet", False),
-            everything=getattr(self, "show_all", False),
-            color=getattr(self, "color", "auto"),
-        )
+    def __init__(self, session: Session, **values: Any) -> None:
+        super().__init__(session, **values)
+        session.json = self.as_json
+        session.quiet = getattr(self, "quiet", False)
+        session.everything = getattr(self, "show_all", False)
+        session.color = getattr(self, "color", "auto")
 
 
 class Output(Json):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -161,18 +161,16 @@ def _top(
         raise typer.BadParameter("goes with --version", param_hint="--verbose")
 
 
-def _model(context: typer.Context) -> int:
-    """The commands of `zarrlift model`, which are loaded when one of them is asked for."""
-    from . import model_commands
+def _nested(name: str) -> Callable[[typer.Context], int]:
+    """Runs a command of `zarrlift NAME`; their module is loaded when one of them is asked for."""
 
-    return model_commands.run(list(context.args))
+    def run(context: typer.Context) -> int:
+        commands = import_module(f".{name}_commands", __package__).app
+        command: Any = typer.main.get_command(commands)
+        done = command.main(args=list(context.args), prog_name=f"zarrlift {name}", standalone_mode=False)
+        return int(done or DONE)
 
-
-def _batch(context: typer.Context) -> int:
-    """The commands of `zarrlift batch`."""
-    from . import batch_commands
-
-    return batch_commands.run_command(list(context.args))
+    return run
 
 
 def app(*names: str, nested: bool = False) -> typer.Typer:
@@ -190,13 +188,13 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
     )
     application.callback()(_top)
     if names:
-        from .option_groups import Command, expanded
+        from .option_groups import added
     for name in names:
         module, summary = COMMANDS[name]
         if module:
             commands = import_module(f".{module}", __package__)
             command = commands.list_ if name == "list" else getattr(commands, name)
-            application.command(name=name, short_help=summary, cls=Command)(expanded(command))
+            added(application, name, summary)(command)
         elif nested:
             application.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
         else:
@@ -206,9 +204,8 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
                 "ignore_unknown_options": True,
                 "allow_interspersed_args": False,
             }
-            run = {"model": _model, "batch": _batch}[name]
             application.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(
-                run
+                _nested(name)
             )
     return application
 

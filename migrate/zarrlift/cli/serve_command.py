@@ -10,7 +10,7 @@ from ..recipe.options import Separator
 from . import options as o
 from . import storage_options as s
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, Answer, OutputError, Session, say, write
+from .session import DONE, Answer, OutputError, say, write
 
 Shown: TypeAlias = Literal["zarr3", "zarr2", "n5"]
 _HOST = "127.0.0.1"
@@ -52,70 +52,65 @@ def serve(
     *,
     reading: o.Reading,
     storage_options: s.SourceStorage,
-) -> int:
+) -> Answer:
     """Serve an archive over HTTP as Zarr v3, without converting it, read-only, until Ctrl-C."""
-    session = Session(command="serve")
+    import sys
+    from dataclasses import replace
 
-    def work() -> Answer:
-        import sys
-        from dataclasses import replace
+    from zarrstack.core.errors import UsageError
 
-        from zarrstack.core.errors import UsageError
+    from ..formats.describe import opened
+    from ..views.http_server import ServedView, require_server, run
 
-        from ..formats.describe import opened
-        from ..views.http_server import ServedView, require_server, run
+    require_server()
+    if separator is not None and as_ != "zarr2":
+        raise UsageError("--separator is for the chunk keys of Zarr v2", expected="--as zarr2")
+    storage, options, format = opened(source, {**reading.arguments(), **storage_options.arguments()})  # noqa: A001
+    origins = frozenset(allow_origin or ())
+    recipe = load_recipe(recipe_file)
+    if as_ == "zarr3":
+        from ..views.legacy import view_of
 
-        require_server()
-        if separator is not None and as_ != "zarr2":
-            raise UsageError("--separator is for the chunk keys of Zarr v2", expected="--as zarr2")
-        storage, options, format = opened(source, {**reading.arguments(), **storage_options.arguments()})  # noqa: A001
-        origins = frozenset(allow_origin or ())
-        recipe = load_recipe(recipe_file)
-        if as_ == "zarr3":
-            from ..views.legacy import view_of
+        view = view_of(storage, format=format, reading=options, recipe=recipe)
+        served, problems = (
+            ServedView(view=view, url=storage.url, origins=origins),
+            view.plan.all_problems(),
+        )
+    else:
+        from ..views.reverse import presented
 
-            view = view_of(storage, format=format, reading=options, recipe=recipe)
-            served, problems = (
-                ServedView(view=view, url=storage.url, origins=origins),
-                view.plan.all_problems(),
-            )
-        else:
-            from ..views.reverse import presented
+        reverse = presented(
+            storage,
+            as_,
+            separator=separator or ".",
+            format=format,
+            reading=options,
+            recipe=recipe,
+        )
+        served = ServedView(
+            view=reverse,
+            url=storage.url,
+            shown_as=reverse.shown_as,
+            documents=reverse.document_names,
+            origins=origins,
+        )
+        problems = reverse.problems
+    for problem in problems:
+        if problem.severity == "refusal":
+            say(f"zarrlift: not served: {problem}")
 
-            reverse = presented(
-                storage,
-                as_,
-                separator=separator or ".",
-                format=format,
-                reading=options,
-                recipe=recipe,
-            )
-            served = ServedView(
-                view=reverse,
-                url=storage.url,
-                shown_as=reverse.shown_as,
-                documents=reverse.document_names,
-                origins=origins,
-            )
-            problems = reverse.problems
-        for problem in problems:
-            if problem.severity == "refusal":
-                say(f"zarrlift: not served: {problem}")
+    from ..report.html.served_page import served_page
 
-        from ..report.html.served_page import served_page
+    page = served_page(storage, format=format, reading=options, shown_as=as_, origins=origins)
+    served = replace(served, page=page)
 
-        page = served_page(storage, format=format, reading=options, shown_as=as_, origins=origins)
-        served = replace(served, page=page)
+    def ready(address: str) -> None:
+        line = f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)"
+        try:
+            write(f"{line}\n", sys.stdout)
+        except OutputError:
+            say(line)
 
-        def ready(address: str) -> None:
-            line = f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)"
-            try:
-                write(f"{line}\n", sys.stdout)
-            except OutputError:
-                say(line)
-
-        run(served, host=host, port=port, ready=ready)
-        session.interrupted = False  # Ctrl-C is the normal end of a server
-        return Answer(code=DONE, text=lambda _: (), data=dict)
-
-    return session.run(work)
+    run(served, host=host, port=port, ready=ready)
+    reading.session.interrupted = False  # Ctrl-C is the normal end of a server
+    return Answer(code=DONE, text=tuple, data=dict)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
-    from ..report.page import Color, Page
+    from ..report.blocks import Block
+    from ..report.page import Color
 
 DONE: Final = 0
 PARTLY: Final = 1
@@ -26,7 +27,9 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
-PRINTING: Final = frozenset({"inspect", "status", "digest", "list", "model show", "model schema"})
+PRINTING: Final = frozenset(
+    {"inspect", "status", "digest", "list", "completion", "model show", "model schema"}
+)
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
 DEBUG: Final = "ZARRLIFT_DEBUG"
@@ -45,14 +48,21 @@ class Answer:
     """The result of a command: its exit code and its two forms, each created only if it is shown."""
 
     code: int
-    text: Callable[[Page], Iterable[str]]
+    text: Callable[[], Iterable[Block]]
     data: Callable[[], JSON]
-    problems: Callable[[Page], Iterable[str]] | None = None
+    problems: Callable[[], Iterable[Block]] | None = None
     """Failures and refusals for standard error; None if the text contains them."""
     brief: Callable[[], Iterable[str]] = tuple
     """The same in short lines, for standard error if text or JSON goes elsewhere."""
-    wrong: Callable[[Page], Iterable[str]] | None = None
+    wrong: Callable[[], Iterable[Block]] | None = None
     """Output on standard error that replaces both with --quiet; None keeps them."""
+
+
+def plain(lines: Iterable[str]) -> Iterator[Block]:
+    """A text whose lines are printed as they are."""
+    from ..report.blocks import Lines
+
+    yield Lines(tuple(lines), indent=0)
 
 
 def refused_briefly(nodes: int) -> Iterator[str]:
@@ -180,11 +190,12 @@ class Session:
     def _document(self, code: int, content: JSONObject) -> None:
         write_json(self.command, code, content)
 
-    def _print(self, lines: Callable[[Page], Iterable[str]], stream: Any) -> None:
+    def _print(self, blocks: Callable[[], Iterable[Block]], stream: Any) -> None:
         from ..report.page import Page
+        from ..report.text import lines
 
         page = Page.of(stream, everything=self.everything, color=self.color)
-        text = "".join(line + "\n" for line in lines(page))
+        text = "".join(line + "\n" for line in lines(blocks(), page))
         if text:
             write(text, stream)
 

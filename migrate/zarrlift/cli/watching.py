@@ -17,7 +17,7 @@ from .session import write
 if TYPE_CHECKING:
     from ..jobs.batch.outcome import BatchOutcome
     from ..jobs.status import Status
-    from ..report.page import Page
+    from ..report.blocks import Block
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Shown(Generic[T]):
     has_ended: Callable[[T], bool]
     brief: Callable[[T], str]
     """In one line."""
-    lines: Callable[[T, Page], Iterable[str]]
+    blocks: Callable[[T], Iterable[Block]]
 
 
 def watch(
@@ -113,11 +113,12 @@ def brief(status: Status) -> str:
 def _draw(status: T, how: Shown[T], stream: TextIO, height: int, *, everything: bool) -> int:
     """Draw a picture over the one before, in one write; returns its number of lines."""
     from ..report.page import Page
+    from ..report.text import lines as lines_of
 
     def lines() -> Iterator[str]:
         yield how.brief(status)
         yield ""
-        yield from how.lines(status, Page.of(stream, everything=everything))
+        yield from lines_of(how.blocks(status), Page.of(stream, everything=everything))
 
     rows = max(shutil.get_terminal_size().lines - 1, 1)
     drawn = list(islice(lines(), rows))
@@ -130,11 +131,11 @@ def a_job() -> Shown[Status]:
     """How the status of a job is shown."""
     from ..report import status as report
 
-    return Shown(has_ended, brief, report.lines)
+    return Shown(has_ended, brief, report.blocks)
 
 
 def a_batch() -> Shown[BatchOutcome]:
     """How the status of a batch is shown."""
     from ..report import batch as report
 
-    return Shown(lambda status: not status.running, report.progress_line, report.lines)
+    return Shown(lambda status: not status.running, report.progress_line, report.blocks)

@@ -108,7 +108,7 @@ def _is_v3(data: Mapping[str, Any] | None) -> bool:
 def _is_draft(data: Mapping[str, Any] | None) -> bool:
     if data is None:
         return False
-    from zarrstack.core.draft_nodes import is_entry
+    from ..core.draft_v3.nodes import is_entry
 
     return is_entry(data)
 

@@ -274,7 +274,7 @@ def opened_result(
         if done:
             sweep_claim(place, it.path)
         with nullcontext() if done else claimed(place, it.path, take_over=take_over) as claim:
-            storage = with_layers(place, it.record.dest_through)
+            storage = with_layers(place, it.record.dest_through, written=True)
             yield OpenResult(job=it, plan=plan, place=place, storage=storage, claim=claim, began=began)
 
 

@@ -1,88 +1,114 @@
-"""The output of `zarrlift inspect`: the tree of an archive, its problems, and a summary."""
+"""What `zarrlift inspect` shows: the tree of an archive, its problems, and a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.json_text import canonical
 
 from ..core.grid.frames import Shards
-from ..jobs.units import brief, count_text, safe, shape_text
+from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
+from . import blocks as b
 from . import problems as report_problems
-from .names import node_names
-from .table import Column, fits
 
 if TYPE_CHECKING:
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
-    from .page import Page
+    from ..planning.plans import ArrayPlan
 
 _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
 _FILL: Final = 24
 """Maximum number of characters of a fill value; those of structs are long base64 texts."""
-_COLUMNS: Final[tuple[Column, ...]] = (
-    Column(title="node"),
-    Column(title="kind"),
-    Column(title="shape"),
-    Column(title="chunk", once=True),
-    Column(title="data type", wraps=True, once=True),
-    Column(title="fill", spare=2, once=True),
-    Column(title="codecs", wraps=True, spare=1, once=True),
-    Column(title="keys", spare=3, once=True),
-    Column(title="attributes", right=True, spare=4),
+_COLUMNS: Final[tuple[b.Column, ...]] = (
+    b.Column(title="node"),
+    b.Column(title="kind", is_state=True),
+    b.Column(title="shape"),
+    b.Column(title="chunk", once=True, folded=True),
+    b.Column(title="data type", wraps=True, once=True),
+    b.Column(title="fill", spare=2, once=True, folded=True),
+    b.Column(title="codecs", wraps=True, spare=1, once=True, folded=True),
+    b.Column(title="keys", spare=3, once=True, folded=True),
+    b.Column(title="attributes", right=True, spare=4),
 )
 _FORM: Final = slice(6, 8)
 """The columns that stand in a table of their own if most arrays share them."""
-_ARRAYS: Final = Column(title="arrays", wraps=True)
-_FORMS: Final = 12
-"""Maximum number of rows of that table."""
-_NAMES: Final = 8
-"""Maximum number of names and ranges of arrays that share them; further ones are counted."""
 
 
-def lines(archive: Archive, page: Page) -> Iterator[str]:
-    """The report on an archive."""
+def blocks(
+    archive: Archive, stored: Mapping[str, ArrayPlan] | None = None, *, before: Iterable[b.Block] = ()
+) -> Iterator[b.Block]:
+    """The tree of an archive, and its problems; `before` it, a page has more.
+
+    `stored` are plans by path, with the listed amounts, for a page.
+    """
     consolidated = ", consolidated metadata" if archive.consolidated else ""
-    head = f"{safe(archive.url)} ({archive.format}{consolidated})"
-    yield from page.paragraph(head, hang=2, tone="title")
-    yield from convention_lines(archive.conventions, page)
-    yield ""
-    nodes = page.shown(archive.nodes, _NODES)
-    rows = [_row(node) for node in nodes]
-    forms = _forms(nodes, rows, page)
-    if forms:
-        rows = [(*row[: _FORM.start], "", "", *row[_FORM.stop :]) for row in rows]
-    yield from page.table(_COLUMNS, rows)
-    yield from page.rest(len(archive.nodes) - len(nodes), "node")
-    most = None if page.everything else _NAMES
-    form_rows = [(node_names(paths, most, hint=" (--all)"), *form) for form, paths in forms]
-    shared = page.listing((_ARRAYS, *_COLUMNS[_FORM]), form_rows, tuple, most=_FORMS, what="codec chain")
-    yield from page.apart(shared)
-    yield from page.apart(report_problems.lines(archive.all_problems(), page, refusal="refused"))
-    yield ""
-    yield from page.paragraph(summary_text(archive), hang=2)
+    yield b.Title(f"{safe(archive.url)} ({archive.format}{consolidated})")
+    if stored is not None:
+        yield b.Pairs(tuple(_amounts(archive, stored)))
+    yield from conventions(archive.conventions)
+    yield from before
+    yield b.Section(title="Contents")
+    yield b.Table(
+        columns=_COLUMNS,
+        items=archive.nodes,
+        row=_row,
+        most=_NODES,
+        what="node",
+        shared=_FORM,
+        paths=lambda node: node.path,
+        more=lambda node: _details(node, (stored or {}).get(node.path)),
+    )
+    yield b.Section(title="Problems")
+    yield b.Problems.of(archive.all_problems(), "refused")
+    yield b.Section()
+    yield b.Summary(summary_text(archive))
 
 
-def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterator[str]:
+def _amounts(archive: Archive, stored: Mapping[str, ArrayPlan]) -> Iterator[tuple[str, str]]:
+    arrays = [node for node in archive.nodes if hasattr(node, "layout")]
+    yield "arrays", count_text(len(arrays))
+    yield "groups", count_text(len(archive.nodes) - len(arrays))
+    yield "values, decoded", bytes_text(sum(map(_decoded, arrays)))
+    if stored:
+        exact = all(plan.bytes_in_known for plan in stored.values())
+        yield "stored", bytes_text(sum(plan.bytes_in for plan in stored.values()), estimated=not exact)
+        yield "chunks", count_text(sum(plan.chunks for plan in stored.values()))
+
+
+def _decoded(node: Node) -> int:
+    layout = getattr(node, "layout", None)
+    return 0 if layout is None else math.prod(layout.shape) * layout.item_bytes
+
+
+def _details(node: Node, plan: ArrayPlan | None) -> Iterator[b.Block]:
+    """What a node folds out on a page."""
+    yield b.Pairs(tuple(_facts(node, plan)))
+    yield b.Problems.of(node.problems)
+    yield b.Document("attributes", dict(node.attributes))
+
+
+def _facts(node: Node, plan: ArrayPlan | None) -> Iterator[tuple[str, str]]:
+    yield "documents", ", ".join(safe(document.key) for document in node.documents)
+    layout = getattr(node, "layout", None)
+    if layout is None:
+        return
+    names = (None if plan is None else plan.destination.dimension_names) or layout.dimension_names
+    if names and any(names):
+        yield "dimensions", brief(", ".join(name or "-" for name in names))
+    yield "values, decoded", bytes_text(_decoded(node))
+    if plan is not None:
+        size = bytes_text(plan.bytes_in, estimated=not plan.bytes_in_known)
+        chunks = f"{count_text(plan.chunks)} of {count_text(layout.objects.total)} chunks"
+        yield "stored", f"{size} in {chunks}"
+        yield "as Zarr v3", f"by {plan.route.name} ({plan.route.reason})"
+
+
+def conventions(seen: Iterable[RecognizedConvention]) -> Iterator[b.Block]:
     """One line with the names of recognized conventions; none if there are none."""
-    text = "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen)
-    if text:
-        yield from page.paragraph(f"conventions: {text}", indent=2, hang=4)
-
-
-def _forms(
-    nodes: Sequence[Node], rows: Sequence[tuple[str, ...]], page: Page
-) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Codecs and keys with paths of their arrays, the most frequent first; none if they fit into the rows."""
-    forms: dict[tuple[str, ...], list[str]] = {}
-    for node, row in zip(nodes, rows, strict=True):
-        if any(row[_FORM]):
-            forms.setdefault(row[_FORM], []).append(node.path)
-    shared = 1 < len(forms) < sum(map(len, forms.values())) / 2
-    if not shared or fits(_COLUMNS, rows, page.width - 2):
-        return []
-    return sorted(forms.items(), key=lambda form: -len(form[1]))
+    if text := "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen):
+        yield b.Text(f"conventions: {text}", indent=2, hang=4)
 
 
 def _row(node: Node) -> tuple[str, ...]:

@@ -2,62 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
+from ..jobs.ledger.rows import TaskTotals
 from ..jobs.units import bytes_text, count_text, duration_text, safe
-from .problems import failures
-from .table import Column
+from . import blocks as b
+from .job_report import ARRAY_COLUMNS, array_row, charts
 
 if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
     from ..jobs.batch.outcome import BatchOutcome
     from ..jobs.batch.rows import BatchRow
-    from .page import Page
+    from ..jobs.job_report import JobReport
 
 _SHOWN: Final = 20
 """Maximum number of rows; the rest is counted. Those with problems come first."""
+_ARRAYS: Final = 100
+"""Maximum number of arrays of an archive on a page."""
+_MAX_ARRAYS: Final = 10_000
+"""Maximum number of arrays of all archives on a page."""
 _URGENCY: Final = {"failed": 0, "refused": 1, "incomplete": 2, "pending": 3}
 _COLUMNS: Final = (
-    Column(title="row", right=True),
-    Column(title="archive", wraps=True),
-    Column(title="format", spare=2),
-    Column(title="state"),
-    Column(title="arrays", right=True, spare=4),
-    Column(title="objects", right=True, spare=5),
-    Column(title="read", right=True, spare=3),
-    Column(title="written", right=True, spare=1),
+    b.Column(title="row", right=True, folded=True),
+    b.Column(title="archive", wraps=True),
+    b.Column(title="format", spare=2),
+    b.Column(title="state", is_state=True),
+    b.Column(title="arrays", right=True, spare=4),
+    b.Column(title="objects", right=True, spare=5),
+    b.Column(title="read", right=True, spare=3),
+    b.Column(title="written", right=True, spare=1),
 )
 
 
-def lines(outcome: BatchOutcome, page: Page) -> Iterator[str]:
-    """The report on a call, or on the status."""
-    yield from page.paragraph(f"{count_text(len(outcome.rows), 'archive')}: {_counts(outcome)}", tone="title")
+def blocks(
+    outcome: BatchOutcome, reports: Mapping[int, JobReport] | None = None, *, before: Iterable[b.Block] = ()
+) -> Iterator[b.Block]:
+    """The report on a call, or on the status.
+
+    `reports` are those on the archives that have one, by number, for a page, which has more `before` them.
+    """
+    yield b.Title(f"{count_text(len(outcome.rows), 'archive')}: {_counts(outcome)}", hang=0)
     rows = outcome.rows
-    totals = [
-        ("arrays", f"{sum(row.arrays for row in rows):,}"),
-        ("objects", f"{sum(row.objects for row in rows):,}"),
-        ("read", bytes_text(sum(row.bytes_in for row in rows))),
-        ("written", bytes_text(sum(row.bytes_out for row in rows))),
-        ("verified", _verified(rows)),
-        ("running", progress_line(outcome) if outcome.running else ""),
-        ("time", duration_text(outcome.seconds) if outcome.ran else ""),
-        ("list", safe(outcome.list_file)),
-    ]
-    yield from page.pairs(totals)
-    first = sorted(rows, key=lambda row: (not row.problems, _URGENCY.get(row.state, 4), row.number))
-    yield ""
-    yield from page.listing(_COLUMNS, first, _row, most=_SHOWN, what="archive")
-    yield ""
-    excerpt = page.shown(first, _SHOWN)
-    if errors := [(row.state, safe(row.relative), text) for row in excerpt if (text := _problem(row))]:
-        yield from failures(errors, page)
-        yield ""
+    yield b.Pairs(
+        (
+            ("arrays", f"{sum(row.arrays for row in rows):,}"),
+            ("objects", f"{sum(row.objects for row in rows):,}"),
+            ("read", bytes_text(sum(row.bytes_in for row in rows))),
+            ("written", bytes_text(sum(row.bytes_out for row in rows))),
+            ("verified", _verified(rows)),
+            ("running", progress_line(outcome) if outcome.running else ""),
+            ("time", duration_text(outcome.seconds) if outcome.ran else ""),
+            ("list", safe(outcome.list_file)),
+        )
+    )
+    if reports is not None:
+        yield from _summed(rows, reports)
+    yield from before
+    first = urgent_first(rows)
+    yield b.Section(title="Archives")
+    room = [_MAX_ARRAYS]
+    yield b.Table(
+        columns=_COLUMNS,
+        items=first,
+        row=_row,
+        most=_SHOWN,
+        what="archive",
+        more=lambda row: _details(row, (reports or {}).get(row.number), room),
+    )
+    yield b.Section(on="text")
+    errors = [(row.state, safe(row.relative), text) for row in first if (text := _problem(row))]
+    yield b.Failures(errors, most=_SHOWN)
+    yield b.Section()
     if outcome.left:
-        yield f"left to other processes, which have claimed them: {count_text(outcome.left, 'archive')}"
-    for source in page.shown(outcome.added, _SHOWN):
-        yield f"not in the list: {safe(source)}"
-    yield from _advice(outcome, page)
+        count = count_text(outcome.left, "archive")
+        yield b.Text(f"left to other processes, which have claimed them: {count}")
+    yield b.Lines([f"not in the list: {safe(source)}" for source in outcome.added], indent=0, most=_SHOWN)
+    yield from _advice(outcome)
+
+
+def urgent_first(rows: Iterable[BatchRow]) -> list[BatchRow]:
+    """The archives, those with problems first."""
+    return sorted(rows, key=lambda row: (not row.problems, _URGENCY.get(row.state, 4), row.number))
+
+
+def _summed(rows: Sequence[BatchRow], reports: Mapping[int, JobReport]) -> Iterator[b.Block]:
+    """What a page has of all archives together."""
+    yield b.Section(title="Refused, failed and noted")
+    yield b.Problems(
+        problems=[
+            (row.relative, problem) for row in rows for problem in _problems(row, reports.get(row.number))
+        ]
+    )
+    routes: dict[str, TaskTotals] = {}
+    for report in reports.values():
+        for name, totals in report.routes().items():
+            routes[name] = TaskTotals(*map(sum, zip(routes.get(name, TaskTotals()), totals, strict=True)))
+    known = [(safe(row.relative), reports[row.number]) for row in rows if row.number in reports]
+    yield from charts(
+        routes, ((name, each.total("bytes_before"), each.total("bytes_after")) for name, each in known)
+    )
+
+
+def _problems(row: BatchRow, report: JobReport | None) -> Sequence[Problem]:
+    return row.problems or (() if report is None else report.problems)
+
+
+def _details(row: BatchRow, report: JobReport | None, room: list[int]) -> Iterator[b.Block]:
+    """What an archive folds out on a page, with as many of its arrays as there is `room` for on the page."""
+    yield b.Pairs(
+        (
+            ("from", safe(row.source)),
+            ("to", "in place" if row.in_place else safe(row.destination)),
+            ("compared", (report and (report.verified or report.checked)) or ""),
+            ("time", duration_text(row.seconds) if row.seconds else ""),
+        )
+    )
+    yield b.Problems.of(_problems(row, report))
+    if report is not None:
+        arrays = report.arrays[: min(room[0], _ARRAYS)]
+        room[0] -= len(arrays)
+        yield b.Table(columns=ARRAY_COLUMNS, items=arrays, row=array_row, what="array")
+        if more := len(report.arrays) - len(arrays):
+            yield b.Text(f"{count_text(more, 'more array')}: see the JSON report.")
 
 
 def brief_lines(outcome: BatchOutcome) -> Iterator[str]:
@@ -110,18 +179,16 @@ def _row(row: BatchRow) -> list[str]:
     ]
 
 
-def _advice(outcome: BatchOutcome, page: Page) -> Iterator[str]:
+def _advice(outcome: BatchOutcome) -> Iterator[b.Block]:
     if outcome.added:
-        yield "--update adds what is not in the list."
+        yield b.Text("--update adds what is not in the list.")
     match outcome.state:
         case "planned":
-            yield from page.advice("Nothing has been migrated. Run it with:", _batch("run", outcome))
+            yield b.Advice("Nothing has been migrated. Run it with:", _batch("run", outcome))
         case "nothing to do":
-            yield "Nothing to do: every archive is done."
+            yield b.Text("Nothing to do: every archive is done.")
         case "incomplete" if not outcome.running:
-            yield from page.advice("Continue with:", _batch("resume", outcome))
-        case _:
-            return
+            yield b.Advice("Continue with:", _batch("resume", outcome))
 
 
 def _batch(verb: str, outcome: BatchOutcome) -> str:

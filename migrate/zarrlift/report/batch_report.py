@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..jobs.batch.outcome import BatchOutcome
     from ..jobs.batch.rows import BatchRow
-    from .html.report_page import ReportedArchive
+    from ..jobs.job_report import JobReport
 
 
 def data(outcome: BatchOutcome) -> JSON:
@@ -46,33 +45,20 @@ def _opened(row: BatchRow) -> Iterator[Job | None]:
 
 def write(outcome: BatchOutcome, html: str, *, pictures: bool, places: Mapping[str, Any]) -> None:
     """Write the page; `places` are the storage options for its pictures."""
-    from .html.rendering import write_page
-    from .html.report_page import report_page
-
-    write_page(html, report_page(list(_archives(outcome, pictures=pictures, places=places))))
-
-
-def _archives(
-    outcome: BatchOutcome, *, pictures: bool, places: Mapping[str, Any]
-) -> Iterator[ReportedArchive]:
+    from .batch import urgent_first
     from .html.job_pictures import pictures_of_job
+    from .html.pages import batch_page
     from .html.pictures import NO_PICTURES, PictureMaker
-    from .html.report_page import ReportedArchive
+    from .html.rendering import write_page
 
     maker = PictureMaker(small=len(outcome.rows) > 1)  # the archives share its room
-    for row in outcome.rows:
-        archive = ReportedArchive(
-            name=row.relative,
-            source=row.source,
-            destination=None if row.in_place else row.destination,
-            format=row.format,
-            state=row.state,
-            problems=row.problems,
-            arrays=row.arrays,
-        )
+    reports: dict[int, JobReport] = {}
+    previews = NO_PICTURES
+    for number, row in enumerate(urgent_first(outcome.rows)):
         with _opened(row) as job:
             if job is not None:
-                previews = pictures_of_job(job, maker, **places) if pictures else NO_PICTURES
-                of_job = ReportedArchive.of(report_of(job), name=row.relative, pictures=previews)
-                archive = replace(of_job, state=row.state, problems=row.problems or of_job.problems)
-        yield archive
+                reports[row.number] = report_of(job)
+                if pictures:
+                    found = pictures_of_job(job, maker, **places)
+                    previews = previews.plus(found.linked(f"r{number}".format, archive=row.relative))
+    write_page(html, batch_page(outcome, reports, previews))

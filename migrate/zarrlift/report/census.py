@@ -3,62 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import any_refusal
 
 from ..jobs.units import brief, bytes_text, count_text, duration_text, safe
-from . import problems as report_problems
-from .table import Column
+from . import blocks as b
+from .plan import MEANINGS
+from .problem_groups import ProblemGroup
 
 if TYPE_CHECKING:
-    from ..jobs.census.census import Census, Example, ProblemGroup, SizeClass, Tally
+    from ..jobs.census.census import Census, RouteTotals, SizeClass, Tally
+    from ..jobs.census.census import ProblemGroup as CensusGroup
     from ..jobs.census.costs import Cost
-    from .page import Page
 
 _ROWS: Final = 10
-"""Maximum number of rows for each property, and of problems; further ones are only counted."""
-TALLIES: Final = (
-    ("writers", "archive", "writers"),
-    ("conventions", "archive", "conventions"),
-    ("data types", "array", "data_types"),
-    ("codecs", "array", "codecs"),
-    ("chunk shapes", "array", "chunk_shapes"),
+"""Maximum number of rows for each property; further ones are only counted."""
+_CODECS: Final = 2
+"""Maximum number of codec chains shown of a route."""
+_TALLIES: Final = (
+    ("writers", "archives", "writers"),
+    ("conventions", "archives", "conventions"),
+    ("data types", "arrays", "data_types"),
+    ("codecs", "arrays", "codecs"),
+    ("chunk shapes", "arrays", "chunk_shapes"),
 )
 """Title, what is counted, and field of each tally."""
 _SIZES: Final = (
-    Column(title="chunk sizes"),
-    Column(title="arrays", right=True),
-    Column(title="chunks", right=True),
-    Column(title=""),
+    b.Column(title="chunk sizes"),
+    b.Column(title="arrays", right=True),
+    b.Column(title="chunks", right=True),
+    b.Column(title=""),
 )
 _ROUTES: Final = (
-    Column(title="route"),
-    Column(title="archives", right=True),
-    Column(title="arrays", right=True, spare=1),
-    Column(title="chunks", right=True, spare=2),
-    Column(title="in", right=True),
-    Column(title="out", right=True),
-    Column(title="codecs", wraps=True),
+    b.Column(title="route"),
+    b.Column(title="archives", right=True),
+    b.Column(title="arrays", right=True, spare=1),
+    b.Column(title="chunks", right=True, spare=2),
+    b.Column(title="in", right=True),
+    b.Column(title="out", right=True),
+    b.Column(title="codecs", wraps=True),
 )
-_HEADS: Final = {"refusal": "refused", "warning": "warning", "note": "note"}
 
 
-def lines(census: Census, page: Page) -> Iterator[str]:
-    """The report on a census."""
-    yield from page.paragraph(f"Census: {safe(census.place)}", hang=2, tone="title")
-    yield from page.pairs(contents(census))
-    for title, unit, name in TALLIES:
-        yield from _tally(getattr(census, name), title, unit, page)
-    yield from page.apart(page.table(_SIZES, _sizes(census)))
-    yield from page.apart(page.table(_ROUTES, _routes(census, page)))
-    yield from _problems(census, page)
+def blocks(census: Census) -> Iterator[b.Block]:
+    """What many archives contain, and what a migration of all would do and cost."""
+    yield b.Title(f"Census: {safe(census.place)}")
+    yield b.Pairs(tuple(_contents(census)))
+    for title, unit, name in _TALLIES:
+        yield from _tally(getattr(census, name), title, unit)
+    yield b.Section(title="Chunk sizes", half=True)
+    yield b.Table(
+        columns=_SIZES,
+        items=census.chunk_sizes,
+        row=partial(_size_row, census),
+        bars=lambda size: (size.arrays,),
+    )
+    yield b.Section(title="What the arrays would become", half=True)
+    yield b.Table(
+        columns=_ROUTES,
+        items=census.routes,
+        row=partial(_route_row, census),
+        bars=(lambda route: (route.bytes_in, route.bytes_out)) if census.listed else None,
+    )
+    yield b.Section(title="Routes", on="pages", half=True)
+    yield b.Pairs(tuple((route.route, MEANINGS.get(route.route, "")) for route in census.routes))
+    yield b.Section(title=f"{count_text(len(census.broken), 'archive')} cannot be read")
+    broken = [(example.archive or "the archive", example.problem) for example in census.broken]
+    yield b.Problems(problems=broken, refusal="cannot be read")
+    yield b.Section(title="Places that could not be searched")
+    yield b.Problems.of(census.unsearched, "not searched")
+    if census.nested:
+        yield b.Section(title="Archives inside others")
+        yield b.Text(f"{count_text(len(census.nested), 'archive')} inside others, not counted:")
+        yield b.Lines(tuple(map(safe, census.nested)), most=_ROWS)
+    yield b.Section(title="Problems of nodes")
+    yield b.Problems(groups=tuple(map(_group, census.problems)), refusal="refused")
     if census.cost is not None:
-        yield ""
-        yield page.paint("Cost of a migration to a new place", "title")
-        yield from page.pairs(cost_rows(census.cost))
-    yield ""
-    yield from page.paragraph(summary(census), hang=2)
+        yield b.Section(title="Cost of a migration to a new place", heads_text=True, half=True)
+        yield b.Pairs(tuple(_cost_rows(census.cost)))
+    yield b.Section()
+    yield b.Summary(summary(census))
 
 
 def brief_lines(census: Census) -> Iterator[str]:
@@ -71,99 +97,62 @@ def brief_lines(census: Census) -> Iterator[str]:
         yield f"{count_text(len(census.unsearched), 'place')} could not be searched."
 
 
-def contents(census: Census) -> Iterator[tuple[str, str]]:
+def _contents(census: Census) -> Iterator[tuple[str, str]]:
     """What there is, as names and values."""
     formats = ", ".join(f"{count_text(count)} {name}" for name, count in census.formats.items())
-    yield "archives", f"{count_text(census.archives)} ({formats})" if formats else "0"
+    broken = f", {count_text(len(census.broken))} cannot be read" if census.broken else ""
+    yield "archives", f"{count_text(census.archives)} ({formats}){broken}" if formats else "0"
     yield "nodes", f"{count_text(census.groups, 'group')}, {count_text(census.arrays, 'array')}"
     if census.listed:
         size = bytes_text(census.bytes, estimated=not census.bytes_known)
         yield "stored", f"{count_text(census.objects, 'object')}, {size}"
 
 
-def _tally(tally: Tally, title: str, unit: str, page: Page) -> Iterator[str]:
-    if not tally.counts:
-        return
-    excerpt = page.shown(list(tally.counts.items()), _ROWS)
-    rows = [(brief(name), count_text(count)) for name, count in excerpt]
-    rest = sum(tally.counts.values()) - sum(count for _, count in excerpt) + tally.others
-    if rest:
-        rows.append(("others", count_text(rest)))
-    yield ""
-    yield from page.table((Column(title=title, wraps=True), Column(title=f"{unit}s", right=True)), rows)
+def _tally(tally: Tally, title: str, unit: str) -> Iterator[b.Block]:
+    counts = list(tally.counts.items())
+    if tally.others:
+        counts.append(("others", tally.others))
+    yield b.Section(title=title.capitalize(), half=True)
+    yield b.Table(
+        columns=(b.Column(title=title, wraps=True), b.Column(title=unit, right=True)),
+        items=counts,
+        row=lambda count: (brief(count[0]), count_text(count[1])),
+        most=_ROWS,
+        rest=lambda others: ("others", count_text(sum(count for _, count in others))),
+        bars=lambda count: count[1:],
+    )
 
 
-def _sizes(census: Census) -> Iterator[tuple[str, ...]]:
-    most = max((size.arrays for size in census.chunk_sizes), default=0)
-    for size in census.chunk_sizes:
-        bar = "#" * -(-20 * size.arrays // most)
-        stored = count_text(size.chunks) if census.listed else ""
-        yield range_text(size), count_text(size.arrays), stored, bar
+def _size_row(census: Census, size: SizeClass) -> tuple[str, ...]:
+    most = max(each.arrays for each in census.chunk_sizes)
+    stored = count_text(size.chunks) if census.listed else ""
+    return _range_text(size), count_text(size.arrays), stored, "#" * -(-20 * size.arrays // most)
 
 
-def range_text(size: SizeClass) -> str:
+def _range_text(size: SizeClass) -> str:
     """The sizes of a class."""
     if size.below is None:
         return f"{bytes_text(size.at_least)} and more"
     return f"{bytes_text(size.at_least)} to {bytes_text(size.below)}" if size.at_least else "below 1.00 kB"
 
 
-def _routes(census: Census, page: Page) -> Iterator[tuple[str, ...]]:
-    for route in census.routes:
-        names = list(route.codecs.counts)
-        excerpt = page.shown(names, 2)
-        more = len(names) - len(excerpt)
-        codecs = "; ".join(brief(name) for name in excerpt) + (f"; {more} more" if more else "")
-        amounts = ("", "", "")
-        if census.listed:
-            amounts = (
-                count_text(route.chunks),
-                bytes_text(route.bytes_in),
-                bytes_text(route.bytes_out, estimated=route.route != "relink"),
-            )
-        yield route.route, count_text(route.archives), count_text(route.arrays), *amounts, codecs
+def _route_row(census: Census, route: RouteTotals) -> tuple[str, ...]:
+    names = list(route.codecs.counts)
+    more = len(names) - _CODECS
+    codecs = "; ".join(brief(name) for name in names[:_CODECS]) + (f"; {more} more" if more > 0 else "")
+    amounts = ("", "", "")
+    if census.listed:
+        written = bytes_text(route.bytes_out, estimated=route.route != "relink")
+        amounts = (count_text(route.chunks), bytes_text(route.bytes_in), written)
+    return route.route, count_text(route.archives), count_text(route.arrays), *amounts, codecs
 
 
-def _problems(census: Census, page: Page) -> Iterator[str]:
-    if census.broken:
-        yield ""
-        yield page.paint(f"{count_text(len(census.broken), 'archive')} cannot be read", "bad")
-        excerpt = page.shown(census.broken, _ROWS)
-        for example in excerpt:
-            yield from page.paragraph(_example(example), indent=2, hang=4)
-        yield from page.rest(len(census.broken) - len(excerpt))
-    yield from page.apart(report_problems.lines(census.unsearched, page, refusal="not searched"))
-    if census.nested:
-        yield ""
-        paths = page.shown(census.nested, _ROWS)
-        head = f"{count_text(len(census.nested), 'archive')} inside others, not counted: "
-        yield from page.paragraph(head + ", ".join(map(safe, paths)), hang=2)
-        yield from page.rest(len(census.nested) - len(paths))
-    if census.problems:
-        yield ""
-        groups = page.shown(census.problems, _ROWS)
-        for group in groups:
-            yield from _group(group, page)
-        yield from page.rest(len(census.problems) - len(groups))
+def _group(group: CensusGroup) -> ProblemGroup:
+    examples = [(example.archive or "the archive", example.problem) for example in group.examples]
+    return ProblemGroup.of(examples, most=None, count=group.count, archives=group.archives)
 
 
-def _group(group: ProblemGroup, page: Page) -> Iterator[str]:
-    head = f"{_HEADS[group.severity]}: {safe(group.message)}"
-    counts = f"{count_text(group.count, 'time')} in {count_text(group.archives, 'archive')}"
-    yield from page.paragraph(f"{head} ({group.kind}; {counts})", indent=2, hang=4)
-    for example in page.shown(group.examples, 1):
-        yield from page.paragraph(f"at {_example(example)}", indent=4, hang=6)
-
-
-def _example(example: Example) -> str:
-    problem = example.problem
-    place = safe(example.archive) or "the archive"
-    place += f" /{safe(problem.node)}" if problem.node else ""
-    detail = f": found {brief(problem.found)}" if problem.found else ""
-    return f"{place}{detail}" if detail else f"{place}: {brief(problem.message)}"
-
-
-def cost_rows(cost: Cost) -> Iterator[tuple[str, str]]:
+def _cost_rows(cost: Cost) -> Iterator[tuple[str, str]]:
     """What a migration takes, as names and values."""
     counts = {"list": cost.lists, "read": cost.reads, "write": cost.writes}
     yield "requests", ", ".join(f"{count_text(count)} to {what}" for what, count in counts.items())

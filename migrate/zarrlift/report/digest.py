@@ -6,30 +6,29 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import count_text, node_text, safe, shape_text
-from . import problems as report_problems
-from .table import Column
+from . import blocks as b
 
 if TYPE_CHECKING:
     from ..core.digest.value_digest import ArrayDigest
     from ..verification.digest_report import ArchiveDigest
-    from .page import Page
 
 _ARRAYS: Final = 200
 """Maximum number of rows; further arrays are only counted."""
 _COLUMNS: Final = (
-    Column(title="array"),
-    Column(title="shape", spare=2),
-    Column(title="data type", wraps=True, spare=1),
-    Column(title="digest"),
+    b.Column(title="array"),
+    b.Column(title="shape", spare=2),
+    b.Column(title="data type", wraps=True, spare=1),
+    b.Column(title="digest"),
 )
 
 
-def lines(digests: ArchiveDigest, page: Page) -> Iterator[str]:
+def blocks(digests: ArchiveDigest) -> Iterator[b.Block]:
     """The digests, and why some arrays have none."""
-    yield from page.paragraph(f"{safe(digests.url)} ({digests.format})", hang=2, tone="title")
+    yield b.Title(f"{safe(digests.url)} ({digests.format})")
     arrays = list(digests.arrays.items())
-    yield from page.listing(_COLUMNS, arrays, _row, most=_ARRAYS, what="array")
-    yield from page.apart(report_problems.lines(digests.problems, page, refusal="no digest"))
+    yield b.Table(columns=_COLUMNS, items=arrays, row=_row, most=_ARRAYS, what="array")
+    yield b.Section()
+    yield b.Problems.of(digests.problems, "no digest")
 
 
 def brief(digests: ArchiveDigest) -> Iterator[str]:

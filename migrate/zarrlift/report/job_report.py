@@ -1,58 +1,159 @@
-"""The output of `zarrlift status --verbose` as text."""
+"""What `zarrlift status --verbose` and the page of a job show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
-from . import problems as report_problems
-from .table import Column
+from ..jobs.ledger.rows import TaskTotals
+from ..jobs.units import FORMATS, bytes_text, count_text, duration_text, node_text, safe, shape_text
+from . import blocks as b
+from .html.charts import line_of
+from .plan import MEANINGS, changed
 
 if TYPE_CHECKING:
     from ..jobs.job_report import ArrayReport, JobReport
-    from .page import Page
 
 _ARRAYS: Final = 20
 """Maximum number of rows; the rest is counted."""
-_COLUMNS: Final = (
-    Column(title="array"),
-    Column(title="state"),
-    Column(title="route", spare=2),
-    Column(title="objects", right=True, spare=1),
-    Column(title="before", right=True),
-    Column(title="after", right=True),
+_SIZES: Final = 8
+"""Maximum number of the largest arrays or archives in a chart."""
+ARRAY_COLUMNS: Final = (
+    b.Column(title="array"),
+    b.Column(title="state", is_state=True),
+    b.Column(title="route", spare=2),
+    b.Column(title="objects", right=True, spare=1),
+    b.Column(title="before", right=True),
+    b.Column(title="after", right=True),
+)
+_ROUTES: Final = (
+    b.Column(title="route"),
+    b.Column(title="arrays", right=True),
+    b.Column(title="objects", right=True),
+    b.Column(title="before", right=True),
+    b.Column(title="after", right=True),
+    b.Column(title="what is done"),
+)
+_SIZE: Final = (
+    b.Column(title="array"),
+    b.Column(title="before", right=True),
+    b.Column(title="after", right=True),
 )
 
 
-def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator[str]:
-    """The report on a job, and where its page is."""
+def blocks(
+    report: JobReport, *, html: str | None = None, before: Iterable[b.Block] = ()
+) -> Iterator[b.Block]:
+    """The report on a job, and where its page is; `before` its arrays, a page has more."""
     where = "in place" if report.in_place else f"-> {safe(report.destination)}"
-    yield from page.paragraph(f"{safe(report.source)} {where}", hang=2, tone="title")
-    yield from page.pairs(
+    yield b.Title(f"{safe(report.source)} {where}")
+    routes = ", ".join(f"{name} {count_text(sums.tasks)}" for name, sums in report.routes().items())
+    yield b.Pairs(
         (
             ("state", report.state),
             ("arrays", f"{count_text(report.arrays_done)} of {count_text(len(report.arrays))} done"),
             ("size", _change(report, "bytes", bytes_text)),
             ("objects", _change(report, "objects", count_text)),
-            (
-                "routes",
-                ", ".join(f"{name} {count_text(sums.tasks)}" for name, sums in report.routes().items()),
-            ),
+            ("routes", routes),
             ("time", duration_text(report.seconds)),
             ("retries", count_text(report.retries) if report.retries else ""),
             ("compared", report.checked or ""),
             ("verified", report.verified or "no"),
         )
     )
-    yield ""
-    yield from page.listing(_COLUMNS, report.arrays, _row, most=_ARRAYS, what="array")
-    yield from page.apart(report_problems.lines(report.problems, page, refusal="refused or failed"))
+    sizes = ((node_text(each.path), each.bytes_before, each.bytes_after) for each in report.arrays)
+    yield from charts(report.routes(), sizes)
+    if (line := line_of(report.throughput)) is not None:
+        yield b.Section(title="Throughput", on="pages")
+        yield line
+    yield from before
+    yield b.Section(title="Arrays")
+    yield b.Table(
+        columns=ARRAY_COLUMNS, items=report.arrays, row=array_row, most=_ARRAYS, what="array", more=_details
+    )
+    yield b.Section(title="Problems")
+    yield b.Problems.of(report.problems, "refused or failed")
     if html is not None:
-        yield from page.apart(page.paragraph(f"Page: {safe(html)}", hang=2))
+        yield b.Section(on="text")
+        yield b.Text(f"Page: {safe(html)}", hang=2)
+    yield b.Section(title="Job", on="pages")
+    yield b.Pairs(tuple(_job(report)))
+    yield b.Document("recipe", report.recipe)
 
 
-def _row(array: ArrayReport) -> tuple[str, ...]:
+def charts(
+    routes: Mapping[str, TaskTotals], sizes: Iterable[tuple[str, int | None, int | None]]
+) -> Iterator[b.Block]:
+    """Bytes by route, and the largest sizes before and after, of those that are known; for pages."""
+    yield b.Section(title="Bytes by route", on="pages", half=True)
+    yield b.Table(
+        columns=_ROUTES,
+        items=sorted(routes.items(), key=lambda route: -route[1].bytes_in),
+        row=_route_row,
+        bars=lambda route: (route[1].bytes_in, route[1].bytes_out),
+    )
+    known = [(name, old, new) for name, old, new in sizes if old is not None and new is not None]
+    yield b.Section(title="Size before and after", on="pages", half=True)
+    yield b.Table(
+        columns=_SIZE,
+        items=sorted((size for size in known if size[1] or size[2]), key=lambda size: (-size[1], size[0])),
+        row=lambda size: (size[0], bytes_text(size[1]), bytes_text(size[2])),
+        most=_SIZES,
+        what="smaller one",
+        bars=lambda size: size[1:],
+    )
+
+
+def _route_row(route: tuple[str, TaskTotals]) -> tuple[str, ...]:
+    name, sums = route
+    amounts = bytes_text(sums.bytes_in), bytes_text(sums.bytes_out)
+    return name, count_text(sums.tasks), count_text(sums.chunks), *amounts, MEANINGS.get(name, "")
+
+
+def _details(array: ArrayReport) -> Iterator[b.Block]:
+    """What an array folds out on a page."""
+    if array.before is None or array.after is None:
+        yield b.Text("The array was not migrated; the reason is above.")
+        return
+    omitted = f", {count_text(array.dropped, 'empty chunk')} omitted" if array.dropped else ""
+    after = array.objects_before if array.objects_after is None else array.objects_after
+    objects = changed(count_text(array.objects_before), count_text(after))
+    forms = (array.before, array.after)
+    shards = (shape_text(form.shard_shape) if form.shard_shape else "" for form in forms)
+    yield b.Pairs(
+        (
+            ("shape", "" if array.shape is None else shape_text(array.shape)),
+            ("done by", f"{array.route} ({safe(array.reason)}): {MEANINGS.get(array.route or '', '')}"),
+            ("objects", objects + omitted),
+            ("data type", changed(*(safe(form.data_type) for form in forms))),
+            ("chunks", changed(*(shape_text(form.chunk_shape) for form in forms))),
+            ("shards", changed(*shards)),
+            ("codecs", changed(*(safe(form.codecs) for form in forms))),
+            ("digest", array.digest or ""),
+        )
+    )
+
+
+def _job(report: JobReport) -> Iterator[tuple[str, str]]:
+    yield "job file", safe(report.job)
+    yield "format", FORMATS.get(report.format, report.format)
+    yield from report.conventions
+    yield "created", _moment(report.created)
+    yield "last record", _moment(report.updated)
+    yield "host", safe(report.host or "")
+    yield "excluded", count_text(report.excluded, "node") if report.excluded else ""
+    yield from report.options.items()
+    yield "versions", ", ".join(f"{name} {version}" for name, version in report.versions.items())
+
+
+def _moment(seconds: float) -> str:
+    """A time, the same wherever the page is read."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def array_row(array: ArrayReport) -> tuple[str, ...]:
+    """The cells of an array."""
     return (
         node_text(array.path),
         array.state,

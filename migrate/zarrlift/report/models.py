@@ -1,56 +1,57 @@
-"""The output of the `zarrlift model` commands: violations, differences, created nodes."""
+"""What the `zarrlift model` commands show: violations, differences, created nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import count_text, safe
+from . import blocks as b
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..models.creation import Created
     from ..models.differences import Difference
-    from .page import Page
+
+_MARKS: Final[dict[str, tuple[str, b.Tone]]] = {
+    "added": ("+", "good"),
+    "missing": ("-", "bad"),
+    "changed": ("~", "warning"),
+}
 
 
-def validation_lines(rows: Sequence[tuple[str, Sequence[Problem]]], model: str, page: Page) -> Iterator[str]:
+def validation(rows: Sequence[tuple[str, Sequence[Problem]]], model: str) -> Iterator[b.Block]:
     """All violations of all archives, one per line; then the number of conforming archives."""
     for place, problems in rows:
-        if not problems:
-            yield f"{safe(place)}: {page.paint('conforms', 'good')}"
-            continue
-        yield f"{safe(place)}: {page.paint(count_text(len(problems), 'violation'), 'bad')}"
-        yield from problem_lines(problems)
+        result = count_text(len(problems), "violation") if problems else "conforms"
+        yield b.Lines((f"{safe(place)}: {result}",), indent=0, tone="bad" if problems else "good")
+        yield _unbroken(problems)
     if len(rows) > 1:
         good = sum(not problems for _, problems in rows)
-        yield f"{count_text(good)} of {count_text(len(rows), 'archive')} conform to {safe(model)}."
+        yield b.Text(f"{count_text(good)} of {count_text(len(rows), 'archive')} conform to {safe(model)}.")
 
 
-def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
-    """One unbroken, searchable line per problem."""
-    for problem in problems:
-        yield f"  {safe(str(problem))}"
-
-
-def difference_lines(differences: Sequence[Difference], page: Page) -> Iterator[str]:
+def differences(found: Sequence[Difference]) -> Iterator[b.Block]:
     """All differences, one per line, then their number."""
-    tones = {"added": "good", "missing": "bad", "changed": "warning"}
-    marks = {"added": "+", "missing": "-", "changed": "~"}
-    for difference in differences:
-        mark = page.paint(marks[difference.what], tones[difference.what])  # type: ignore[arg-type]
-        yield f"{mark} {safe(str(difference))}"
-    if not differences:
-        yield "The structures are equal."
+    for difference in found:
+        mark, tone = _MARKS[difference.what]
+        yield b.Lines((f"{mark} {safe(str(difference))}",), indent=0, tone=tone)
+    if not found:
+        yield b.Text("The structures are equal.")
         return
-    counts = {what: sum(difference.what == what for difference in differences) for what in marks}
+    counts = {what: sum(difference.what == what for difference in found) for what in _MARKS}
     words = ", ".join(f"{count_text(count)} {what}" for what, count in counts.items() if count)
-    yield f"{count_text(len(differences), 'difference')}: {words}."
+    yield b.Text(f"{count_text(len(found), 'difference')}: {words}.")
 
 
-def created_lines(created: Created, page: Page) -> Iterator[str]:
+def created(result: Created) -> Iterator[b.Block]:
     """The created nodes, and warnings."""
-    what = f"{count_text(created.groups, 'group')} and {count_text(created.arrays, 'array')}"
-    yield from page.paragraph(f"Created {safe(created.url)}: {what}, no chunks.", hang=2)
-    yield from problem_lines(created.problems)
+    what = f"{count_text(result.groups, 'group')} and {count_text(result.arrays, 'array')}"
+    yield b.Text(f"Created {safe(result.url)}: {what}, no chunks.", hang=2)
+    yield _unbroken(result.problems)
+
+
+def _unbroken(problems: Iterable[Problem]) -> b.Block:
+    """One searchable line per problem."""
+    return b.Lines([safe(str(problem)) for problem in problems])

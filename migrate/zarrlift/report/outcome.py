@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..jobs.command_line import command
 from ..jobs.parts.part_index import has_lsf
-from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
-from . import problems as report_problems
+from ..jobs.units import bytes_text, count_text, duration_text, node_text, rate_text, safe
+from . import blocks as b
 from .names import index_ranges
+from .plan import nodes as planned_arrays
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -19,38 +20,53 @@ if TYPE_CHECKING:
 
     from ..jobs.outcome import Outcome
     from ..verification.report import VerificationReport
-    from .page import Page
 
 
+_NODES: Final = (b.Column(title="node"), b.Column(title="differences", right=True))
 _BRIEFLY: Final = 10
 """Maximum number of problems printed as one line each."""
 
 
-def lines(outcome: Outcome, page: Page, *, whole: bool = False) -> Iterator[str]:
-    """The result of a call, caveats, and the next step; `problem_lines` only with `whole`."""
-    yield from page.paragraph(headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
+def blocks(outcome: Outcome, *, whole: bool = False) -> Iterator[b.Block]:
+    """The result of a call, caveats, and the next step; `problem_blocks` only with `whole`."""
+    yield b.Title(headline(outcome), tone="good" if outcome.ok else "warning")
     if whole:
-        yield from problem_lines(outcome, page)
-    yield from _notes(outcome, page)
-    yield from _advice(outcome, page)
+        yield from problem_blocks(outcome)
+    notes = [problem for problem in outcome.problems if problem.severity != "refusal"]
+    warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
+    yield b.Problems.of(dict.fromkeys((*notes, *warnings)))
+    if outcome.how_to_open:
+        yield b.Text("To open it in Python:")
+        yield b.Lines(tuple(map(safe, outcome.how_to_open.splitlines())))
+    for text, words in _next(outcome):
+        yield b.Advice(text, command(*words, *outcome.options)) if words else b.Text(text)
 
 
-def problem_lines(
-    outcome: Outcome, page: Page, logged_problems: Collection[JSONObject] = ()
-) -> Iterator[str]:
+def notebook_blocks(outcome: Outcome) -> Iterator[b.Block]:
+    """The same with the places, and the arrays as they were planned."""
+    yield from blocks(outcome, whole=True)
+    plan = outcome.plan
+    places = () if plan is None else (("from", safe(plan.source)), ("to", safe(plan.destination)))
+    retries = count_text(outcome.retries, "request") if outcome.retries else ""
+    yield b.Pairs((*places, ("job", safe(outcome.job)), ("retries", retries)))
+    if plan is not None:
+        yield from planned_arrays(plan)
+
+
+def problem_blocks(outcome: Outcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[b.Block]:
     """Refusals made before the work, and failures during it.
 
     The `logged_problems` were shown as they happened, without advice: only their advice follows.
     """
     refused, failed = _wrong(outcome)
-    yield from report_problems.lines(refused, page, refusal="refused")
+    yield b.Problems.of(refused, "refused")
     others = _not_in(failed, logged_problems)
-    yield from report_problems.lines(others, page, refusal="failed")
+    yield b.Problems.of(others, "failed")
     printed_advice = {problem.advice for problem in others}
     advice = dict.fromkeys(problem.advice for problem in failed if problem.advice not in printed_advice)
     for text in advice:
         if text is not None:
-            yield from page.paragraph(safe(text), indent=2, hang=4)
+            yield b.Text(safe(text), indent=2, hang=4)
 
 
 def _not_in(problems: Iterable[Problem], logged_problems: Collection[JSONObject]) -> list[Problem]:
@@ -76,14 +92,6 @@ def brief_lines(outcome: Outcome, logged_problems: Collection[JSONObject] = ()) 
         yield f"and {count_text(rest)} more"
 
 
-def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
-    if outcome.how_to_open:
-        yield "To open it in Python:"
-        yield from (f"  {safe(line)}" for line in outcome.how_to_open.splitlines())
-    for text, words in _next(outcome):
-        yield from page.advice(text, command(*words, *outcome.options)) if words else page.paragraph(text)
-
-
 def _planned(outcome: Outcome) -> tuple[Problem, ...]:
     if outcome.plan is None or outcome.state not in ("done", "incomplete"):
         return ()
@@ -96,13 +104,6 @@ def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
     wrong = [problem for problem in outcome.problems if problem.severity == "refusal"]
     refused = [problem for problem in wrong if problem in planned]
     return refused, [problem for problem in wrong if problem not in planned]
-
-
-def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
-    """Notes of the call and warnings of the plan, which qualify the result."""
-    notes = [problem for problem in outcome.problems if problem.severity != "refusal"]
-    warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
-    yield from report_problems.lines(dict.fromkeys((*notes, *warnings)), page)
 
 
 def headline(outcome: Outcome) -> str:
@@ -242,7 +243,7 @@ def _differences(report: VerificationReport) -> str:
     return f"Not equal: {many} at {nodes}."
 
 
-def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
+def verification_blocks(report: VerificationReport) -> Iterator[b.Block]:
     """The result and the extent of a comparison."""
     looked = ", ".join(
         f"{bytes_text(count)} of values" if name == "bytes" else count_text(count, name.removesuffix("s"))
@@ -256,11 +257,17 @@ def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
     if not report.full and report.counts.get("bytes"):
         looked += f" ({_share(report.share)} of the stored values)"
     if report.ok:
-        head = f"Equal. Compared {how}: {looked}."
-        yield from page.paragraph(head, hang=2, tone="good")
+        yield b.Title(f"Equal. Compared {how}: {looked}.", tone="good")
         if not report.full:
-            yield "Use --full to compare every value."
+            yield b.Text("Use --full to compare every value.")
     else:
-        head = f"{_differences(report)} Compared {how}: {looked}."
-        yield from page.paragraph(head, hang=2, tone="bad")
-    yield from report_problems.lines(report.problems, page, refusal="differs")
+        yield b.Title(f"{_differences(report)} Compared {how}: {looked}.", tone="bad")
+    yield b.Problems.of(report.problems, "differs")
+    yield b.Section(on="pages")
+    yield b.Pairs((("source", safe(report.source)), ("destination", safe(report.destination))))
+    yield b.Section(title="Nodes that differ", on="pages")
+    yield b.Table(columns=_NODES, items=report.differences, row=_differing, what="node")
+
+
+def _differing(node: tuple[str, int]) -> tuple[str, str]:
+    return node_text(node[0]), count_text(node[1])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TextIO, TypeAlias, TypeVar
 
 from ..jobs.units import columns, count_text
-from .table import Column, table, wrap
+from .blocks import Tone
+from .table import wrap
 
 T = TypeVar("T")
-Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
 Color: TypeAlias = Literal["auto", "always", "never"]
 _CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
 _PIPED_WIDTH: Final = 120
@@ -72,15 +72,6 @@ class Page:
             lines += wrap(value, self.width, first=lead, rest=" " * len(lead))
         return lines
 
-    def table(self, shape: Iterable[Column], rows: Iterable[Iterable[str]], *, indent: int = 2) -> list[str]:
-        """A table within the page's width; titles are highlighted on a coloured page."""
-        columns_ = tuple(shape)
-        cells = [tuple(row) for row in rows]
-        if not cells:
-            return []
-        titles, *lines = table(columns_, cells, self.width, indent=indent)
-        return [self.paint(titles, "quiet"), *lines]
-
     def shown(self, items: Sequence[T], most: int) -> Sequence[T]:
         """The first items, or all with `everything`."""
         return items if self.everything else items[:most]
@@ -89,23 +80,3 @@ class Page:
         """The number of items that are not shown; nothing for 0."""
         text = count_text(count, f"more {what}") if what else f"{count_text(count)} more"
         return self.paragraph(f"and {text} (--all shows them)", indent=indent) if count > 0 else []
-
-    def apart(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines below an empty one; nothing without lines."""
-        for number, line in enumerate(lines):
-            if number == 0:
-                yield ""
-            yield line
-
-    def listing(
-        self,
-        shape: Iterable[Column],
-        items: Sequence[T],
-        row: Callable[[T], Iterable[str]],
-        *,
-        most: int,
-        what: str,
-    ) -> list[str]:
-        """A table with a row for each of the first items, and the number of the others."""
-        excerpt = self.shown(items, most)
-        return [*self.table(shape, map(row, excerpt)), *self.rest(len(items) - len(excerpt), what)]

@@ -12,14 +12,12 @@ from ..jobs.command_line import command
 from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
-from . import problems as report_problems
-from .archive import convention_lines
+from . import blocks as b
+from .archive import conventions
 from .names import node_names
-from .table import Column
 
 if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan, Plan
-    from .page import Page
 
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
@@ -36,37 +34,45 @@ MEANINGS: Final = {
 }
 """What each route does, in a few words."""
 _COLUMNS: Final = (
-    Column(title="array"),
-    Column(title="shape"),
-    Column(title="chunk", spare=1, once=True),
-    Column(title="data type", wraps=True, once=True),
-    Column(title="codecs", wraps=True),
-    Column(title="keys", wraps=True),
-    Column(title="per shard"),
-    Column(title="chunks", right=True, spare=2),
-    Column(title="in", right=True),
-    Column(title="out", right=True),
+    b.Column(title="array"),
+    b.Column(title="shape"),
+    b.Column(title="chunk", spare=1, once=True),
+    b.Column(title="data type", wraps=True, once=True),
+    b.Column(title="codecs", wraps=True),
+    b.Column(title="keys", wraps=True),
+    b.Column(title="per shard"),
+    b.Column(title="chunks", right=True, spare=2),
+    b.Column(title="in", right=True),
+    b.Column(title="out", right=True),
 )
 
 
-def lines(plan: Plan, page: Page, *, job: str | None = None) -> Iterator[str]:
-    """The report on a plan, of which a job in parts may have been made."""
+def blocks(plan: Plan, *, job: str | None = None) -> Iterator[b.Block]:
+    """A plan, of which a job in parts may have been made."""
     where = "in place" if plan.in_place else f"-> {safe(plan.destination) or '(no destination given)'}"
-    yield from page.paragraph(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6, tone="title")
-    yield from convention_lines(plan.conventions, page)
-    for group in _groups(plan.arrays):
-        yield from page.apart(_group(group, page))
-    yield from page.apart(report_problems.lines(plan.all_problems(), page, refusal="refused"))
+    yield b.Title(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6)
+    yield from conventions(plan.conventions)
+    yield from nodes(plan)
+    yield b.Section(title="Problems")
+    yield b.Problems.of(plan.all_problems(), "refused")
     if plan.excluded:
-        yield from page.apart(_excluded(plan, page))
-    yield ""
-    yield from page.paragraph(totals(plan), hang=2)
+        yield b.Section(title="Excluded")
+        head = f"Excluded by the recipe, {count_text(len(plan.excluded), 'node')}"
+        yield b.Names(head, plan.excluded, most=_EXCLUDED)
+    yield b.Section()
+    yield b.Summary(totals(plan))
     if job is None:
-        yield "Nothing has been written."
+        yield b.Text("Nothing has been written.")
         return
-    yield from page.paragraph("The job has been created, and nothing has been migrated.")
-    yield from page.advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
-    yield from page.advice("Then collect them:", command("gather", job))
+    yield b.Text("The job has been created, and nothing has been migrated.")
+    yield b.Advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
+    yield b.Advice("Then collect them:", command("gather", job))
+
+
+def nodes(plan: Plan) -> Iterator[b.Block]:
+    """The arrays of a plan, those with the same conversion together."""
+    for group in _groups(plan.arrays):
+        yield from _group(group)
 
 
 def totals(plan: Plan) -> str:
@@ -89,18 +95,18 @@ def totals(plan: Plan) -> str:
 
 
 def _codecs(array: ArrayPlan) -> str:
-    return _change(brief(str(array.source.chain)), brief(str(array.destination.chain)))
+    return changed(brief(str(array.source.chain)), brief(str(array.destination.chain)))
 
 
 def _keys(array: ArrayPlan) -> str:
-    return _change(str(array.source.keys), str(array.destination.keys))
+    return changed(str(array.source.keys), str(array.destination.keys))
 
 
 def _shards(array: ArrayPlan, part: Callable[[Shards], str]) -> str:
     """What `part` gives for the shards of either side; "" without shards."""
     frames = (array.source.frame, array.destination.frame)
     sides = [part(frame) if isinstance(frame, Shards) else "none" for frame in frames]
-    return "" if sides == ["none", "none"] else _change(*sides)
+    return "" if sides == ["none", "none"] else changed(*sides)
 
 
 def _index(array: ArrayPlan) -> str:
@@ -131,16 +137,16 @@ def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
     return list(groups.values())
 
 
-def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
+def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     first = group[0]
     name = first.route.name
     count = count_text(len(group), "array")
     reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
     head = f"{name}: {count}, {MEANINGS.get(name, '')}{safe(reason)}"
-    yield from page.paragraph(head, hang=2, tone="title")
+    yield b.Section(title=head, heads_text=True, folded=True)
     shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
     whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))
-    yield from page.pairs(
+    yield b.Pairs(
         (
             ("codecs", _codecs(first) if shared[_codecs] else ""),
             ("keys", _keys(first) if shared[_keys] else ""),
@@ -150,7 +156,24 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
         )
     )
     own = [form for form in _FORMS if not shared[form]]
-    yield from page.table(_COLUMNS, _rows(group, own, page))
+
+    def row(*arrays: ArrayPlan) -> tuple[str, ...]:
+        names = node_names((array.path for array in arrays), 1)
+        return (names, *_form(arrays[0], own), *_figures(arrays))
+
+    def rest(arrays: Sequence[ArrayPlan]) -> tuple[str, ...]:
+        head = f"{count_text(len(arrays), 'more array')} (--all)"
+        return (head, *[""] * (len(_COLUMNS) - 4), *_figures(arrays))
+
+    yield b.Table(
+        columns=_COLUMNS,
+        items=group,
+        row=row,
+        most=_ROWS,
+        what="array",
+        alike=lambda array: _form(array, own),
+        rest=rest,
+    )
 
 
 def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
@@ -192,29 +215,13 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
-def _rows(group: list[ArrayPlan], own: Sequence[_Form], page: Page) -> Iterator[tuple[str, ...]]:
-    alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
-    for number, array in enumerate(group):
-        form = _form(array, own)
-        # A few arrays have a row each.
-        key = form if len(group) > _ROWS and not page.everything else (*form, str(number))
-        alike.setdefault(key, []).append(array)
-    rows = list(alike.values())
-    excerpt = page.shown(rows, _ROWS)
-    for members in excerpt:
-        names = node_names((array.path for array in members), 1)
-        yield (names, *_form(members[0], own), *_figures(members))
-    if rest := [array for members in rows[len(excerpt) :] for array in members]:
-        yield (f"{count_text(len(rest), 'more array')} (--all)", *[""] * (len(_COLUMNS) - 4), *_figures(rest))
-
-
 def _form(array: ArrayPlan, own: Sequence[_Form]) -> tuple[str, ...]:
     """What a row has of an array, except for its name and its figures."""
     source, destination = array.source, array.destination
     return (
         shape_text(source.shape),
-        _change(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
-        _change(brief(str(source.data_type)), brief(str(destination.data_type))),
+        changed(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
+        changed(brief(str(source.data_type)), brief(str(destination.data_type))),
         *(form(array) if form in own else "" for form in _FORMS),
     )
 
@@ -231,11 +238,6 @@ def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
     return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not exact)
 
 
-def _change(before: str, after: str) -> str:
-    return before if before == after else f"{before} -> {after}"
-
-
-def _excluded(plan: Plan, page: Page) -> list[str]:
-    names = node_names(plan.excluded, None if page.everything else _EXCLUDED, hint=" (--all shows them)")
-    count = count_text(len(plan.excluded), "node")
-    return page.paragraph(f"Excluded by the recipe, {count}: {names}", hang=2)
+def changed(before: str, after: str) -> str:
+    """A property on both sides, once if it is the same."""
+    return before if before == after else f"{before or 'none'} -> {after or 'none'}"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..jobs.units import count_text
+
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
@@ -37,14 +39,21 @@ class ProblemGroup:
     places: tuple[Where, ...]
     more: int
     """Number of problems whose places are not shown."""
+    archives: int | None = None
+    """Number of archives, if there are others than those of the places."""
 
     @classmethod
     def of(
-        cls, members: Sequence[tuple[str | None, Problem]], *, most: int | None, count: int | None = None
+        cls,
+        members: Sequence[tuple[str | None, Problem]],
+        *,
+        most: int | None,
+        count: int | None = None,
+        archives: int | None = None,
     ) -> ProblemGroup:
         """The group of these problems and their archives, with others if `count` is larger."""
         first = members[0][1]
-        same = len({problem.found for _, problem in members}) == 1
+        same = len({problem.found for _, problem in members}) == 1 and count in (None, len(members))
         excerpt = members[:most]
         return cls(
             first=first,
@@ -56,7 +65,16 @@ class ProblemGroup:
                 if archive is not None or problem.node is not None or problem.key is not None or not same
             ),
             more=(len(members) if count is None else count) - len(excerpt),
+            archives=archives,
         )
+
+    @property
+    def count_text(self) -> str:
+        """`12 times`, with the number of archives if it is known; "" for one problem."""
+        if self.count == 1:
+            return ""
+        archives = "" if self.archives is None else f" in {count_text(self.archives, 'archive')}"
+        return count_text(self.count, "time") + archives
 
     @property
     def tone(self) -> str:

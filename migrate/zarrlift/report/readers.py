@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
 
 from ..core.chain.reader_table import Reader, Table, table
 from ..jobs.units import count_text, safe
-from .table import Column
-
-if TYPE_CHECKING:
-    from .page import Page
+from . import blocks as b
 
 _WORDS: Final = {True: "yes", False: "no", None: "?"}
 _LETTERS: Final = {True: "y", False: "n", None: "?"}
@@ -21,17 +18,17 @@ _WIDE: Final = 3
 """Maximum number of readers with a column under their name; more are numbered."""
 
 
-def lines(page: Page, *, readers: tuple[Reader, ...], features: tuple[str, ...]) -> Iterator[str]:
+def blocks(readers: tuple[Reader, ...], features: tuple[str, ...]) -> Iterator[b.Block]:
     """Features by reader, and what a reader said about each, if there is only one."""
     whole = table()
     own = tuple(reader for reader in readers if reader.built_on is None) or readers
     numbers = {reader: str(number) for number, reader in enumerate(own, 1)} if len(own) > _WIDE else {}
     for reader in readers:
         number = f"{numbers[reader]:>2}  " if reader in numbers else ""
-        yield from page.paragraph(f"{number}{reader}: {evidence(reader)}", hang=4)
-    columns = [Column(title=numbers.get(reader, str(reader))) for reader in own]
+        yield b.Text(f"{number}{reader}: {evidence(reader)}", hang=4)
+    columns = [b.Column(title=numbers.get(reader, str(reader))) for reader in own]
     if len(own) == 1:
-        columns.append(Column(title="what it says", wraps=True))
+        columns.append(b.Column(title="what it says", wraps=True))
     answers = _LETTERS if numbers else _WORDS
     for group, names in whole.features.items():
         rows = [
@@ -43,13 +40,12 @@ def lines(page: Page, *, readers: tuple[Reader, ...], features: tuple[str, ...])
             for name in names
             if name in features
         ]
-        if rows:
-            yield ""
-            yield from page.table((Column(title=group), *columns), rows, indent=0)
+        yield b.Section()
+        yield b.Table(columns=(b.Column(title=group), *columns), items=rows, row=tuple, indent=0)
     tested, cells = whole.cells
-    yield ""
+    yield b.Section()
     letters = "y: yes, n: no, ?: not known. " if numbers else ""
-    yield from page.paragraph(f"{letters}{count_text(tested)} of {count_text(cells)} cells are tested.")
+    yield b.Text(f"{letters}{count_text(tested)} of {count_text(cells)} cells are tested.")
 
 
 def label(feature: str, group: str) -> str:

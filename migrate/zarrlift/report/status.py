@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
 from ..jobs.status import silence_of
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe, silence_text
+from . import blocks as b
 from .names import index_ranges, node_names
-from .problems import failures
-from .problems import lines as problem_lines
-from .table import Column
 
 if TYPE_CHECKING:
     from ..jobs.status import Activity, NodeStatus, Status
-    from .page import Page
 
 _NODES: Final = 20
 """Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together.
@@ -34,44 +30,40 @@ _ACTIVITIES: Final[dict[Activity | None, str]] = {
     None: "not started",
 }
 _COLUMNS: Final = (
-    Column(title="node"),
-    Column(title="state"),
-    Column(title="route", spare=2),
-    Column(title="tasks", right=True, spare=1),
-    Column(title="bytes", right=True),
+    b.Column(title="node"),
+    b.Column(title="state", is_state=True),
+    b.Column(title="route", spare=2),
+    b.Column(title="tasks", right=True, spare=1),
+    b.Column(title="bytes", right=True),
 )
 
 
-def lines(status: Status, page: Page) -> Iterator[str]:
+def blocks(status: Status) -> Iterator[b.Block]:
     """The report on a job."""
     where = "in place" if status.in_place else f"-> {safe(status.destination)}"
-    yield from page.paragraph(f"{safe(status.source)} {where}", hang=2, tone="title")
-    yield from page.pairs(facts(status))
+    yield b.Title(f"{safe(status.source)} {where}")
+    yield b.Pairs(_facts(status))
     rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
-    alike = _alike(rows, apart=page.everything or len(rows) <= _NODES)
-    excerpt = page.shown(alike, _NODES)
-    node = replace(_COLUMNS[0], wraps=len(alike) < len(rows))
-    yield from page.apart(page.table((node, *_COLUMNS[1:]), map(_row, excerpt)))
-    yield from page.rest(len(rows) - sum(map(len, excerpt)), "node")
+    yield b.Section(title="Nodes")
+    yield b.Table(columns=_COLUMNS, items=rows, row=_row, most=_NODES, what="node", alike=_alike)
+    yield b.Section(title="Errors")
     errors = [(row.state, node_text(row.path), safe(row.error)) for row in rows if row.error]
-    first = page.shown(errors, _NODES)
-    yield from page.apart([*failures(first, page), *page.rest(len(errors) - len(first), "error")])
-    yield from page.apart(problem_lines(status.problems, page))
-    yield ""
-    yield from page.paragraph(summary_text(status), hang=2)
+    yield b.Failures(errors, most=_NODES, what="error")
+    yield b.Section()
+    yield b.Problems.of(status.problems)
+    yield b.Section()
+    yield b.Summary(summary_text(status))
     if status.state == "undone":
-        yield "Everything the job wrote was removed."
+        yield b.Text("Everything the job wrote was removed.")
     elif status.undoing:
-        yield from page.advice(
-            "It is being undone. Continue with:", command("undo", status.job, *status.options)
-        )
+        yield b.Advice("It is being undone. Continue with:", command("undo", status.job, *status.options))
     elif status.parts:
-        yield from page.advice("When all parts have ended:", command("gather", status.job, *status.options))
+        yield b.Advice("When all parts have ended:", command("gather", status.job, *status.options))
     elif status.state == "incomplete" and status.activity != "running":
-        yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
+        yield b.Advice(_when_to_resume(status), command("resume", status.job, *status.options))
 
 
-def facts(status: Status) -> list[tuple[str, str]]:
+def _facts(status: Status) -> list[tuple[str, str]]:
     """Names and texts of what is known of the job as a whole; some texts are empty."""
     return [
         ("state", _state(status)),
@@ -140,17 +132,13 @@ def _when_to_resume(status: Status) -> str:
     return "After the cause is fixed:"
 
 
-def _alike(rows: Iterable[NodeStatus], *, apart: bool) -> list[list[NodeStatus]]:
-    """The nodes of each row of the table: those with the same state and route, unless begun, or one each."""
-    alike: dict[tuple[str | None, ...], list[NodeStatus]] = {}
-    for row in rows:
-        begun = 0 < row.tasks_done < row.tasks_total
-        key = (row.path,) if apart or begun else (row.state, row.kind, row.route)
-        alike.setdefault(key, []).append(row)
-    return list(alike.values())
+def _alike(row: NodeStatus) -> object:
+    """Nodes with the same state and route are alike, unless they have begun."""
+    begun = 0 < row.tasks_done < row.tasks_total
+    return row.path if begun else (row.state, row.kind, row.route)
 
 
-def _row(rows: list[NodeStatus]) -> tuple[str, ...]:
+def _row(*rows: NodeStatus) -> tuple[str, ...]:
     first = rows[0]
     done, total = sum(row.tasks_done for row in rows), sum(row.tasks_total for row in rows)
     return (

@@ -7,10 +7,11 @@ matter least are left out and named below it. Text is never truncated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ..jobs.units import columns
+from .blocks import Column
 
 _GAP: Final = 2
 _NARROWEST: Final = 16
@@ -19,24 +20,6 @@ _LONGEST_WORD: Final = 28
 """A wrapping column is not narrowed so far that words of up to this length are cut."""
 _REPEATED: Final = 8
 """Equal cells of this number stand once even if the table is not too wide."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """Title and layout of a column."""
-
-    title: str
-    right: bool = False
-    """Align right, for numbers."""
-    wraps: bool = False
-    """Cells may take several lines if the table is too wide."""
-    spare: int = 0
-    """If nonzero, the column may be left out of a table that is too wide, the highest number first.
-
-    One with 1 is left out only if cutting words is not enough.
-    """
-    once: bool = False
-    """If all cells that are not empty are equal, they may stand once below the table instead."""
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:

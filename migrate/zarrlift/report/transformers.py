@@ -6,23 +6,24 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import count_text, safe
-from .table import Column
+from . import blocks as b
 
 if TYPE_CHECKING:
     from zarrstack.base.registry import Registered
 
-    from .page import Page
-
 _COLUMNS: Final = (
-    Column(title="name"),
-    Column(title="package", spare=1),
-    Column(title="what it does", wraps=True),
+    b.Column(title="name"),
+    b.Column(title="package", spare=1),
+    b.Column(title="what it does", wraps=True),
 )
 
 
-def lines(layers: Sequence[Registered], page: Page) -> Iterator[str]:
+def blocks(layers: Sequence[Registered]) -> Iterator[b.Block]:
     """The layers by name; an unusable one is shown with its error."""
-    rows = ((safe(layer.name), safe(layer.package), safe(layer.problem or layer.summary)) for layer in layers)
-    yield from page.table(_COLUMNS, rows)
-    yield ""
-    yield f"{count_text(len(layers), 'storage transformer')}."
+    yield b.Table(
+        columns=_COLUMNS,
+        items=layers,
+        row=lambda layer: (safe(layer.name), safe(layer.package), safe(layer.problem or layer.summary)),
+    )
+    yield b.Section()
+    yield b.Text(f"{count_text(len(layers), 'storage transformer')}.")

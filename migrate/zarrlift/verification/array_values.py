@@ -28,7 +28,9 @@ from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
 from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
+from ..transfer.stored_chunks import MissingObject
 from .documents import VARIABLE
+from .expectation import Expectation, value_problem
 from .regions import (
     Compared,
     Division,
@@ -41,7 +43,7 @@ from .regions import (
     parts,
     within,
 )
-from .sampled_chunks import Expectation, SourceObjects, value_problem
+from .source_objects import SourceObjects
 from .v3_tree import key_below
 from .zarr_python_reader import chunk_shape, data_type_name, native, open_array, read_regions, reading_store
 
@@ -96,8 +98,8 @@ class ArrayValues:
 
     `document` is the result's `zarr.json`, which need not be stored, and `metadata` its parsed form by
     zarr-python. With `stays_missing`, equal values are not sufficient: an object that is missing in the
-    source must be missing in the result; this is checked if both have the same objects and the source cannot
-    list. `digest` adds up the values of the result.
+    source must be missing in the result; each is asked for if both sides have the same objects and either
+    cannot list, or if only some are compared (`sampled`). `digest` adds up the values of the result.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class ArrayValues:
         allow_pickle: bool,
         fill_is_null: bool,
         stays_missing: bool = False,
+        sampled: bool = False,
         digest: ValueSums | None = None,
     ) -> None:
         self.described = {
@@ -132,7 +135,7 @@ class ArrayValues:
         self._item = _item_bytes(metadata)
         self._fill_is_null = fill_is_null
         self._digest = digest
-        self._asks_for_missing = stays_missing and not self.listed and self.aligned and layout.frame is None
+        self._asks_for_missing = stays_missing and self.aligned and (sampled or not self.listed)
         self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
         self._array = open_array(metadata, reading_store(destination), path)
         self._expect = Expectation(
@@ -247,9 +250,9 @@ class ArrayValues:
     # Comparison
 
     def _compare(self, work: _Work, pool: ThreadPoolExecutor) -> Iterator[Compared]:
-        return _in_order(pool, self._compare_batch, self._batches(work), work.threads)
+        return _in_order(pool, self.compare, self._batches(work), work.threads)
 
-    def _compare_batch(self, batch: Sequence[Region]) -> Compared:
+    def compare(self, batch: Sequence[Region]) -> Compared:
         """Compare a batch; our decoder comes first, because it is bounded and may refuse a payload."""
         problems: list[Problem] = []
         wanted: list[tuple[Region, list[_Piece]]] = []
@@ -281,11 +284,17 @@ class ArrayValues:
                     part = intersection(whole, region)
                     if values is not None:
                         pieces.append(_Piece(part=part, values=_cut(values, within(part, whole))))
-                        continue
-                    if self._asks_for_missing:
-                        problems += self._must_be_missing(part)
-                    if not self._fill_is_null:  # otherwise its value is undefined
+                    elif not self._fill_is_null:  # otherwise its value is undefined
                         pieces.append(_Piece(part=part, values=None))
+            except MissingObject:
+                part = intersection(self.layout.objects.region(place), region)
+                if (
+                    self._asks_for_missing
+                    and self._destination.size(self.key(first_coordinates(part))) is not None
+                ):
+                    problems.append(self.surplus(part))
+                elif not self._fill_is_null:
+                    pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
                 problems.append(error.at(node=self.path, key=self._inner_chunks.key(place)).problem)
         return pieces, problems
@@ -296,11 +305,6 @@ class ArrayValues:
             shape = tuple(axis.stop - axis.start for axis in piece.part)
             expected = self._expect.missing(self._inner_chunks.fill(shape))
         return self._expect.compare(found, expected, self.path, self.key, piece.part)
-
-    def _must_be_missing(self, region: Region) -> list[Problem]:
-        if self._destination.get(self.key(first_coordinates(region))) is None:
-            return []
-        return [self.surplus(region)]
 
     def surplus(self, region: Region) -> Problem:
         """The problem for an object of the result that the source does not have."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..archive.nodes import Layout
+from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
-from ..core.grid.overlap import touched
+from ..core.grid.overlap import touched, touching
 from ..transfer.tasks import rewritten
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import ArrayPlan
+    from .regions import Region
 
 MAX_INNER_CHUNKS: Final = 64
 """Maximum number of leaves that a job reads again, apart from one for every further kind."""
@@ -27,6 +30,10 @@ _FOLLOWERS: Final = 16
 """Number of arrays of a kind already sampled from which one random inner chunk is taken."""
 _TRIES: Final = 8
 """Number of chunks tried in the search for an edge chunk."""
+_WHOLE_BYTES: Final = 32 << 20
+"""Maximum of decoded bytes for a shard to be compared as a whole."""
+_OF_SHARD: Final = 4
+"""Number of inner chunks compared in a larger shard."""
 
 
 class Sampler:
@@ -105,6 +112,18 @@ def _kind(plan: ArrayPlan) -> str:
             plan.destination.frame,
         )
     )
+
+
+def regions_of(layout: Layout, indexes: Sequence[int]) -> Iterator[Region]:
+    """The regions to compare of the objects with these linear indexes: some inner chunks of a large shard."""
+    objects, grid = layout.objects, layout.grid
+    for place in map(objects.coordinates, indexes):
+        if not isinstance(layout.frame, Shards) or object_bytes(layout) <= _WHOLE_BYTES:
+            yield objects.region(place)
+            continue
+        numbers = touching(place, objects, grid)
+        for number in np.unique(numbers[np.linspace(0, len(numbers) - 1, _OF_SHARD).astype(np.int64)]):
+            yield grid.region(grid.coordinates(int(number)))
 
 
 def object_bytes(layout: Layout) -> int:

@@ -21,9 +21,10 @@ from ..core.grid.frames import Shards
 from ..planning.regrid.blocks import available_cores, memory_budget, workers_within
 from ..storage.base import Storage
 from ..transfer.events import Planned, Progress, TaskDone
+from ..transfer.stored_chunks import MissingObject
 from ..transfer.worker import both_ends, received
 from .digest_report import ArchiveDigest
-from .sampled_chunks import SourceObjects
+from .source_objects import SourceObjects
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -183,8 +184,9 @@ class _Reader:
                     if values is not None:
                         self._adder.add(sums, region, values)
                         nbytes += values.nbytes
-                    elif self._certain:
-                        raise ChunkError("a listed chunk is gone: the archive changed")
+            except MissingObject:
+                if self._certain:
+                    raise ChunkError("a listed chunk is gone: the archive changed", key=key) from None
             except ZarrstackError as error:
                 raise error.at(key=key) from None
         return sums, len(indexes), nbytes

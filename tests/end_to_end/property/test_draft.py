@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.support.chances import examples
 
 import zarrlift
-from zarrstack.core.draft_nodes import Dialect, DraftEntryPoint, write_entry
+from zarrlift.core.draft_v3.nodes import Dialect, DraftEntryPoint, write_entry
 
 URI = "https://purl.org/zarr/spec/"
 MISSING = (2**64 - 1, 2**64 - 1)

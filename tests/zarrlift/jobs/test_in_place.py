@@ -14,6 +14,7 @@ from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import GroupPlan
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report.page import Page
+from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import JobError, UsageError
 
 DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
@@ -113,7 +114,7 @@ def test_finish_refuses_attributes_that_were_written_later(source: Path) -> None
     (source / "empty/.zattrs").write_text('{"units": "m"}')
     outcome = zarrlift.finish(source)
     assert [(problem.kind, problem.key) for problem in outcome.problems] == [("changed", "empty/.zattrs")]
-    text = "\n".join(report_outcome.lines(outcome, Page(width=100)))
+    text = "\n".join(printed(report_outcome.blocks(outcome), Page(width=100)))
     assert "Nothing was removed." in text
     assert "resume" not in text
     (source / "empty/.zattrs").unlink()

@@ -18,6 +18,7 @@ from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
 from zarrlift.report.page import Page
+from zarrlift.report.text import lines as printed
 
 PLACE = "http://127.0.0.1:9000"
 OPTIONS = {
@@ -80,11 +81,11 @@ def test_every_command_that_is_advised_holds_them(
     needed = "j.db --storage-options 'dst:key=<key>' --storage-options dst:anon=true"
     assert needed in capsys.readouterr().out
     status = zarrlift.status("j.db")
-    assert needed in list(report_status.lines(status, Page(width=300)))[-1]
+    assert needed in list(printed(report_status.blocks(status), Page(width=300)))[-1]
     assert b"AKIAEXAMPLE" not in Path("j.db").read_bytes()
     outcome = zarrlift.resume("j.db", dest_storage_options={"anon": False})
     assert outcome.options == ("--storage-options", "dst:anon=false"), "those that were given last"
-    *_, last = report_outcome.lines(outcome, Page(width=300))
+    *_, last = printed(report_outcome.blocks(outcome), Page(width=300))
     assert last.endswith("j.db --storage-options dst:anon=false")
 
 

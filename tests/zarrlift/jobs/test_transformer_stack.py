@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.cli import main
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
 
 def test_the_result_is_the_same_and_every_read_is_seen(source: Path, tmp_path: Path) -> None:
@@ -34,6 +37,29 @@ def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, tm
     assert (destination / "g/relink/c/0/0.crc32c").exists()
     assert zarrlift.verify(destination.with_name("out.zarr.zarrlift.db"), full=True).ok
     assert values(destination, 3) == values(source, 2)
+    assert zarrlift.undo(destination).state == "undone"
+    assert not destination.exists()
+
+
+def test_what_an_undo_was_writing_through_a_layer_is_removed_by_the_next(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Checksum` writes to a record before it deletes an object; a killed undo leaves what it was writing."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination, dest_through="checksum").ok
+    replace = os.replace
+
+    def failing(old: Path, new: Path) -> None:
+        if str(new).endswith(".crc32c"):
+            shutil.copy(old, f"{old}.left")  # which only a process that is not killed removes itself
+            raise OSError(errno.EIO, "Input/output error")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(StorageError):
+        zarrlift.undo(destination)
+    monkeypatch.undo()
+    assert list(destination.rglob("*.left"))
     assert zarrlift.undo(destination).state == "undone"
     assert not destination.exists()
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from zarrlift.report import text
+from zarrlift.report.blocks import Problems
 from zarrlift.report.page import Page
-from zarrlift.report.problems import lines, summary
+from zarrlift.report.problems import summary
 from zarrstack.core.errors import Problem
 
 PAGE = Page(width=70)
+
+
+def lines(problems: Iterable[Problem], page: Page, refusal: str = "refusal") -> Iterator[str]:
+    return text.lines([Problems.of(problems, refusal)], page)
 
 
 def test_one_problem_names_its_place_what_was_found_and_what_to_do():

@@ -22,37 +22,40 @@ from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
 from zarrlift.report import status as report_status
 from zarrlift.report.page import Page
+from zarrlift.report.text import lines as printed
 
 GOLDEN = Path(__file__).parent / "golden"
 REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
-    "inspect": lambda page: report_archive.lines(examples.ARCHIVE, page),
-    "plan": lambda page: report_plan.lines(examples.PLAN, page),
-    "plan-of-other-chunks": lambda page: report_plan.lines(examples.CUT_ANEW, page),
-    "plan-of-many": lambda page: report_plan.lines(examples.MANY, page),
-    "plan-of-a-pyramid": lambda page: report_plan.lines(examples.PYRAMID, page),
-    "plan-of-other-codecs": lambda page: report_plan.lines(examples.CODECS, page),
-    "inspect-of-images": lambda page: report_archive.lines(examples.IMAGES, page),
-    "done": lambda page: report_outcome.lines(examples.DONE, page),
-    "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
-    "failed": lambda page: report_outcome.lines(examples.FAILED, page),
-    "some-refused-problems": lambda page: report_outcome.problem_lines(examples.PARTLY, page),
-    "failed-problems": lambda page: report_outcome.problem_lines(examples.FAILED, page),
-    "failed-whole": lambda page: report_outcome.lines(examples.FAILED, page, whole=True),
-    "in-place": lambda page: report_outcome.lines(examples.IN_PLACE, page),
-    "nothing-to-do": lambda page: report_outcome.lines(examples.NOTHING, page),
-    "finished": lambda page: report_outcome.lines(examples.FINISHED, page),
-    "undone": lambda page: report_outcome.lines(examples.UNDONE, page),
-    "status": lambda page: report_status.lines(examples.STATUS, page),
-    "status-running": lambda page: report_status.lines(examples.RUNNING, page),
-    "plan-of-parts": lambda page: report_plan.lines(examples.CUT_ANEW, page, job="/data/job.db"),
-    "part": lambda page: report_outcome.lines(examples.PART, page),
-    "part-failed": lambda page: report_outcome.lines(examples.PART_FAILED, page, whole=True),
-    "part-waiting": lambda page: report_outcome.lines(replace(examples.PART, second_pass=True), page),
-    "gathered": lambda page: report_outcome.lines(examples.GATHERED, page),
-    "status-of-parts": lambda page: report_status.lines(examples.IN_PARTS, page),
-    "status-of-many": lambda page: report_status.lines(examples.MANY_NODES, page),
-    "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
-    "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
+    "inspect": lambda page: printed(report_archive.blocks(examples.ARCHIVE), page),
+    "plan": lambda page: printed(report_plan.blocks(examples.PLAN), page),
+    "plan-of-other-chunks": lambda page: printed(report_plan.blocks(examples.CUT_ANEW), page),
+    "plan-of-many": lambda page: printed(report_plan.blocks(examples.MANY), page),
+    "plan-of-a-pyramid": lambda page: printed(report_plan.blocks(examples.PYRAMID), page),
+    "plan-of-other-codecs": lambda page: printed(report_plan.blocks(examples.CODECS), page),
+    "inspect-of-images": lambda page: printed(report_archive.blocks(examples.IMAGES), page),
+    "done": lambda page: printed(report_outcome.blocks(examples.DONE), page),
+    "some-refused": lambda page: printed(report_outcome.blocks(examples.PARTLY), page),
+    "failed": lambda page: printed(report_outcome.blocks(examples.FAILED), page),
+    "some-refused-problems": lambda page: printed(report_outcome.problem_blocks(examples.PARTLY), page),
+    "failed-problems": lambda page: printed(report_outcome.problem_blocks(examples.FAILED), page),
+    "failed-whole": lambda page: printed(report_outcome.blocks(examples.FAILED, whole=True), page),
+    "in-place": lambda page: printed(report_outcome.blocks(examples.IN_PLACE), page),
+    "nothing-to-do": lambda page: printed(report_outcome.blocks(examples.NOTHING), page),
+    "finished": lambda page: printed(report_outcome.blocks(examples.FINISHED), page),
+    "undone": lambda page: printed(report_outcome.blocks(examples.UNDONE), page),
+    "status": lambda page: printed(report_status.blocks(examples.STATUS), page),
+    "status-running": lambda page: printed(report_status.blocks(examples.RUNNING), page),
+    "plan-of-parts": lambda page: printed(report_plan.blocks(examples.CUT_ANEW, job="/data/job.db"), page),
+    "part": lambda page: printed(report_outcome.blocks(examples.PART), page),
+    "part-failed": lambda page: printed(report_outcome.blocks(examples.PART_FAILED, whole=True), page),
+    "part-waiting": lambda page: printed(
+        report_outcome.blocks(replace(examples.PART, second_pass=True)), page
+    ),
+    "gathered": lambda page: printed(report_outcome.blocks(examples.GATHERED), page),
+    "status-of-parts": lambda page: printed(report_status.blocks(examples.IN_PARTS), page),
+    "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
+    "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
+    "different": lambda page: printed(report_outcome.verification_blocks(examples.DIFFERENT), page),
 }
 
 
@@ -88,14 +91,14 @@ def test_colours_change_nothing_but_colours(name):
 
 
 def test_all_shows_every_array_and_every_place():
-    text = "\n".join(report_plan.lines(examples.MANY, Page(width=100, everything=True)))
+    text = "\n".join(printed(report_plan.blocks(examples.MANY), Page(width=100, everything=True)))
     assert all(f"/t/{i:04} " in text for i in range(1500))
     assert all(f"/bad/{i}," in text for i in range(40))
     assert "--all shows" not in text
 
 
 def test_all_shows_every_node_in_a_row_of_its_own():
-    text = "\n".join(report_status.lines(examples.MANY_NODES, Page(width=100, everything=True)))
+    text = "\n".join(printed(report_status.blocks(examples.MANY_NODES), Page(width=100, everything=True)))
     assert all(
         re.search(rf"^  /t/{number} +(done|pending) +relink +[012]/2 ", text, re.MULTILINE)
         for number in range(40)
@@ -106,10 +109,10 @@ def test_arrays_that_share_codecs_are_named_and_all_of_them_on_request():
     plain = [examples.ArrayNode(path=name, layout=examples.layout(tail=())) for name in "bcdefghijklm"]
     others = [examples.ArrayNode(path=name, layout=examples.layout()) for name in ("u0", "u1", "u2", "v")]
     archive = replace(examples.ARCHIVE, nodes=(examples.GroupNode(path=""), *plain, *others))
-    text = "\n".join(report_archive.lines(archive, Page(width=80)))
+    text = "\n".join(printed(report_archive.blocks(archive), Page(width=80)))
     assert "  /b, /c, /d, /e, /f, /g, /h, /i and 4 more   bytes:little\n  (--all)\n" in text
     assert "  /u0 to u2, /v                               bytes:little > blosc:lz4:5:shuffle\n" in text
-    text = "\n".join(report_archive.lines(archive, Page(width=80, everything=True)))
+    text = "\n".join(printed(report_archive.blocks(archive), Page(width=80, everything=True)))
     assert all(f"/{name}" in text for name in "bcdefghijklmv")
     assert "--all" not in text
 
@@ -124,14 +127,14 @@ def test_codec_chains_beyond_the_most_frequent_are_counted():
         for number in range(level + 2)
     ]
     archive = replace(examples.ARCHIVE, nodes=(examples.GroupNode(path=""), *arrays))
-    lines = list(report_archive.lines(archive, Page(width=60)))
+    lines = list(printed(report_archive.blocks(archive), Page(width=60)))
     chains = [line.split()[-1] for line in lines if " > gzip:" in line]
     assert chains == [f"gzip:{level}" for level in range(15, 3, -1)]
     assert "  and 4 more codec chains (--all shows them)" in lines
 
 
 def test_levels_of_a_pyramid_share_one_block():
-    lines = list(report_plan.lines(examples.PYRAMID, Page(width=80)))
+    lines = list(printed(report_plan.blocks(examples.PYRAMID), Page(width=80)))
     assert sum(line.startswith("reframe: 8 arrays") for line in lines) == 1
     assert sum("read by" in line for line in lines) == 1
     assert len(lines) < 35
@@ -142,11 +145,11 @@ def test_errors_beyond_the_first_are_counted_though_their_nodes_share_a_row():
         replace(FAILED[0], path=f"n{number:02}", error=f"broken in way {number:02}") for number in range(50)
     ]
     status = replace(examples.STATUS, nodes=tuple(nodes))
-    lines = list(report_status.lines(status, Page(width=80)))
+    lines = list(printed(report_status.blocks(status), Page(width=80)))
     assert [line.split()[:4] for line in lines if "failed  " in line] == [["/n00", "to", "n49", "failed"]]
     assert sum("broken in way" in line for line in lines) == 20
     assert "  and 30 more errors (--all shows them)" in lines
-    everything = list(report_status.lines(status, Page(width=80, everything=True)))
+    everything = list(printed(report_status.blocks(status), Page(width=80, everything=True)))
     assert sum("broken in way" in line for line in everything) == 50
 
 
@@ -154,7 +157,7 @@ def test_a_total_that_is_an_estimate_is_marked_as_one():
     figures = {"bytes_done": 5, "bytes_total": 9, "bytes_known": False}
     going = NodeStatus(path="a", kind="array", route="relink", state="pending", **figures)
     status = replace(examples.STATUS, nodes=(going,), **figures)
-    text = "\n".join(report_status.lines(status, Page(width=120)))
+    text = "\n".join(printed(report_status.blocks(status), Page(width=120)))
     assert text.count("5 B of ~9 B") == 2, "in the row and in the summary"
 
 
@@ -177,18 +180,19 @@ FAILED = (NodeStatus(path="a", kind="array", route="relink", state="failed", err
     ],
 )
 def test_a_status_advises_what_is_right(changes, expected):
-    *_, last = report_status.lines(replace(examples.STATUS, **changes), Page(width=120))
+    *_, last = printed(report_status.blocks(replace(examples.STATUS, **changes)), Page(width=120))
     assert last.startswith(expected)
 
 
 def test_an_undone_job_is_not_said_to_be_there():
     status = replace(examples.STATUS, state="undone")
-    assert list(report_status.lines(status, Page(width=120)))[-1] == "Everything the job wrote was removed."
+    *_, last = printed(report_status.blocks(status), Page(width=120))
+    assert last == "Everything the job wrote was removed."
 
 
 def test_a_verification_counts_one_group_in_the_singular():
     root = examples.replace(examples.EQUAL, groups=1, arrays=1, chunks=1)
-    text = " ".join(" ".join(report_outcome.verification_lines(root, Page(width=120))).split())
+    text = " ".join(" ".join(printed(report_outcome.verification_blocks(root), Page(width=120))).split())
     assert "1 array, 1 group, 1 chunk, 4.70 MB of values (3.2 % of the stored values)." in text
 
 
@@ -197,7 +201,7 @@ def test_a_hostile_name_cannot_steer_the_terminal():
     archive = examples.replace(
         examples.ARCHIVE, nodes=(examples.GroupNode(path=""), examples.GroupNode(path=hostile))
     )
-    text = "\n".join(report_archive.lines(archive, Page(width=100)))
+    text = "\n".join(printed(report_archive.blocks(archive), Page(width=100)))
     assert r"x\x1b[2J\u202egnp\udcff\n" in text
     assert hostile not in text
 
@@ -248,5 +252,5 @@ def test_missing_parts_are_named_for_the_scheduler_that_is_here(
         monkeypatch.delenv(other, raising=False)
     if name:
         monkeypatch.setenv(name, "7")
-    lines = list(report_outcome.lines(examples.GATHERED, Page()))
+    lines = list(printed(report_outcome.blocks(examples.GATHERED), Page()))
     assert f"Run these parts again, then gather: {words}" in lines

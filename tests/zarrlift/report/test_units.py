@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.jobs.units import bytes_text, columns, count_text, duration_text, rate_text, safe, shape_text
-from zarrlift.report.table import Column, table, wrap
+from zarrlift.report.blocks import Column
+from zarrlift.report.table import table, wrap
 
 
 @pytest.mark.parametrize(

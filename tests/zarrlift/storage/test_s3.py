@@ -1,6 +1,6 @@
 """S3 through obstore: the same results as in a directory, with the options and the errors that s3fs has.
 
-The servers are the benchmarks' own, which speaks enough of S3, and two that others wrote (`bucket`).
+The servers are our own (`object_server.py`), which speaks enough of S3, and two that others wrote (`bucket`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.jobs.run_engine import RunEngine
 from zarrlift.jobs.units import silence_text
 from zarrlift.report.page import Page
-from zarrlift.report.status import lines
+from zarrlift.report.status import blocks
+from zarrlift.report.text import lines
 from zarrlift.storage import silence
 from zarrlift.storage.remote import adaptive_concurrency
 from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter, unmeasured
@@ -237,7 +238,7 @@ def test_a_migration_reports_a_dead_server_and_goes_on_when_it_is_back(
     assert before <= status.silent_since <= time.time()
     assert (status.silent_attempt > 1, status.silent_errors) == (True, False)
     assert (status.rate, status.seconds_left) == (None, None)
-    assert "The server has not answered for" in " ".join(lines(status, Page.of(io.StringIO())))
+    assert "The server has not answered for" in " ".join(lines(blocks(status), Page.of(io.StringIO())))
     assert zarrlift.status(tmp_path / "job.db").silent_since is None
     zarrlift.migrate(archive, tmp_path / "expected.zarr")
     assert files(tmp_path / "out.zarr") == files(tmp_path / "expected.zarr")

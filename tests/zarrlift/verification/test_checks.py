@@ -23,8 +23,8 @@ from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.routes import Route
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.recheck import decode, recheck_decoded
+from zarrlift.verification.before_publishing import compare_sample
 from zarrlift.verification.documents import document_problems
-from zarrlift.verification.sampled_chunks import compare_chunks
 from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.codec_spec import CodecSpec
@@ -264,7 +264,7 @@ def test_equal_chunks_have_no_problem(tmp_path: Path, codecs: tuple) -> None:
     source, target = layout(*codecs), layout(BYTES, ZSTD, keys=KeyEncoding("default", "/"))
     old = write(tmp_path / "old", source, VALUES, leave_out=(4,))
     new = write(tmp_path / "new", target, VALUES, leave_out=(4,))
-    assert compare_chunks(plan(source, target), old, new, tuple(range(9))) == ()
+    assert compare_sample(plan(source, target), old, new, tuple(range(9))) == ()
 
 
 def damage(storage: LocalStorage, key: str, how: str) -> None:
@@ -286,7 +286,7 @@ def test_a_damaged_chunk_on_either_side_is_a_problem_with_its_key(tmp_path, how:
     of = layout()
     stores = {name: write(tmp_path / name, of, VALUES) for name in ("source", "destination")}
     damage(stores[side], "a/1.1", how)
-    problems = compare_chunks(plan(of), stores["source"], stores["destination"], tuple(range(9)))
+    problems = compare_sample(plan(of), stores["source"], stores["destination"], tuple(range(9)))
     assert [problem.key for problem in problems] == ["a/1.1"]
     assert problems[0].node == "a"
 
@@ -295,17 +295,17 @@ def test_a_missing_chunk_must_read_as_the_fill_value(tmp_path: Path) -> None:
     source, target = layout(fill=1.0), layout(fill=2.0)
     old = write(tmp_path / "old", source, VALUES, leave_out=(0,))
     new = write(tmp_path / "new", target, VALUES, leave_out=(0,))
-    (problem,) = compare_chunks(plan(source, target), old, new, (0, 1))
+    (problem,) = compare_sample(plan(source, target), old, new, (0, 1))
     assert problem.key == "a/0.0"
     assert "1.0" in str(problem.expected)
-    assert compare_chunks(plan(source, target, fill_is_null=True), old, new, (0, 1)) == ()
+    assert compare_sample(plan(source, target, fill_is_null=True), old, new, (0, 1)) == ()
 
 
 def test_a_missing_chunk_stays_missing(tmp_path: Path) -> None:
     of = layout()
     old = write(tmp_path / "old", of, VALUES * 0, leave_out=(0,))
     new = write(tmp_path / "new", of, VALUES * 0)
-    (problem,) = compare_chunks(plan(of), old, new, (0, 1))
+    (problem,) = compare_sample(plan(of), old, new, (0, 1))
     assert problem.found == "a stored chunk"
 
 
@@ -315,7 +315,7 @@ def test_many_threads_may_compare_at_once(tmp_path: Path) -> None:
     of = layout(BYTES, ZSTD)
     old, new = (write(tmp_path / name, of, VALUES) for name in ("old", "new"))
     with ThreadPoolExecutor(8) as pool:
-        results = pool.map(lambda _: compare_chunks(plan(of), old, new, tuple(range(9))), range(40))
+        results = pool.map(lambda _: compare_sample(plan(of), old, new, tuple(range(9))), range(40))
         assert set(results) == {()}
 
 

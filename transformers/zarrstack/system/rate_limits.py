@@ -41,62 +41,77 @@ class TokenBucket:
             self._paid -= amount / self._rate
 
 
-class ConcurrencyGate:
-    """Limits the number of concurrent holders; first come, first served."""
+class Places:
+    """Places that holders take, one or several at once; first come, first served, so that no waiter starves.
+
+    Waiting blocks neither an event loop nor other threads.
+    """
+
+    __slots__ = ("__weakref__", "_free", "_guard", "_places", "_waiting")
 
     def __init__(self, places: int) -> None:
         self._places = places
         self.after_fork()
-        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Free all places in a forked child: their holders are threads of the parent."""
         self._free = self._places
         self._guard = threading.Lock()
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[tuple[int, Future[None]]] = deque()
 
-    async def enter(self) -> None:
-        """Take a place, waiting for one without blocking the event loop."""
-        turn = self._queue()
+    async def enter(self, places: int = 1) -> None:
+        """Take places, waiting for them without blocking the event loop."""
+        turn = self._queue(places)
         if turn is not None:
             try:
                 await asyncio.wrap_future(turn)
-            except BaseException:
-                # A place may have been granted at the moment of cancellation.
-                if not turn.cancel():
-                    self.leave()
+            except BaseException:  # cancelled, or closed with an event loop that has stopped
+                self._give_up(turn, places)
                 raise
 
-    def enter_sync(self) -> None:
-        """Take a place, blocking this thread until there is one."""
-        turn = self._queue()
+    def enter_sync(self, places: int = 1) -> None:
+        """Take places, blocking this thread until they are free."""
+        turn = self._queue(places)
         if turn is not None:
             try:
                 turn.result()
             except BaseException:  # KeyboardInterrupt, for example
-                if not turn.cancel():
-                    self.leave()
+                self._give_up(turn, places)
                 raise
 
-    def leave(self) -> None:
-        """Release the place to the longest waiter."""
+    def leave(self, places: int = 1) -> None:
+        """Release places to those who have waited for longest, as far as they suffice."""
         with self._guard:
+            self._free += places
             while self._waiting:
-                turn = self._waiting.popleft()
+                wanted, turn = self._waiting[0]
+                if wanted > self._free and not turn.cancelled():
+                    return
+                self._waiting.popleft()
                 if turn.set_running_or_notify_cancel():
-                    break
-            else:
-                self._free += 1
-                return
-        # Outside the guard: this runs callbacks of the future.
-        turn.set_result(None)
+                    self._free -= wanted
+                    turn.set_result(None)
 
-    def _queue(self) -> Future[None] | None:
-        """Return a future to wait for; None if a place was free."""
+    def _queue(self, places: int = 1) -> Future[None] | None:
+        """Return a future to wait for; None if the places were free."""
         with self._guard:
-            if self._free > 0:
-                self._free -= 1
+            if not self._waiting and places <= self._free:
+                self._free -= places
                 return None
             turn: Future[None] = Future()
-            self._waiting.append(turn)
+            self._waiting.append((places, turn))
             return turn
+
+    def _give_up(self, turn: Future[None], places: int) -> None:
+        # The places may have been granted at the moment of cancellation; otherwise the next may have room.
+        self.leave(0 if turn.cancel() else places)
+
+
+class ConcurrencyGate(Places):
+    """Limits the number of concurrent holders."""
+
+    __slots__ = ()
+
+    def __init__(self, places: int) -> None:
+        super().__init__(places)
+        reset_after_fork(self)

@@ -16,7 +16,6 @@ import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import Separator
 from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.draft_nodes import Dialect, read_attributes, read_extensions, require_known
 from zarrstack.core.errors import (
     MetadataError,
     Problem,
@@ -34,6 +33,7 @@ from ..shapes import Shape, read_lengths, whole_chunks
 from ..zarr_v2.chain import packing
 from .codecs import read_codec, read_layout, read_shards
 from .data_types import DraftType, read_fill, read_type
+from .nodes import Dialect, read_attributes, read_extensions, require_known
 
 MEMBERS: Final = (
     *("shape", "data_type", "chunk_grid", "chunk_memory_layout", "fill_value", "extensions", "attributes"),

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zarrstack.core.draft_nodes import Dialect
 from zarrstack.core.errors import Problem, StorageError, refusal
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import ArrayNode, GroupNode, Layout, Node
+from ...core.draft_v3.nodes import Dialect
 from ...core.grid.chunk_keys_draft import DraftKeys
 from ...storage.base import DirectoryEntry, Storage
 from ..tree.nodes import implicit_group

@@ -1,6 +1,6 @@
 """Describes the nodes of an archive in the 2022 draft of Zarr v3, in either dialect.
 
-The dialects are the specification's and zarr-python 2's. `zarrstack.core.draft_nodes` reads documents and
+The dialects are the specification's and zarr-python 2's. `zarrlift.core.draft_v3.nodes` reads documents and
 keys, and names the sources. This module has what is particular to the hierarchy, and additions of writers
 (observed):
 
@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
-from zarrstack.core.draft_nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
 from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, refusal
 from zarrstack.core.json_text import canonical, document
 from zarrstack.core.paths import parents
@@ -27,6 +26,7 @@ from ...archive.nodes import GroupNode, Layout, Node, SourceDocument
 from ...core.chain.chain import Chain
 from ...core.codecs.registry import compile_bytes_codec
 from ...core.draft_v3.array import describe_array
+from ...core.draft_v3.nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
 from ...core.grid.frames import Shards
 from ...core.zarr_v2.chain import read_chain
 from ...storage.base import DirectoryEntry

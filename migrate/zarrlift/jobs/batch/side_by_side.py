@@ -110,4 +110,4 @@ def _load() -> None:
     import numcodecs  # noqa: F401
     import zarr  # noqa: F401
 
-    from ...verification import documents, sampled_chunks, sampling, zarr_python_reader  # noqa: F401
+    from ...verification import before_publishing, documents, sampling, zarr_python_reader  # noqa: F401

@@ -87,9 +87,9 @@ def census(
         else:
             counting.add(archive, *result)
         if progress is not None:
-            progress(counting.archives)
+            progress(counting.sums["archives"])
     redacted = redact(os.fspath(place), secrets_of(storage_options))
-    if not counting.archives and not counting.unsearched:
+    if not counting.formats and not counting.unsearched:
         if divided(os.fspath(place))[1] is None:
             detect(open_storage(place, storage_options=storage_options))  # raises, and names what is there
         raise UsageError("no archives found", found=redacted)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from zarrstack.core.errors import Problem
 
@@ -14,7 +14,7 @@ from ...core.chain.chain import Chain
 from ...formats.search import FoundArchive
 from ...formats.writers import writers
 from ...planning.estimates import plan_totals
-from ...planning.plans import ArrayPlan, Plan
+from ...planning.plans import Plan
 from ..units import shape_text
 from .census import Census, Example, ProblemGroup, RouteTotals, SizeClass, Tally
 from .costs import Cost, listing_requests
@@ -24,6 +24,10 @@ _MESSAGES: Final = 1000
 """Maximum number of different messages that are counted separately."""
 _CLASSES: Final = (0, 10**3, 10**4, 10**5, 10**6, 10**7, 10**8)
 """Lower limits of the sizes of chunks, in bytes."""
+_SUMS: Final = ("archives", "current", "groups", "arrays", "refused", "objects", "bytes")
+_TALLIES: Final = ("writers", "data_types", "codecs", "chunk_shapes", "conventions")
+_OF_ROUTE: Final = ("chunks", "bytes_in", "bytes_read", "bytes_out", "objects_out")
+"""Figures of an array that are summed by its route."""
 _SEVERITIES: Final = ("refusal", "warning", "note")
 
 
@@ -38,43 +42,26 @@ class _Messages:
     examples: list[Example] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Route:
-    arrays: int = 0
-    chunks: int = 0
-    bytes_in: int = 0
-    bytes_read: int = 0
-    bytes_out: int = 0
-    objects_out: int = 0
-    archives: int = 0
-    codecs: Counter[str] = field(default_factory=Counter)
-
-
 @dataclass(slots=True, kw_only=True)
 class Counting:
     """The counts of the archives so far."""
 
     listed: bool
-    archives: int = 0
-    current: int = 0
-    groups: int = 0
-    arrays: int = 0
-    refused: int = 0
-    objects: int = 0
-    bytes: int = 0
+    sums: Counter[str] = field(default_factory=Counter)
+    """Field of the census -> its number."""
     bytes_known: bool = True
     cost: Cost = field(default_factory=Cost)
     formats: Counter[str] = field(default_factory=Counter)
-    writers: Counter[str] = field(default_factory=Counter)
-    data_types: Counter[str] = field(default_factory=Counter)
-    codecs: Counter[str] = field(default_factory=Counter)
-    chunk_shapes: Counter[str] = field(default_factory=Counter)
-    conventions: Counter[str] = field(default_factory=Counter)
+    tallies: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _TALLIES})
+    """Field of the census -> how often each name occurs."""
     sizes: Counter[int] = field(default_factory=Counter)
     """Lower limit -> arrays."""
     stored: Counter[int] = field(default_factory=Counter)
     """Lower limit -> stored chunks."""
-    routes: dict[str, _Route] = field(default_factory=dict)
+    routes: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Route -> its sums, by field of `RouteTotals`."""
+    chains: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Route -> arrays with each pair of codec chains."""
     messages: dict[tuple[str, str, str], _Messages] = field(default_factory=dict)
     broken: list[Example] = field(default_factory=list)
     unsearched: list[Problem] = field(default_factory=list)
@@ -83,30 +70,29 @@ class Counting:
     def add(self, match: FoundArchive, archive: Archive, plan: Plan) -> None:
         """Count an archive and its plan."""
         self._count(match)
-        self.writers.update(writers(archive))
-        self.conventions.update(seen.name for seen in plan.conventions)
+        self.tallies["writers"].update(writers(archive))
+        self.tallies["conventions"].update(seen.name for seen in plan.conventions)
         documents = len(archive.documents)
         for node in archive.nodes:
             documents += len(node.documents)
             if isinstance(node, GroupNode):
-                self.groups += 1
+                self.sums["groups"] += 1
             else:
                 self._add_array(node)
         for problem in plan.all_problems():
             self._add_problem(match, problem)
-        self.refused += len(plan.refusals)
-        self.objects += documents
+        self.sums["refused"] += len(plan.refusals)
+        self.sums["current"] += match.format == "zarr3"
         if not self.listed:
-            self.current += match.format == "zarr3"
             self._add_routes(plan)
             return
+        self.sums["objects"] += documents
         for array in plan.arrays:
-            self.objects += array.chunks
-            self.bytes += array.bytes_in
+            self.sums["objects"] += array.chunks
+            self.sums["bytes"] += array.bytes_in
             self.bytes_known &= array.bytes_in_known
             self.stored[_class_of(array.source.chunk_shape, array.source.item_bytes)] += array.chunks
         if match.format == "zarr3":
-            self.current += 1
             return
         self._add_routes(plan)
         totals = plan_totals(plan)
@@ -129,45 +115,39 @@ class Counting:
 
     def census(self, place: str, cost: Cost | None) -> Census:
         """The census of all archives."""
+        figures: dict[str, Any] = {name: self.sums[name] for name in _SUMS}
+        figures |= {name: Tally.of(counter) for name, counter in self.tallies.items()}
         return Census(
             place=place,
-            archives=self.archives,
-            formats=dict(sorted(self.formats.items())),
-            current=self.current,
-            groups=self.groups,
-            arrays=self.arrays,
-            refused=self.refused,
             listed=self.listed,
-            objects=self.objects if self.listed else 0,
-            bytes=self.bytes,
+            formats=dict(sorted(self.formats.items())),
             bytes_known=self.bytes_known,
-            writers=Tally.of(self.writers),
-            data_types=Tally.of(self.data_types),
-            codecs=Tally.of(self.codecs),
-            chunk_shapes=Tally.of(self.chunk_shapes),
             chunk_sizes=tuple(self._size_classes()),
-            conventions=Tally.of(self.conventions),
-            routes=tuple(self._routes()),
+            routes=tuple(
+                RouteTotals(route=name, codecs=Tally.of(self.chains[name]), **sums)
+                for name, sums in sorted(self.routes.items())
+            ),
             problems=tuple(self._problems()),
             broken=tuple(self.broken),
             unsearched=tuple(self.unsearched),
             nested=tuple(self.nested),
             cost=cost,
+            **figures,
         )
 
     def _count(self, match: FoundArchive) -> None:
-        self.archives += 1
+        self.sums["archives"] += 1
         self.formats[match.format] += 1
         self.nested += match.nested
 
     def _add_array(self, node: ArrayNode) -> None:
-        self.arrays += 1
+        self.sums["arrays"] += 1
         layout = node.layout
         if layout is None:
             return
-        self.data_types[str(layout.data_type)] += 1
-        self.codecs.update({codec.name for codec in layout.chain.codecs})
-        self.chunk_shapes[shape_text(layout.chunk_shape)] += 1
+        self.tallies["data_types"][str(layout.data_type)] += 1
+        self.tallies["codecs"].update({codec.name for codec in layout.chain.codecs})
+        self.tallies["chunk_shapes"][shape_text(layout.chunk_shape)] += 1
         self.sizes[_class_of(layout.chunk_shape, layout.item_bytes)] += 1
 
     def _add_problem(self, match: FoundArchive, problem: Problem) -> None:
@@ -184,9 +164,14 @@ class Counting:
 
     def _add_routes(self, plan: Plan) -> None:
         for name in {array.route.name for array in plan.arrays}:
-            self.routes.setdefault(name, _Route()).archives += 1
+            self.routes[name]["archives"] += 1
         for array in plan.arrays:
-            _add_to(self.routes[array.route.name], array)
+            sums = self.routes[array.route.name]
+            sums["arrays"] += 1
+            for figure in _OF_ROUTE:
+                sums[figure] += getattr(array, figure)
+            before, after = _names(array.source.chain), _names(array.destination.chain)
+            self.chains[array.route.name][before if before == after else f"{before} -> {after}"] += 1
 
     def _size_classes(self) -> list[SizeClass]:
         limits = [*_CLASSES[1:], None]
@@ -194,22 +179,6 @@ class Counting:
             SizeClass(at_least=start, below=below, arrays=self.sizes[start], chunks=self.stored[start])
             for start, below in zip(_CLASSES, limits, strict=True)
             if self.sizes[start]
-        ]
-
-    def _routes(self) -> list[RouteTotals]:
-        return [
-            RouteTotals(
-                route=name,
-                archives=route.archives,
-                arrays=route.arrays,
-                chunks=route.chunks,
-                bytes_in=route.bytes_in,
-                bytes_read=route.bytes_read,
-                bytes_out=route.bytes_out,
-                objects_out=route.objects_out,
-                codecs=Tally.of(route.codecs),
-            )
-            for name, route in sorted(self.routes.items())
         ]
 
     def _problems(self) -> list[ProblemGroup]:
@@ -228,17 +197,6 @@ class Counting:
             groups,
             key=lambda group: (_SEVERITIES.index(group.severity), -group.count, group.kind, group.message),
         )
-
-
-def _add_to(route: _Route, array: ArrayPlan) -> None:
-    route.arrays += 1
-    route.chunks += array.chunks
-    route.bytes_in += array.bytes_in
-    route.bytes_read += array.bytes_read
-    route.bytes_out += array.bytes_out
-    route.objects_out += array.objects_out
-    before, after = _names(array.source.chain), _names(array.destination.chain)
-    route.codecs[before if before == after else f"{before} -> {after}"] += 1
 
 
 def _names(chain: Chain) -> str:

@@ -102,8 +102,8 @@ class LocalChecks(Checks):
     def _check(
         self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes, budget: int, digest: bool
     ) -> Checked:
+        from ...verification.before_publishing import compare_sample
         from ...verification.documents import document_problems
-        from ...verification.sampled_chunks import compare_chunks
         from ...verification.sampling import Sampler
 
         try:
@@ -115,7 +115,7 @@ class LocalChecks(Checks):
             if self._sampler is None:
                 self._sampler = Sampler(job_id)
             chosen = self._sampler.choose(plan, present)
-            return Checked(compare_chunks(plan, self.source, self.destination, chosen) if chosen else ())
+            return Checked(compare_sample(plan, self.source, self.destination, chosen) if chosen else ())
         except (WorkerError, BrokenExecutor):
             raise
         except ZarrstackError as error:
@@ -125,7 +125,7 @@ class LocalChecks(Checks):
 
     def _compare_all(self, plan: ArrayPlan, budget: int, *, digest: bool) -> Checked:
         from ...core.digest.value_digest import BlockSums
-        from ...verification.every_chunk import compare_all
+        from ...verification.before_publishing import compare_all
 
         sums = BlockSums() if digest else None
         problems = compare_all(

@@ -76,7 +76,7 @@ def _load() -> None:
     import zarr  # noqa: F401
 
     # Load before the first question arrives.
-    from ...verification import sampled_chunks, zarr_python_reader  # noqa: F401
+    from ...verification import before_publishing, zarr_python_reader  # noqa: F401
 
     zarr_python_reader.warm_up()
     process_tuning.keep_objects()

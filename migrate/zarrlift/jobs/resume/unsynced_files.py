@@ -92,7 +92,7 @@ def _wrong_tasks(
     numbers: set[int],
 ) -> set[int] | None:
     """The tasks with wrong values; None if the source no longer exists in that state."""
-    from ...verification.every_chunk import both_sides  # slow to load
+    from ...verification.before_publishing import both_sides  # slow to load
 
     if inventory.fingerprint != plan.fingerprint:
         return None

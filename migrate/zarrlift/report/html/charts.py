@@ -1,44 +1,26 @@
-"""The figures of the charts; the templates draw them."""
+"""The line of rates over time, which the templates draw."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ...jobs.units import bytes_text, duration_text, rate_text
+from ..blocks import Block
 
 if TYPE_CHECKING:
     from ...jobs.ledger.throughput import Reached
 
-_MAX_BARS: Final = 8
 _MIN_POINTS: Final = 5
 """Fewer points are no line."""
 _WIDTH: Final = 1000
 _HEIGHT: Final = 150
 
 
-class Size(NamedTuple):
-    """The size of one archive or array."""
-
-    name: str
-    before: int
-    after: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """The largest sizes."""
-
-    rows: tuple[Size, ...]
-    most: int
-    more: int
-    """Number of those not shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Block):
     """A line of rates over time, as paths of SVG."""
 
     area: str
@@ -47,18 +29,6 @@ class Line:
     seconds: float
     text: str
     """The same in words."""
-
-
-def sizes_of(rows: Iterable[tuple[str, int | None, int | None]]) -> Sizes:
-    """The largest of those whose sizes are known on both sides."""
-    sizes = [
-        Size(name, before, after) for name, before, after in rows if before is not None and after is not None
-    ]
-    sizes = [size for size in sizes if size.before or size.after]
-    sizes.sort(key=lambda size: (-size.before, size.name))
-    largest = tuple(sizes[:_MAX_BARS])
-    most = max((max(size.before, size.after) for size in largest), default=0)
-    return Sizes(rows=largest, most=most, more=len(sizes) - len(largest))
 
 
 def line_of(points: Sequence[Reached]) -> Line | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...jobs.units import bytes_text, count_text, shape_text
 from ...storage.redact import redact_foreign
+from ..blocks import Block
 from .images import MAX_READ, Image, cost, images_of
 from .png import png
 
@@ -52,7 +53,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pictures:
+class Pictures(Block):
     """The pictures of a page, and what is to be said of those that are not there."""
 
     shown: tuple[Picture, ...] = ()

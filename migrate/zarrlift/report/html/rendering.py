@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,43 +19,81 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError
 
-from ...jobs.units import bytes_text, count_text, duration_text, node_text, safe, shape_text
+from ...jobs.units import count_text, duration_text, node_text, safe
+from .. import blocks as b
+from .view import SectionBlocks, View
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_MAX_LINES: Final = 60
-"""Maximum number of lines of a document on a page."""
-_MAX_LINE: Final = 400
+_PAGE_SIZE: Final = 100
+"""Rows of a page that are shown together; the further ones are folded."""
+_MAX_ROWS: Final = 2000
+"""Maximum number of rows of a table on a page."""
+_MAX_CHARACTERS: Final = 2_000_000
+"""Maximum number of characters of all documents together, such as attributes."""
+_NOTEBOOK_ROWS: Final = 200
+_NOTEBOOK_CHARACTERS: Final = 100_000
 
 
-def render(template: str, **values: Any) -> str:
-    """The page of a template."""
+def page(
+    blocks: Iterable[b.Block], *, kicker: str, title: str, state: str = "", tone: str | None = None
+) -> str:
+    """One self-contained HTML page of blocks; `state` is beside its title, in a tone if it is no state."""
     from markupsafe import Markup
 
     from zarrstack.version import __version__
 
-    style, script = _resource("style.css"), _resource("script.js")
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            style=Markup(style),  # noqa: S704 - ours
-            script=Markup(script),  # noqa: S704 - ours
-            policy=policy(),
-            version=__version__,
-            made=time.time(),
-            **values,
-        )
+    view = View(is_page=True, rows=_MAX_ROWS, characters=_MAX_CHARACTERS)
+    headline, parts = _divided(blocks, view)
+    own = parts[0][1]
+    figures = next((block for block in own if isinstance(block, b.Pairs)), None)
+    if figures is not None:
+        own.remove(figures)
+    return _template(
+        "page.html",
+        view,
+        headline=headline,
+        sections=parts if own else parts[1:],
+        figures=[] if figures is None else view.pairs(figures),
+        kicker=kicker,
+        title=title,
+        state=state,
+        tone=view.tone(state) if tone is None else tone,
+        style=Markup(_resource("style.css")),  # noqa: S704 - ours
+        script=Markup(_resource("script.js")),  # noqa: S704 - ours
+        policy=policy(),
+        version=__version__,
+        made=time.time(),
     )
 
 
-def fragment(template: str, *, notebook_style: str, **values: Any) -> str:
-    """A part of a page that is not ours, with the given style sheet."""
+def notebook(blocks: Iterable[b.Block], name: str) -> str:
+    """A fragment of HTML without scripts and requests, whose size is bounded."""
     from markupsafe import Markup
 
-    style = Markup(notebook_style)  # noqa: S704 - ours
-    return _environment().get_template(template).render(notebook_style=style, **values)
+    from zarrstack.base.notebook import STYLE
+
+    view = View(is_page=False, rows=_NOTEBOOK_ROWS, characters=_NOTEBOOK_CHARACTERS)
+    headline, parts = _divided(blocks, view)
+    tone = {"good": "good", "bad": "bad", "warning": "bad"}.get(headline[0].tone, "")
+    style = Markup(STYLE)  # noqa: S704 - ours
+    values = {"headline": headline, "sections": parts, "result": name, "tone": tone}
+    return _template("notebook.html", view, notebook_style=style, **values)
+
+
+def _divided(blocks: Iterable[b.Block], view: View) -> tuple[list[Any], list[SectionBlocks]]:
+    """The title and the summary, and the sections with the other blocks."""
+    parts = view.sections(blocks)
+    every = [block for _, content in parts for block in content]
+    headline = [block for kind in (b.Title, b.Summary) for block in every if isinstance(block, kind)]
+    for _, content in parts:
+        content[:] = [block for block in content if block not in headline]
+    return headline, [parts[0], *(part for part in parts[1:] if part[1])]
+
+
+def _template(name: str, view: View, **values: Any) -> str:
+    return _environment().get_template(name).render(view=view, page_size=_PAGE_SIZE, **values)
 
 
 @cache
@@ -67,24 +104,6 @@ def policy() -> str:
         f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def document_lines(value: Any) -> list[str]:
-    """A JSON document as lines for a page; the rest of a long one is counted."""
-    lines = json.dumps(value, indent=2, ensure_ascii=False, default=str).splitlines()
-    cut = [line if len(line) <= _MAX_LINE else line[:_MAX_LINE] + "…" for line in lines[:_MAX_LINES]]
-    return (
-        cut
-        if len(lines) <= _MAX_LINES
-        else [*cut, f"… and {count_text(len(lines) - _MAX_LINES, 'more line')}"]
-    )
-
-
-def attribute_lines(attributes: Mapping[str, Any], room: list[int], otherwise: str) -> list[str]:
-    """Attributes as lines as long as `room` is left for their characters; then `otherwise`."""
-    lines = document_lines(dict(attributes)) if attributes and room[0] > 0 else []
-    room[0] -= sum(map(len, lines))
-    return [otherwise] if attributes and not lines else lines
 
 
 @cache
@@ -100,13 +119,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        bytes=_bytes,
         count=count_text,
         duration=duration_text,
-        shape=shape_text,
         node=node_text,
         moment=moment,
-        lines=document_lines,
         percent=_percent,
     )
     return environment
@@ -117,10 +133,6 @@ def _shown(value: Any) -> Any:
     if value is None:
         return ""
     return safe(value) if type(value) is str else value
-
-
-def _bytes(count: int | None) -> str:
-    return "unknown" if count is None else bytes_text(count)
 
 
 def _percent(part: float, whole: float) -> str:

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from ...conventions.apply import look_for
 from ...formats.describe import describe
 from ...views.http_server import Page
-from .archive_page import Reader, archive_page, pictures
+from .. import blocks as b
+from .archive_page import archive_page, pictures
 from .pictures import PictureMaker, Pictures
 from .rendering import policy
 
@@ -44,42 +45,33 @@ def served_page(
                 cache.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
         archive, previews = cache[0]
         first = previews.shown[0].place if previews.shown else None
-        lines = tuple(_readers(address, shown_as, first, origins))
-        return Page(text=archive_page(archive, pictures=previews, readers=lines), policy=policy())
+        readers = _readers(address, shown_as, first, origins)
+        text = archive_page(archive, "served by zarrlift", previews, {}, readers)
+        return Page(text=text, policy=policy())
 
     return page
 
 
-def _readers(address: str, shown_as: str, image: str | None, origins: frozenset[str]) -> Iterator[Reader]:
+def _readers(address: str, shown_as: str, image: str | None, origins: frozenset[str]) -> Iterator[b.Block]:
+    """How programs open what is served, in lines to copy."""
+    yield b.Section(title="Open it in")
     if shown_as == "n5":
-        yield Reader(
-            name="tensorstore",
-            lines=(
-                "import tensorstore",
-                f'spec = {{"driver": "n5", "kvstore": {address + quote(image or "PATH")!r}}}',
-                "array = tensorstore.open(spec).result()",
-            ),
+        lines = (
+            "import tensorstore",
+            f'spec = {{"driver": "n5", "kvstore": {address + quote(image or "PATH")!r}}}',
+            "array = tensorstore.open(spec).result()",
         )
+        yield b.Lines(lines, "tensorstore")
     else:
-        yield Reader(
-            name="zarr-python",
-            lines=(
-                "import zarr  # with fsspec and aiohttp",
-                f'data = zarr.open({address!r}, mode="r", zarr_format={shown_as[-1]})',
-            ),
-        )
+        zarr = f'data = zarr.open({address!r}, mode="r", zarr_format={shown_as[-1]})'
+        yield b.Lines(("import zarr  # with fsspec and aiohttp", zarr), "zarr-python")
     place = address + quote(image or "")
     state = {"layers": [{"name": "data", "source": f"{shown_as}://{place}"}]}
-    yield Reader(
-        name="neuroglancer",
-        lines=(f"{_NEUROGLANCER}/#!{quote(json.dumps(state), safe='/:,')}",),
-        origin=_NEUROGLANCER,
-        allowed=bool(origins & {"*", _NEUROGLANCER}),
-    )
+    viewers = {"neuroglancer": (_NEUROGLANCER, f"/#!{quote(json.dumps(state), safe='/:,')}")}
     if shown_as != "n5":
-        yield Reader(
-            name="vizarr",
-            lines=(f"{_VIZARR}/vizarr/?source={quote(place, safe='/:')}",),
-            origin=_VIZARR,
-            allowed=bool(origins & {"*", _VIZARR}),
-        )
+        viewers["vizarr"] = (_VIZARR, f"/vizarr/?source={quote(place, safe='/:')}")
+    for name, (origin, link) in viewers.items():
+        yield b.Lines((origin + link,), name)
+        if not origins & {"*", origin}:
+            words = "Its pages may read this server after it is started with:"
+            yield b.Advice(words, f"--allow-origin {origin}")

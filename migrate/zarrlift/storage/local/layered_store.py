@@ -43,10 +43,8 @@ class RegularLocalStore(LocalStore):
             raise not_regular(mode)
 
 
-class LayeredLocalStore(LocalStore):
-    """A `LocalStore` that writes objects to `LAYERED` in its root and renames them into place."""
-
-    reads_as: ClassVar[type[LocalStore]] = LocalStore
+class LayeredLocalStore(RegularLocalStore):
+    """A `RegularLocalStore` that writes objects to `LAYERED` in its root and renames them into place."""
 
     @property
     def scratch(self) -> Path:

@@ -13,9 +13,9 @@ from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.draft_v3.array import DraftArray, describe_array
+from zarrlift.core.draft_v3.nodes import Dialect
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.draft_nodes import Dialect
 from zarrstack.core.errors import UnsupportedError
 
 TEXT, ZARR_PYTHON = Dialect.TEXT, Dialect.ZARR_PYTHON

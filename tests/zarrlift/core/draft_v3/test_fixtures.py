@@ -12,9 +12,9 @@ from tests.support.fixture_objects import FixtureObjects
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.core.draft_v3.array import describe_array
+from zarrlift.core.draft_v3.nodes import ENTRY, is_entry, read_entry, read_group
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.zarr_v2.chain import read_chain
-from zarrstack.core.draft_nodes import ENTRY, is_entry, read_entry, read_group
 from zarrstack.core.errors import UnsupportedError, ZarrstackError
 
 REASONS = (

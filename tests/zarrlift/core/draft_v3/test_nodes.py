@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrlift.core.grid.chunk_keys_draft import DraftKeys
-from zarrstack.core.draft_nodes import (
+from zarrlift.core.draft_v3.nodes import (
     Dialect,
     DraftEntryPoint,
     NodeKey,
@@ -22,6 +21,7 @@ from zarrstack.core.draft_nodes import (
     read_group,
     write_entry,
 )
+from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 
 TEXT, ZARR_PYTHON = Dialect.TEXT, Dialect.ZARR_PYTHON

@@ -12,11 +12,11 @@ from tests.support.v2_trees import node, tree
 from zarr.storage import MemoryStore
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.core.draft_v3.nodes import CONSOLIDATED
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrlift.core.grid.frames import Shards
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.draft_nodes import CONSOLIDATED
 from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
 from zarrstack.core.shard_index import IndexFormat
 

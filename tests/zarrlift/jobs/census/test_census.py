@@ -232,7 +232,7 @@ def test_inspect_takes_a_census_of_what_is_not_an_archive(tmp_path: Path, capsys
     text = printed(str(tmp_path / "t"), code=1)
     assert text.startswith("Census:")
     assert "2 archives, 1 node refused." in text
-    assert "\\x1b[31mred /bad" in text
+    assert "\\x1b[31mred, /bad" in text
     assert "\x1b" not in text
     assert printed(str(tmp_path / "t" / "a")).endswith("1 group, 0 arrays.\n")
     assert "3 groups, 1 array" in printed(str(tmp_path / "t"), "--from", "zarr2", code=1)

@@ -14,10 +14,12 @@ from tests.support.job_archives import write_archive
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import Problem
+from zarrlift.jobs.batch.outcome import BatchOutcome
+from zarrlift.jobs.batch.rows import BatchRow
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
 from zarrlift.jobs.ledger.throughput import Reached
 from zarrlift.jobs.units import safe
-from zarrlift.report.html.report_page import ReportedArchive, report_page
+from zarrlift.report.html.pages import batch_page, job_page
 
 
 class Page(HTMLParser):
@@ -57,19 +59,24 @@ def report_of(arrays: int = 4, **changes: object) -> JobReport:
     return replace(report, **changes)
 
 
-def many(number: int) -> list[ReportedArchive]:
-    """Archives of a batch, one of twenty refused."""
+def many(number: int) -> str:
+    """The page on a batch, one of twenty archives refused."""
     problem = Problem(kind="metadata", message="not JSON", key=".zarray", advice="Restore the document.")
     good = report_of()
-    return [
-        replace(ReportedArchive.of(good), name=f"plate-{place // 96}/well-{place % 96}.zarr")
+    rows = tuple(
+        BatchRow(
+            number=place, source=f"/data/{place}", destination=f"/new/{place}", format="zarr2", state="done",
+            relative=f"plate-{place // 96}/well-{place % 96}.zarr", arrays=4,
+        )
         if place % 20
-        else ReportedArchive(
-            name=f"broken-{place}.zarr", source=f"/data/{place}", destination=None, format=None,
-            state="refused", problems=(problem,),
+        else BatchRow(
+            number=place, source=f"/data/{place}", destination=f"/new/{place}", state="refused",
+            relative=f"broken-{place}.zarr", problems=(problem,),
         )
         for place in range(number)
-    ]  # fmt: skip
+    )  # fmt: skip
+    outcome = BatchOutcome(list_file="all.zarrlift.jsonl", state="incomplete", rows=rows)
+    return batch_page(outcome, {row.number: good for row in rows if row.state == "done"})
 
 
 def write_census(folder: Path) -> None:
@@ -120,7 +127,7 @@ def test_nothing_of_a_hostile_archive_is_markup(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_thousand_archives_are_grouped_and_fit_in_a_page():
-    text = report_page(many(1000))
+    text = many(1000)
     assert len(text) < 5_000_000
     page = Page(text)
     assert "1,000 archives" in page.text
@@ -144,13 +151,13 @@ def test_a_census_has_a_page(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_what_is_too_much_for_a_page_is_counted():
-    page = Page(report_page([ReportedArchive.of(report_of(2500))]))
+    page = Page(job_page(report_of(2500)))
     assert "500 more arrays" in page.text
 
 
 def test_a_time_line_is_told_in_words_too():
     points = tuple(Reached(float(second), second * 1_000_000, 0) for second in range(10))
-    page = Page(report_page([ReportedArchive.of(report_of(throughput=points))]))
+    page = Page(job_page(report_of(throughput=points)))
     (label,) = [
         found["aria-label"] for tag, found in page.found if tag == "svg" and found.get("role") == "img"
     ]
@@ -161,10 +168,8 @@ def test_a_time_line_is_told_in_words_too():
 @pytest.mark.parametrize("state", ["incomplete", "done", "finished", "undone"])
 def test_a_job_in_any_state_has_a_page(state):
     for in_place in (False, True):
-        archive = ReportedArchive.of(
-            report_of(state=state, in_place=in_place, destination="/data/old/a.zarr")
-        )
-        assert state in Page(report_page([archive])).text
+        report = report_of(state=state, in_place=in_place, destination="/data/old/a.zarr")
+        assert state in Page(job_page(report)).text
 
 
 def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path, monkeypatch, capsys):

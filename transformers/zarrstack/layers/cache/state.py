@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ...system.fork_safety import reset_after_fork
 from .folder_tier import LocalTier
 from .listings import MOST
 from .memory_tier import MemoryTier
@@ -92,7 +92,7 @@ class CacheState:
         self._count_lock = threading.Lock()
         self._held: list[LocalTier] = []
         weakref.finalize(self, _close_all, self._held)
-        _ALIVE.add(self)
+        reset_after_fork(self)
 
     # -- the tiers ------------------------------------------------------------------------------
 
@@ -306,15 +306,3 @@ def _close_all(tiers: list[LocalTier]) -> None:
     while tiers:
         with contextlib.suppress(OSError):
             tiers.pop().close()
-
-
-_ALIVE: weakref.WeakSet[CacheState] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for state in tuple(_ALIVE):
-        state.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

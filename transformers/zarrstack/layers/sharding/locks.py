@@ -9,101 +9,47 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Hashable
-from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
 from weakref import WeakValueDictionary
 
 from zarr.abc.store import Store
 from zarr.core.sync import loop as zarr_loop
 
 from ...base.locations import location_of
+from ...system.rate_limits import Places
+
+_ALL: Final = 1 << 30
+"""More than there are readers."""
 
 
-class SharedLock:
-    """A readers-writer lock; first come, first served, so that no waiter starves."""
+class SharedLock(Places):
+    """A readers-writer lock; first come, first served."""
 
-    __slots__ = ("__weakref__", "_guard", "_readers", "_waiting", "_writing")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._readers = 0
-        self._writing = False
-        self._waiting: deque[tuple[bool, Future[None]]] = deque()
+        super().__init__(_ALL)
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[None]:
+    def reading(self) -> AbstractAsyncContextManager[None]:
         """Hold the lock shared with other readers."""
-        await self._acquire(write=False)
-        loop = id(asyncio.get_running_loop())
-        _count(loop, 1)
-        try:
-            yield
-        finally:
-            _count(loop, -1)
-            self._release(write=False)
+        return self._hold(1)
+
+    def writing(self) -> AbstractAsyncContextManager[None]:
+        """Hold the lock exclusively."""
+        return self._hold(_ALL)
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[None]:
-        """Hold the lock exclusively."""
-        await self._acquire(write=True)
+    async def _hold(self, places: int) -> AsyncIterator[None]:
+        await self.enter(places)
         loop = id(asyncio.get_running_loop())
         _count(loop, 1)
         try:
             yield
         finally:
             _count(loop, -1)
-            self._release(write=True)
-
-    async def _acquire(self, *, write: bool) -> None:
-        with self._guard:
-            if not self._waiting and self._free(write):
-                self._take(write)
-                return
-            turn: Future[None] = Future()
-            self._waiting.append((write, turn))
-        try:
-            await asyncio.wrap_future(turn)
-        except BaseException:  # cancelled, or closed with an event loop that has stopped
-            # The lock may have been granted at the moment of cancellation.
-            if not turn.cancel():
-                self._release(write=write)
-            else:
-                with self._guard:
-                    self._wake()
-            raise
-
-    def _release(self, *, write: bool) -> None:
-        with self._guard:
-            if write:
-                self._writing = False
-            else:
-                self._readers -= 1
-            self._wake()
-
-    def _free(self, write: bool) -> bool:
-        return not self._writing and not (write and self._readers)
-
-    def _take(self, write: bool) -> None:
-        if write:
-            self._writing = True
-        else:
-            self._readers += 1
-
-    def _wake(self) -> None:
-        """Grant the lock to waiters at the head of the queue, as far as it is free for them."""
-        while self._waiting:
-            write, turn = self._waiting[0]
-            if turn.cancelled():
-                self._waiting.popleft()
-                continue
-            if not self._free(write):
-                return
-            self._waiting.popleft()
-            if turn.set_running_or_notify_cancel():
-                self._take(write)
-                turn.set_result(None)
+            self.leave(places)
 
 
 _locks: WeakValueDictionary[Hashable, SharedLock] = WeakValueDictionary()

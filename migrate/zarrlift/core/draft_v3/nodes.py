@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, NamedTuple
 
-from .errors import MetadataError, Problem, UnsupportedError, warning
-from .json_text import JSON, JSONObject, excerpt
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, warning
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 ENTRY: Final = "zarr.json"
 """Key of the entry point."""

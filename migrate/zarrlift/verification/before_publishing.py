@@ -1,9 +1,9 @@
-"""`migrate --verify full`: compares every value of an array before it is published."""
+"""Compares an array with its source before it is published: some of its chunks, or every value."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from zarrstack.core.errors import Problem, WorkerError, ZarrstackError, refusal
 from ..core.digest.value_digest import BlockSums, ValueSums
 from .array_values import ArrayValues
 from .regions import Compared
+from .sampling import read_bytes, regions_of
 from .zarr_python_reader import parse
 
 if TYPE_CHECKING:
@@ -22,8 +23,33 @@ if TYPE_CHECKING:
     from .elsewhere import Elsewhere
 
 _MAX_THREADS: Final = 8
+_SAMPLE_BYTES: Final = 8 << 20
+"""Decoded bytes of a sample that are compared together, unless one object is larger."""
+_AT_ONCE: Final = 2
+"""Batches of a sample that are compared together: the workers have nothing left to do meanwhile."""
 _MAX_PROBLEMS: Final = 999
 """Maximum number of problems per array; the comparison then stops."""
+
+
+def compare_sample(
+    plan: ArrayPlan, source: Storage, destination: Storage, indexes: Sequence[int]
+) -> tuple[Problem, ...]:
+    """Differences in the source's objects with these linear indexes; otherwise as `compare_all`."""
+    if not indexes:
+        return ()
+    try:
+        values = both_sides(plan, source, destination, sampled=True)
+        step = max(_SAMPLE_BYTES // max(read_bytes(plan), 1), 1)
+        regions = list(regions_of(plan.source, indexes))
+        if len(regions) <= step:  # without a thread: most arrays are small
+            return tuple(values.compare(regions).problems)
+        batches = (regions[start : start + step] for start in range(0, len(regions), step))
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-sample") as pool:
+            return tuple(
+                problem for compared in pool.map(values.compare, batches) for problem in compared.problems
+            )
+    except ZarrstackError as error:
+        return (error.at(node=plan.path).problem,)
 
 
 def compare_all(
@@ -61,7 +87,7 @@ def compare_all(
 
 
 def both_sides(
-    plan: ArrayPlan, source: Storage, destination: Storage, *, digest: bool = False
+    plan: ArrayPlan, source: Storage, destination: Storage, *, sampled: bool = False, digest: bool = False
 ) -> ArrayValues:
     """An array's source and its written result, ready for comparison; ZarrstackError."""
     layout = plan.destination
@@ -77,6 +103,7 @@ def both_sides(
         allow_pickle=plan.move.allow_pickle,
         fill_is_null=plan.fill_is_null,
         stays_missing=True,
+        sampled=sampled,
         digest=ValueSums(layout.shape, layout.data_type, layout.fill_value) if digest else None,
     )
 

@@ -26,7 +26,7 @@ from zarrlift.planning import array_planner
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.storage.base import Storage
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.verification import array_values, every_chunk
+from zarrlift.verification import array_values, before_publishing
 from zarrlift.verification.zarr_python_reader import open_array, parse
 
 SHAPE = (16, 60, 44)
@@ -142,7 +142,7 @@ def test_a_large_shard_is_never_in_memory_as_a_whole(large, tmp_path, meanwhile)
     least = array_values._BASE + (8 << 20)
     tracemalloc.start()
     try:
-        assert every_chunk.compare_all(plan, LocalStorage(large), LocalStorage(new), budget=least) == ()
+        assert before_publishing.compare_all(plan, LocalStorage(large), LocalStorage(new), budget=least) == ()
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -204,7 +204,7 @@ def test_a_chunk_that_the_migration_did_not_see_is_found(tmp_path, monkeypatch) 
 
 
 def test_many_differences_end_the_comparison_and_it_says_so(tmp_path, meanwhile, monkeypatch) -> None:
-    monkeypatch.setattr(every_chunk, "_MAX_PROBLEMS", 3)
+    monkeypatch.setattr(before_publishing, "_MAX_PROBLEMS", 3)
 
     def overwrite(plan: ArrayPlan, destination: Storage) -> None:
         open_array(parse(plan.document), destination.zarr_store(), plan.path)[...] = 1
@@ -291,8 +291,8 @@ def test_each_chunk_of_both_sides_is_decoded_once(case, tmp_path, meanwhile, dec
 def test_with_little_memory_they_are_decoded_again_and_it_is_the_same(
     case, tmp_path, meanwhile, monkeypatch
 ) -> None:
-    compare = every_chunk.compare_all
-    monkeypatch.setattr(every_chunk, "compare_all", lambda *given, **_: compare(*given, budget=0))
+    compare = before_publishing.compare_all
+    monkeypatch.setattr(before_publishing, "compare_all", lambda *given, **_: compare(*given, budget=0))
     old = source_of(case, tmp_path)
     assert migrate(old, tmp_path / "new", CASES[case][1]).ok
     meanwhile(add_one(15, 59, 43))

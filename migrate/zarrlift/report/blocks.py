@@ -1,0 +1,195 @@
+"""What is shown of a result, as data: the function `blocks` in the module of a result makes it once.
+
+`text` prints blocks on a terminal; `html` writes them on pages and in notebooks. Texts from an archive have
+passed `units.safe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+
+from .problem_groups import ProblemGroup, groups_of
+
+if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
+T = TypeVar("T")
+Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
+
+
+class Block:
+    """Base class of all blocks; `kind` is how templates call one."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__name__.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section(Block):
+    """Begins a group of blocks: text has an empty line before it, a page a frame around it."""
+
+    title: str = ""
+    """For pages and notebooks."""
+    heads_text: bool = False
+    """Whether text has the title too."""
+    on: Literal["text", "pages", "both"] = "both"
+    """Where it is shown; a notebook is a page."""
+    folded: bool = False
+    """Whether a notebook shows its title alone at first."""
+    half: bool = False
+    """Whether a page shows it beside the next one, if there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Title(Block):
+    """The headline."""
+
+    text: str
+    tone: Tone = "title"
+    hang: int = 2
+    """Indentation of further lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Block):
+    """A paragraph."""
+
+    text: str
+    indent: int = 0
+    hang: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(Block):
+    """The result in one sentence: near the prompt at the end of a text, and at the start of a page."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Block):
+    """Lines to search or to copy, which are never wrapped."""
+
+    lines: Sequence[str]
+    label: str = ""
+    """What they are; for pages."""
+    indent: int = 2
+    most: int | None = None
+    """Maximum number of lines."""
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(Block):
+    """Names and values; pairs without a value are omitted."""
+
+    rows: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Names(Block):
+    """Names of nodes in one paragraph; consecutive numbers are a range, and the rest is counted."""
+
+    head: str
+    paths: Sequence[str]
+    most: int
+    """Maximum number of names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document(Block):
+    """JSON that folds out on pages."""
+
+    label: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Title and layout of a column."""
+
+    title: str
+    right: bool = False
+    """Align right, for numbers."""
+    wraps: bool = False
+    """Cells may take several lines if the table is too wide."""
+    spare: int = 0
+    """If nonzero, the column may be left out of a table that is too wide, the highest number first.
+
+    One with 1 is left out only if cutting words is not enough.
+    """
+    once: bool = False
+    """If all cells that are not empty are equal, they may stand once below the table instead."""
+    folded: bool = False
+    """On pages, a row shows it when it folds out."""
+    is_state: bool = False
+    """Whether pages colour it, and filter rows by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Block, Generic[T]):
+    """A row for each item; the first ones are shown, the others counted."""
+
+    columns: Sequence[Column]
+    items: Sequence[T]
+    row: Callable[..., Sequence[str]]
+    """The cells of an item, or of several that are alike."""
+    most: int | None = None
+    """Maximum number of rows of a text."""
+    what: str = ""
+    """What an item is."""
+    indent: int = 2
+    alike: Callable[[T], object] | None = None
+    """Items for which this is equal have a row together in a text for which there are too many."""
+    rest: Callable[[Sequence[T]], Sequence[str]] | None = None
+    """The cells of a last row for the items that are not shown; without it, a line counts them."""
+    shared: slice | None = None
+    """Columns that stand in a table of their own if most rows share them and the table is too wide."""
+    paths: Callable[[T], str] | None = None
+    """The paths of items that are nodes of a tree."""
+    more: Callable[[T], Iterable[Block]] | None = None
+    """What a row folds out on a page."""
+    bars: Callable[[T], Sequence[int]] | None = None
+    """Amounts, or those before and after: a page draws bars instead of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems(Block):
+    """Problems, each with its archive if there are several; equal ones are grouped."""
+
+    problems: Sequence[tuple[str | None, Problem]] = ()
+    groups: Sequence[ProblemGroup] = ()
+    """Instead of problems, those that are grouped already."""
+    refusal: str = "refusal"
+    """The word for problems that exclude a node: "refused", "failed", "differs"."""
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem], refusal: str = "refusal") -> Problems:
+        """The problems of one archive."""
+        return cls(problems=[(None, problem) for problem in problems], refusal=refusal)
+
+    def grouped(self, most: int | None) -> Sequence[ProblemGroup]:
+        """The groups, each with at most `most` places."""
+        return self.groups or groups_of(self.problems, most=most)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures(Block):
+    """What is wrong with rows of a table: state, place and text of each; equal texts are grouped."""
+
+    rows: Sequence[tuple[str, str, str]]
+    most: int
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Block):
+    """What to do next, and the command for it."""
+
+    text: str
+    command: str
