@@ -63,7 +63,18 @@ PUBLIC = {
     "zarrlift.formats": {*FORMATS},
     "zarrlift.models": {*MODELS},
     "zarrlift.testing": {"FormatTests", "Values", "installed"},
-    "zarrstack": {"StorageTransformer", "stack", "open", "open_array", "open_group", "create_array", *LAYERS},
+    "zarrstack": {
+        "StorageTransformer",
+        "stack",
+        "parse_stack",
+        "stack_to_json",
+        "open",
+        "open_array",
+        "open_group",
+        "create_array",
+        "create_group",
+        *LAYERS,
+    },  # fmt: skip
     "zarrstack.errors": {*STACK_ERRORS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""

@@ -137,3 +137,27 @@ def test_defaults_are_those_of_the_code():
         name: each.default for name, each in parameters.items() if isinstance(each.default, int | float)
     }
     assert found == numbers
+
+
+@pytest.mark.parametrize("kind", [Cache, Checksum, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle])
+def test_every_layer_is_asked_for_figures_in_the_same_way(kind):
+    options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
+    figures = stack(MemoryStore(), kind(**options)).figures()
+    assert figures is None or dataclasses.is_dataclass(figures)
+
+
+def test_sizes_are_numbers_or_texts():
+    assert Cache(memory_bytes="64MB", disk_bytes="1GiB") == Cache(memory_bytes=64_000_000, disk_bytes=1 << 30)
+    assert Prefetch(memory_bytes="1MB").configuration == {"memory_bytes": 1_000_000}
+    for kind in (Cache, Prefetch, Sharding):
+        options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
+        with pytest.raises(UsageError, match="memory_bytes"):
+            kind(**options, memory_bytes="much")
+
+
+def test_the_level_of_a_log_is_a_name_or_a_number(caplog):
+    for level in ("INFO", 20):
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "zarrstack.log"):
+            sync(stack(MemoryStore(), Log(level=level)).get("a", default_buffer_prototype()))
+        assert [record.levelno for record in caplog.records] == [logging.INFO]
