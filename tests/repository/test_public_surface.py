@@ -74,7 +74,7 @@ PUBLIC = {
         "create_array",
         "create_group",
         *LAYERS,
-    },  # fmt: skip
+    },
     "zarrstack.errors": {*STACK_ERRORS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""

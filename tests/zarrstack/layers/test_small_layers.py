@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import logging
 import re
 from pathlib import Path
 
 import pytest
 from tests.support.chances import fewer
 from tests.support.stores import InAFolder
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import MemoryStore
 
+from zarrstack import Cache, Checksum, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle, stack
 from zarrstack.base.registry import find, registered
-from zarrstack.layers.log.layer import Log
-from zarrstack.layers.prefetch.layer import Prefetch
-from zarrstack.layers.retry import Retry
-from zarrstack.layers.throttle import Throttle
+from zarrstack.core.errors import UsageError
 from zarrstack.testing import LayerTests
 
 
