@@ -61,8 +61,8 @@ class CacheStatistics:
         if self.evictions <= self.hits:
             return None
         return (
-            f"{self.evictions} entries were evicted for {self.hits} hits: what is read again is larger than the "
-            'cache. With when_full="keep" it serves the share that fits; or give it more bytes.'
+            f"{self.evictions} entries were evicted for {self.hits} hits: what is read again is larger than "
+            'the cache. With when_full="keep" it serves the share that fits; or give it more bytes.'
         )
 
 
