@@ -78,7 +78,7 @@ def test_an_unknown_name_is_an_error_that_names_it_and_the_known_ones():
 def test_a_stack_keeps_its_order_as_json():
     layers = [Retry(attempts=3), Log(label="x"), Rekey(rules=[])]
     entries = registry.stack_to_json(stack(MemoryStore(), *layers))
-    assert [entry["name"] for entry in entries] == ["retry", "log", "rekey"]
+    assert [entry["name"] for entry in entries] == ["zarrstack.retry", "zarrstack.log", "zarrstack.rekey"]
     bottom = MemoryStore()
     again = registry.stack_from_json(bottom, entries)
     assert again == stack(bottom, Retry(attempts=3), Log(label="x"), Rekey(rules=[]))

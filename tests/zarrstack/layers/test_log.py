@@ -246,6 +246,6 @@ def test_a_wrong_option_is_refused_by_name(options):
 def test_text_names_the_file():
     assert Log.from_text("events.jsonl") == Log(events="events.jsonl")
     assert Log(events="events.jsonl").to_json() == {
-        "name": "log",
+        "name": "zarrstack.log",
         "configuration": {"events": "events.jsonl"},
     }

@@ -112,7 +112,7 @@ def test_chunks_go_through_the_layers_that_the_metadata_names(store):
 
 def test_a_layer_is_as_good_as_its_json(store):
     create(store, [Sharding(chunks_per_shard=[2, 2])])
-    assert field(store) == [ENTRY]
+    assert field(store) == [{**ENTRY, "name": "zarrstack.sharding"}]
 
 
 def test_checksums_lie_beside_the_objects_of_the_array(store):

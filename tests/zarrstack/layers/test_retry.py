@@ -377,6 +377,6 @@ def test_a_wrong_option_is_refused_by_name(options):
 def test_text_and_json_name_the_options():
     layer = Retry.from_text("5:first=0.5")
     assert layer == Retry(attempts=5, first=0.5)
-    assert layer.to_json() == {"name": "retry", "configuration": {"attempts": 5, "first": 0.5}}
+    assert layer.to_json() == {"name": "zarrstack.retry", "configuration": {"attempts": 5, "first": 0.5}}
     with pytest.raises(UsageError, match="report"):
         Retry(report=print).to_json()

@@ -295,6 +295,6 @@ def test_a_wrong_option_is_refused_by_name(options):
 def test_json_has_numbers():
     layer = Throttle(bytes_per_second="50MB/s", in_flight=8)
     assert layer.to_json() == {
-        "name": "throttle",
+        "name": "zarrstack.throttle",
         "configuration": {"bytes_per_second": 50_000_000, "in_flight": 8},
     }

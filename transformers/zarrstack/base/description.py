@@ -10,17 +10,20 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from ..core.errors import UsageError
 from ..core.json_text import JSON, JSONObject
+
+PREFIX: Final = "zarrstack."
+"""Before the names of zarrstack's layers in metadata; arrays of earlier versions have them without it."""
 
 
 class LayerOptions:
     """Base class of objects made from a store and keyword options, which it records."""
 
     name: ClassVar[str]
-    """The name in `storage_transformers`, on the command line and in messages."""
+    """The name on the command line, in messages and, for layers of other packages, in metadata."""
     secrets: ClassVar[frozenset[str]] = frozenset()
     """Options omitted from text and JSON, such as a key."""
     short: ClassVar[str] = ""
@@ -65,7 +68,16 @@ class LayerOptions:
                     found=type(value).__name__,
                     advice="Such a layer works in Python, but cannot be named in metadata.",
                 ) from None
-        return {"name": self.name, "configuration": dict(self.configuration)}
+        return {"name": self.name_in_metadata(), "configuration": dict(self.configuration)}
+
+    @classmethod
+    def name_in_metadata(cls) -> str:
+        """The name in `storage_transformers`: of zarrstack's layers, behind the name of the package.
+
+        Names of extensions that no specification defines should say whose they are
+        (https://github.com/zarr-developers/zarr-extensions, "Naming").
+        """
+        return PREFIX + cls.name if cls.__module__.startswith("zarrstack.") else cls.name
 
     @classmethod
     def from_json(cls, data: JSONObject, store: Any = None) -> Self:

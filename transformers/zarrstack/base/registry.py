@@ -23,6 +23,7 @@ from ..core.errors import UsageError
 from ..core.json_text import JSON, JSONObject, excerpt
 from ..core.similar_names import meant
 from . import plugins
+from .description import PREFIX
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -96,7 +97,13 @@ def _names() -> list[str]:
 
 
 def _named(name: str) -> tuple[EntryPoint, ...]:
-    return tuple(point for point in plugins.registered(GROUP) if point.name == name)
+    """The layers of this name; zarrstack's own ones may have the name of the package before theirs."""
+    points = plugins.registered(GROUP)
+    ours = [point for point in points if point.value.startswith(PREFIX)]
+    return (
+        *(point for point in points if point.name == name),
+        *(point for point in ours if PREFIX + point.name == name),
+    )
 
 
 def layer_from_json(entry: JSON) -> StorageTransformer:

@@ -204,7 +204,7 @@ class LayerTests(ZarrTests):
                 data = layer.to_json()
             except UsageError:
                 continue
-            assert data["name"] == layer.name
+            assert data["name"] == layer.name_in_metadata()
             if not layer.secrets:
                 assert type(layer).from_json(data) == layer
 

@@ -179,7 +179,7 @@ def test_the_place_of_writes_is_a_path_a_url_or_a_store(tmp_path):
     layer = Overlay(writes=tmp_path)
     assert layer == Overlay(writes=str(tmp_path)) == Overlay(writes=f"file://{tmp_path}")
     assert layer == Overlay.from_text(str(tmp_path)) == Overlay(writes=LocalStore(tmp_path))
-    assert layer.to_json() == {"name": "overlay", "configuration": {"writes": str(tmp_path)}}
+    assert layer.to_json() == {"name": "zarrstack.overlay", "configuration": {"writes": str(tmp_path)}}
     assert Overlay.from_json(layer.to_json()) == layer
     assert isinstance(Overlay(writes="memory:").writes, MemoryStore)
     with pytest.raises(UsageError, match="no JSON form"):
