@@ -59,21 +59,29 @@ def _section(text: str, at: int) -> str:
 def members(arguments: str, section: str) -> Iterator[str]:
     """The members of a class, `module:Class`: fields without those marked `-name`, and properties.
 
-    With `optional`, members that would be null are absent.
+    Those whose name says everything share a line by their type. With `optional`, members that would be null
+    are absent.
     """
     place, *words = arguments.split()
     kind = _class(place)
     omitted = {word[1:] for word in words if word[0] == "-"}
-    omitted |= {*re.findall(r"^- `(\w+)`", section, re.MULTILINE)}
+    by_hand = re.findall(r"^- (`[^*]+) \*", section, re.MULTILINE)
+    omitted |= {*re.findall(r"`(\w+)`", " ".join(by_hand))}
     optional = "optional" in words
     added = [word for word in words if word != "optional" and word[0] != "-"]
     hints, texts = _hints(kind), _texts(kind)
     fields = list(getattr(kind, "__dataclass_fields__", None) or kind._fields)
+    plain: dict[str, list[str]] = {}
     for name in [name for name in (*fields, *added) if name not in omitted]:
         form, choices = _form(hints[name]), _choices(hints[name])
         if optional and form.endswith(" or null"):
             form = f"{form.removesuffix(' or null')}, optional"
-        yield entry(f"`{name}` *{form}*", " ".join(filter(None, (choices, texts.get(name, "")))))
+        if text := " ".join(filter(None, (choices, texts.get(name, "")))):
+            yield entry(f"`{name}` *{form}*", text)
+        else:
+            plain.setdefault(form, []).append(f"`{name}`")
+    for form, names in plain.items():
+        yield entry(f"{', '.join(names)} *{form}*", "")
 
 
 def entry(name: str, text: str) -> str:

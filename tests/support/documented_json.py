@@ -33,8 +33,9 @@ class Documented:
                 continue
             elif other := re.match(r"An? [\w ]+ has all members of an? \[[\w ]+\]\(#([\w-]+)\)", line):
                 inherited[section] = other[1]
-            elif named := re.match(r"- `(\w+)` \*(.+?)\*(?::|$)", line):
-                self.members.setdefault(section, {})[named[1]] = named[2]
+            elif named := re.match(r"- (`[\w`, ]+) \*(.+?)\*(?::|$)", line):
+                names = re.findall(r"`(\w+)`", named[1])
+                self.members.setdefault(section, {}).update(dict.fromkeys(names, named[2]))
             elif line.startswith("| `"):
                 commands, results = line.split("|")[1:3]
                 for command in re.findall(r"`([\w ]+)`", commands):
