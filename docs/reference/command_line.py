@@ -1,9 +1,4 @@
-"""Write the commands and options of zarrlift into docs/reference/command-line.md, from the program itself.
-
-    python docs/reference/command_line.py
-
-Replaces what is below the line MARK; what is above is written by hand. A test compares both.
-"""
+"""The commands and options of zarrlift for docs/reference/command-line.md, which generate.py writes."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from inspect import cleandoc
-from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -19,8 +13,6 @@ import typer
 from zarrlift.cli.option_groups import Command
 from zarrlift.cli.parser import COMMANDS, app
 
-PAGE: Final = Path(__file__).with_name("command-line.md")
-MARK: Final = "<!-- python docs/reference/command_line.py writes what follows. -->\n"
 EXAMPLES: Final = {
     "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
     "migrate": "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3 --dry-run\n"
@@ -146,7 +138,7 @@ def _description(text: str) -> Iterator[str]:
         if lines != paragraph and "zarrlift " in lines:
             yield f"```text\n{lines}\n```\n"
         else:
-            yield _prose(lines) + "\n"
+            yield prose(lines) + "\n"
 
 
 def _records(records: list[Record]) -> Iterator[str]:
@@ -154,7 +146,7 @@ def _records(records: list[Record]) -> Iterator[str]:
     for names, text in records:
         words, _, extra = text.partition("  [")
         items = [f"`{item.strip()}`" for item in names.split(" / ")]
-        yield f"{' / '.join(items)}\n:   {_prose(words.strip())}{_limits(extra.rstrip(']'))}\n"
+        yield f"{' / '.join(items)}\n:   {prose(words.strip())}{_limits(extra.rstrip(']'))}\n"
 
 
 def _limits(text: str) -> str:
@@ -172,7 +164,7 @@ def _limits(text: str) -> str:
     return said
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """Text as Markdown, with options as code."""
     parts = re.split(r"(`[^`]*`)", text)
     parts[::2] = [
@@ -180,8 +172,3 @@ def _prose(text: str) -> str:
         for part in parts[::2]
     ]
     return "".join(parts)
-
-
-if __name__ == "__main__":
-    written_by_hand, mark, _ = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{written_by_hand}{mark}\n{generated()}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import Any
 import pytest
 import typer
 import zarr
-from tests.support.documented_json import PAGE, Documented
+from tests.support.documented_json import Documented
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import write_archive
 from tests.zarrlift.transfer.test_regrid import leave
 
 from zarrlift.cli import main
 from zarrlift.cli import parser as command_line
-from zarrlift.jobs.metrics_file import MetricsFile
 from zarrlift.planning import planner
 from zarrlift.planning.regrid.blocks import BASE, available_cores
 
@@ -159,11 +157,3 @@ def test_every_command_with_json_is_on_the_page() -> None:
         name for name, command in commands.items() if any("--json" in item.opts for item in command.params)
     }
     assert {*Documented().results} == printing
-
-
-def test_every_metric_is_on_the_page_with_its_type(tmp_path: Path) -> None:
-    progress: Any = None  # it is told nothing
-    metrics = MetricsFile(tmp_path / "run.prom", progress, name="new.zarr")._metrics()
-    section = PAGE.read_text().partition("## Metrics")[2]
-    found = re.findall(r"^`zarrlift_(\w+)` \*(\w+)\*\n:   ", section, re.MULTILINE)
-    assert found == [(name, kind) for name, (kind, *_) in metrics.items()]

@@ -26,15 +26,14 @@ class Documented:
         """(section, member) that a document had."""
         section = ""
         inherited: dict[str, str] = {}
-        lines = PAGE.read_text().splitlines()
-        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        for line in PAGE.read_text().splitlines():
             if heading := re.fullmatch(r"##+ (.+)", line):
                 section = heading[1].lower().replace(" ", "-")
             elif section == "metrics":
                 continue
             elif other := re.match(r"An? [\w ]+ has all members of an? \[[\w ]+\]\(#([\w-]+)\)", line):
                 inherited[section] = other[1]
-            elif (named := re.fullmatch(r"`(\w+)` \*(.+)\*", line)) and following.startswith(":   "):
+            elif named := re.match(r"- `(\w+)` \*(.+?)\*(?::|$)", line):
                 self.members.setdefault(section, {})[named[1]] = named[2]
             elif line.startswith("| `"):
                 commands, results = line.split("|")[1:3]

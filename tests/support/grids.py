@@ -11,8 +11,8 @@ import zarr
 from numcodecs import JSON, Blosc, GZip, VLenUTF8, Zlib
 from tests.end_to_end.readers.base import parametrize_readers
 from tests.support.damaged_archives import write_array
+from tests.support.job_archives import written_once
 from tests.support.unpacking import unpacked
-from tests.support.written_once import written_once
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrstack.core.shard_index import IndexFormat, ShardIndex

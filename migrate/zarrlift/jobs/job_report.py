@@ -118,6 +118,7 @@ class JobReport:
     created: float
     """Unix time in seconds."""
     updated: float
+    """Time of the last record."""
     seconds: float
     """Duration of all runs."""
     retries: int
@@ -140,8 +141,9 @@ class JobReport:
     """What was requested of the job, without secrets."""
     recipe: JSONObject = field(default_factory=dict, repr=False)
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the last run; empty if there was none."""
+    """Of zarrlift, Python and packages, in the last run; empty if there was none."""
     host: str | None = None
+    """Of the last run."""
     excluded: int = 0
     """Nodes that the recipe excluded."""
 

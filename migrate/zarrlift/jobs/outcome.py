@@ -27,7 +27,7 @@ class Outcome(NotebookResult):
     """
 
     job: str
-    """Path of the job file."""
+    """Path or URL of the job file."""
     state: OutcomeState
     arrays_done: int = 0
     """Arrays completed at the destination, by this and earlier runs."""
@@ -36,7 +36,9 @@ class Outcome(NotebookResult):
     chunks: int = 0
     """Source objects moved by this call; an object that is read for two blocks counts twice."""
     bytes_in: int = 0
+    """Stored bytes of the source read by this call."""
     bytes_out: int = 0
+    """Bytes written by this call."""
     dropped: int = 0
     """Chunks omitted as empty by this call."""
     filled: int = 0

@@ -37,6 +37,7 @@ class NodeStatus(FieldsAsJSON):
     route: str | None
     state: Literal["pending", "failed", "done", "refused"]
     tasks_done: int = 0
+    """Recorded tasks."""
     tasks_total: int = 0
     bytes_done: int = 0
     """Stored bytes read; bytes that are read twice count twice, here and in the total."""
@@ -45,6 +46,7 @@ class NodeStatus(FieldsAsJSON):
     bytes_known: bool = True
     """False if the total is an estimate."""
     error: str | None = None
+    """Why it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class PartStatus(FieldsAsJSON):
     tasks: int = 0
     """Number of tasks that it has recorded, in all its runs."""
     host: str | None = None
+    """Of its last run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -104,6 +107,7 @@ class Status(NotebookResult, FieldsAsJSON):
     bytes_done: int = 0
     """Stored bytes of the source read, as in `nodes`."""
     bytes_total: int = 0
+    """Stored bytes to read in all."""
     bytes_known: bool = True
     """False if the total is an estimate."""
     rate: float | None = None
@@ -123,6 +127,7 @@ class Status(NotebookResult, FieldsAsJSON):
     parts: tuple[PartStatus, ...] = ()
     """The parts of an incomplete job in parts."""
     nodes: tuple[NodeStatus, ...]
+    """Every node of the plan."""
 
     def __repr__(self) -> str:
         activity = f", {self.activity}" if self.activity else ""

@@ -36,18 +36,23 @@ class ArrayPlan:
     memory: int | None = None
     """Maximum memory in bytes that one worker needs for its blocks; None without blocks."""
     between: IntermediateArray | None = None
-    """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
+    """The intermediate array of two passes; the other members are then those of the second pass."""
     document: JSONObject
     """The `zarr.json` to write."""
     fill_is_null: bool = False
+    """Whether the source defines no fill value."""
     chunks: int = 0
     """Number of chunks in the source (of possible ones, if its store cannot list)."""
     bytes_in: int = 0
+    """Stored bytes of these chunks."""
     bytes_in_known: bool = True
+    """False if they are an estimate."""
     bytes_out: int = 0
+    """Bytes to write."""
     bytes_out_known: bool = False
+    """False if they are an estimate."""
     bounds: tuple[int, ...] = ()
-    """Task k moves the existing chunks with bounds[k] <= linear index < bounds[k + 1]."""
+    """Task k moves the existing chunks with `bounds[k]` <= linear index < `bounds[k + 1]`."""
     fingerprint: str = ""
     """Fingerprint of the source's chunk listing, which reveals changes of the source."""
     source_digests: tuple[tuple[str, str], ...] = ()

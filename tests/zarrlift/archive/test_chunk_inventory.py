@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.archive.chunk_columns import ChunkColumns
+from zarrlift.archive.chunk_indexes import NO_CHUNK, chunk_indexes
 from zarrlift.archive.chunk_inventory import NOT_LISTED, Inventory, task_bounds
+from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrlift.core.grid.chunk_keys_n5 import N5Keys
+from zarrlift.core.grid.grid import Grid
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.errors import StorageError
 
 
 def inventory(indexes: list[int], sizes: list[int] | None) -> Inventory:
@@ -53,3 +63,111 @@ def test_the_last_of_many_tasks_are_small_so_that_workers_end_together() -> None
 def test_a_few_tasks_are_left_as_they_are() -> None:
     assert len(task_bounds(inventory(list(range(64)), None))) == 3
     assert task_bounds(inventory([], None)) == ()
+
+
+# Listed chunks come back by ascending index, whether they stay in memory or go through a file.
+
+
+ROWS = st.lists(st.integers(0, 2**63 - 1), max_size=400, unique=True)
+
+
+@given(ROWS, st.integers(1, 60), st.integers(1, 50))
+def test_rows_are_sorted_whatever_is_kept_in_memory(indexes, most, page):
+    columns = ChunkColumns(most)
+    for start in range(0, len(indexes), page):
+        part = np.array(indexes[start : start + page], np.int64)
+        columns.extend(part, part % 1000, part % 77)
+    assert len(columns) == len(indexes)
+    found, sizes, versions = columns.sorted()
+    assert found.tolist() == sorted(indexes)
+    assert (sizes == found % 1000).all()
+    assert (versions == found % 77).all()
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "interleaved", "as text"])
+def test_runs_are_merged_in_parts_of_about_a_run(order, monkeypatch):
+    """A part has at most two runs' rows, so memory does not depend on the number of runs."""
+    count, most = 40_000, 400
+    indexes = {
+        "ascending": list(range(count)),
+        "descending": list(range(count))[::-1],
+        "interleaved": [place * 7919 % count for place in range(count)],
+        "as text": sorted(range(count), key=str),
+    }[order]
+    columns = ChunkColumns(most)
+    for index in indexes:
+        columns.add(index, index, index)
+    parts = []
+    concatenate = np.concatenate
+
+    def watched(arrays, axis=0):
+        made = concatenate(arrays, axis=axis)
+        if axis == 1:
+            parts.append(made.shape[1])
+        return made
+
+    monkeypatch.setattr(np, "concatenate", watched)
+    found, _, _ = columns.sorted()
+    assert found.tolist() == list(range(count))
+    assert max(parts) <= 2.1 * most
+
+
+def test_a_temporary_file_without_room_is_an_error_that_names_its_folder(monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    columns, rows = ChunkColumns(10), np.arange(10)
+    columns.extend(rows, rows, rows)
+    monkeypatch.setattr(np, "memmap", full)
+    with pytest.raises(StorageError, match="No space left") as told:
+        columns.sorted()
+    assert told.value.problem.key == tempfile.gettempdir()
+    assert "TMPDIR" in (told.value.problem.advice or "")
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(StorageError, match="No space left"):
+        ChunkColumns(10).extend(rows, rows, rows)
+
+
+# A page of keys gives the indexes that each key gives alone.
+
+
+KEYS = [
+    KeyEncoding("v2", "."),
+    KeyEncoding("v2", "/"),
+    KeyEncoding("default", "."),
+    KeyEncoding("default", "/"),
+    N5Keys("reversed"),
+    N5Keys("kept"),
+    DraftKeys("/"),
+]
+NAMES = st.one_of(
+    st.from_regex(r"\A(c[./])?[0-9]{1,3}([./][0-9]{1,3}){0,3}\Z"),
+    st.sampled_from(
+        [".zarray", "zarr.json", "", "c", "0", "0.0\n0.0", "\u0660.0", "\ud800", "c0/1/2", "1..2"]
+    ),
+    st.text(alphabet="0123456789./c\n-+ ", max_size=9),
+)
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=str)
+@given(
+    shape=st.lists(st.sampled_from([0, 1, 9, 120, 10**17]), max_size=4).map(tuple),
+    names=st.lists(NAMES, max_size=8),
+)
+def test_any_names(keys, shape, names):
+    grid = Grid(shape, (1,) * len(shape))
+    expected = []
+    for name in names:
+        place = keys.coordinates(name, len(shape))
+        index = None if place is None else grid.index(place)
+        expected.append(NO_CHUNK if index is None else index)
+    if max(expected, default=0) < 2**63:
+        assert chunk_indexes(names, keys, grid).tolist() == expected
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=str)
+@given(indexes=st.lists(st.integers(0, 9 * 120 * 2000 - 1), min_size=1, max_size=50), other=st.booleans())
+def test_keys_of_chunks(keys, indexes, other):
+    grid = Grid((9, 120, 2000), (1, 1, 1))
+    names = [keys.key(grid.coordinates(index)) for index in indexes]
+    assert chunk_indexes([".zattrs"] * other + names, keys, grid).tolist() == [NO_CHUNK] * other + indexes

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import tensorstore
+import xarray
+import yaozarrs
 from tests.support import report_examples as examples
 
 import zarrlift
 from zarrlift.cli import main, parser
 from zarrlift.cli.parser import app
+from zarrlift.cli.session import COMPLETE
+from zarrlift.cli.storage_options import ComparedStorage, by_place
 from zarrlift.core.chain.chain import Chain
 from zarrlift.recipe.codecs import parse_codecs
 from zarrstack.core.errors import ChunkError, JobError, UsageError
@@ -529,3 +540,159 @@ def test_an_option_says_which_numbers_it_takes(words, expected, capsys) -> None:
     err = capsys.readouterr().err
     assert expected in err
     assert "range" not in err
+
+
+# `zarrlift demo`: what it writes is what other libraries read, and what it says to try works.
+
+
+SUGGESTED = {"undo": ("--yes",)}
+"""What a user would answer."""
+
+
+def test_what_it_says_to_try_works(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("  zarrlift ")]
+    assert len(commands) > 5
+    for words in commands:
+        assert main([*words, *SUGGESTED.get(words[0], ())]) == 0, words
+    assert main(["demo"]) == 2
+    assert "Give another name" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_others_read_it(tmp_path, capsys):
+    assert main(["demo", str(tmp_path / "here"), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)["result"]["written"]
+    # Without dask, whose threads share what warnings are shown.
+    with xarray.open_zarr(written["zarr2"], chunks=None) as ocean:
+        assert dict(ocean.sizes) == {"time": 12, "lat": 90, "lon": 180}
+        assert np.isnan(ocean.sst[0, 0, 0])
+        assert 20 < float(ocean.sst.max()) < 40
+    place = {"driver": "file", "path": f"{written['n5']}/cells/c0/s1"}
+    image = tensorstore.open({"driver": "n5", "kvstore": place}).result()
+    assert image.shape == (128, 96, 16)
+    assert image.read().result().max() > 500
+    yaozarrs.validate_zarr_store(written["ome"])
+
+
+# `--storage-options` names the place that each option is for; none goes to another place.
+
+
+BOTH = ("src", "dst", "job")
+
+
+@pytest.mark.parametrize(
+    ("texts", "given"),
+    [
+        (["anon=true"], {"src": {"anon": True}}),
+        (["dst:key=k", "dst:secret=s"], {"dst": {"key": "k", "secret": "s"}}),
+        (
+            ["src:key=a", "dst:key=b", "job:key=c"],
+            {"src": {"key": "a"}, "dst": {"key": "b"}, "job": {"key": "c"}},
+        ),
+        (["endpoint_url=http://h:9"], {"src": {"endpoint_url": "http://h:9"}}),
+        (["dst:endpoint_url=http://h:9"], {"dst": {"endpoint_url": "http://h:9"}}),
+        (["key=a=b:c"], {"src": {"key": "a=b:c"}}),
+        (['dst:{"a": {"b": "c=d"}}'], {"dst": {"a": {"b": "c=d"}}}),
+        (['{"dst:key": 1}'], {"src": {"dst:key": 1}}),
+        (["other:key=1"], {"src": {"other:key": 1}}),
+        (["ref:anon=true"], {"ref": {"anon": True}}),
+        (["key=1", '{"key": 2}'], {"src": {"key": 2}}),
+        (None, {}),
+    ],
+)
+def test_the_place_stands_at_the_start_of_the_key(texts: list[str] | None, given: dict[str, Any]) -> None:
+    assert by_place(texts, BOTH, ("src",)) == given
+
+
+def test_what_is_for_one_place_goes_to_no_other() -> None:
+    given = by_place(["anon=true", "src:key=secret"], BOTH, ("src", "dst"))
+    assert given == {"src": {"anon": True, "key": "secret"}, "dst": {"anon": True}}
+
+
+def test_what_names_a_place_wins() -> None:
+    given = by_place(["dst:anon=false", "anon=true"], BOTH, ("src", "dst"))
+    assert given == {"src": {"anon": True}, "dst": {"anon": False}}
+
+
+@pytest.mark.parametrize("text", ["hunter2", "dst:hunter2", "=hunter2", "{hunter2", "dst:[]"])
+def test_what_has_no_form_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(UsageError) as told:
+        by_place([text], BOTH, ("src",))
+    assert "hunter2" not in str(told.value)
+
+
+def test_a_place_that_a_command_has_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "a.zarr", "--storage-options", "dst:anon=true"]) == 2
+    assert "this command has no dst:; expected src, ref" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "places"),
+    [
+        ("s3://a/b", "s3://c/d", {"storage_options", "dest_storage_options"}),
+        ("old.zarr", "s3://c/d", {"dest_storage_options"}),
+        ("s3://a/b", "new.zarr", {"storage_options"}),
+        ("job.zarrlift.db", None, {"storage_options"}),
+    ],
+)
+def test_a_comparison_gives_them_to_both_urls(source: str, destination: str | None, places: set[str]) -> None:
+    storage = ComparedStorage(storage_options=["anon=true"], allow_references=None)
+    assert storage.of(source, destination).keys() == places
+
+
+# `zarrlift completion`: the scripts, and what the shells complete with them.
+
+
+BIN = Path(sys.executable).parent
+ASKED = {
+    "a command": ("zarrlift mig", {"migrate"}),
+    "a command of a command": ("zarrlift batch r", {"run"}),
+    "an option": ("zarrlift migrate --dest", {"--dest-through"}),
+    "a value": ("zarrlift migrate --axes ", {"reversed", "kept"}),
+    "the name of a rare option": ("zarrlift migrate --set shard-", {"shard-index=", "shard-index-location="}),
+    "its value": ("zarrlift migrate --set key-encoding=", {"key-encoding=default", "key-encoding=v2"}),
+}
+SCRIPTS = {
+    "bash": """eval "$(zarrlift completion bash)"
+        COMP_WORDS=($LINE); [[ "$LINE" == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _zarrlift_completion zarrlift; echo "${COMPREPLY[@]}" """,
+    # Outside of its line editor, zsh completes nothing: what its own function is called with is printed.
+    "zsh": """autoload -Uz compinit; compinit -D -u; eval "$(zarrlift completion zsh)"
+        [[ $_comps[zarrlift] == _zarrlift_completion ]] || exit 1
+        _arguments() { print -r -- "$@" }; words=(${=LINE}); CURRENT=$#words; _zarrlift_completion""",
+    "fish": """zarrlift completion fish | source; complete -C "$LINE" """,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_what_is_completed(asked):
+    line, answers = asked
+    environment = {**os.environ, COMPLETE: "complete_bash", "COMP_WORDS": line}
+    environment["COMP_CWORD"] = str(len((line + "x").split()) - 1)
+    command = [sys.executable, "-m", "zarrlift"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == answers
+
+
+def test_a_script_for_each_shell(capsys):
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        assert COMPLETE in capsys.readouterr().out
+    assert main(["completion", "tcsh"]) == 2
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "shell", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SCRIPTS]
+)
+def test_a_shell_completes(shell):
+    environment = {**os.environ, "LINE": "zarrlift batch r", "PATH": f"{BIN}:{os.environ['PATH']}"}
+    plain = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
+    command = [shell, plain, "-c", SCRIPTS[shell]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "run" in done.stdout
+    assert "status" not in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -12,9 +13,13 @@ import sys
 from pathlib import Path
 
 import numcodecs
+import numpy as np
 import pytest
 import zarr
+from tests.support.job_archives import write_archive
 from tests.support.processes import running
+
+from zarrlift.cli import main
 
 RUN = "import sys; from zarrlift.cli import main; sys.exit(main())"
 
@@ -244,3 +249,201 @@ main()
     done = python(code, "inspect", "x", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert "\\u753b" in done.stdout
     assert done.returncode == 0
+
+
+# Each failure is printed once on standard error, with its archive, and no line is endless.
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A folder with an archive that has three damaged chunks, and one that has a refused array too."""
+    for name in ("one", "two"):
+        source = write_archive(tmp_path / "old" / f"{name}.zarr")
+        for number in range(3):
+            (source / f"g/recode/{number}").write_bytes(b"no chunk")
+    document = tmp_path / "old/two.zarr/h/rewrite/.zarray"
+    document.write_bytes(document.read_bytes().replace(b'"<i4"', b'"<q9"'))
+    (tmp_path / "old/two.zarr/.zmetadata").unlink()
+    return tmp_path / "old"
+
+
+@pytest.mark.parametrize("json_output", [False, True], ids=["text", "json"])
+def test_a_failure_is_printed_once_where_standard_error_is_no_terminal(
+    json_output: bool, broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["migrate", str(broken / "two.zarr"), str(tmp_path / "new.zarr")]
+    assert main([*words, *(["--json"] if json_output else [])]) == 1
+    error = capsys.readouterr().err
+    for number in range(3):
+        assert error.count(f"g/recode/{number}'") == 1
+    assert error.count("h/rewrite") > 0, "what was refused before the work is in the report only"
+    if not json_output:
+        assert "Restore" in error or "restore" in error, "the advice is printed at the end"
+
+
+def test_on_a_terminal_the_report_has_them(
+    broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _self: True, raising=False)
+    assert main(["migrate", str(broken / "one.zarr"), str(tmp_path / "new.zarr")]) == 1
+    assert capsys.readouterr().err.count("g/recode/1'") == 1
+
+
+def test_failures_beyond_those_that_were_printed_are_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_archive(tmp_path / "old.zarr")
+    for number in range(25):
+        (source / f"g/recode/{number}").write_bytes(b"no chunk")
+    assert main(["migrate", str(source), str(tmp_path / "new.zarr"), "--workers", "1"]) == 1
+    error = capsys.readouterr().err
+    live = re.findall(r"zarrlift: failed: /g/recode, key 'g/recode/(\d+)'", error)
+    assert len(live) == 10
+    assert "(15 times)" in error
+
+
+def test_a_failure_in_a_batch_names_its_archive(
+    broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["batch", "run", str(broken), "--to", f"{tmp_path}/v3/{{relative}}.zarr"]
+    assert main(words) == 1
+    failures = [line for line in capsys.readouterr().err.splitlines() if "failed: /g/recode" in line]
+    assert len(failures) == 6
+    named = [str(broken / f"{name}.zarr") for name in ("one", "two")]
+    assert [sum(f"{name}: failed: " in line for line in failures) for name in named] == [3, 3]
+
+
+def test_hundreds_of_problems_of_a_list_are_no_endless_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The results of an earlier run are among the archives, and each is a destination too."""
+    for number in range(40):
+        for suffix in ("", "-v3"):
+            path = tmp_path / f"old/a{number:03d}{suffix}.zarr"
+            group = zarr.open_group(str(path), mode="w", zarr_format=2)
+            group.create_array("a", data=np.arange(4), chunks=2)
+    words = ["batch", "run", str(tmp_path / "old"), "--to", f"{tmp_path}/old/{{relative}}-v3.zarr"]
+    words += ["--list", str(tmp_path / "batch.zarrlift.jsonl")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    (count,) = re.findall(r"the list has (\d+) problems, and nothing was changed: ", error)
+    assert int(count) >= 40
+    assert f"; and {int(count) - 10} more" in error
+    assert max(len(line.replace(str(tmp_path), "")) for line in error.splitlines()) < 2000
+    assert main([*words, "--json"]) == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert all(f"a{number:03d}-v3.zarr" in message for number in range(40))
+
+
+# Closed and full standard streams: exit codes tell of the work; lost output is one line, or nothing.
+
+
+ENTRY = [sys.executable, "-m", "zarrlift"]
+CLOSED, FULL = "&-", "/dev/full"
+WORK = [
+    "migrate old.zarr new.zarr",
+    "batch run folder --to 'new/{relative}' --executor processes",
+    "verify old.zarr done.zarr",
+]
+OUTPUT = [
+    "migrate old.zarr new.zarr --json",
+    "inspect old.zarr",
+    "migrate --dry-run old.zarr new.zarr",
+    "status done.zarr",
+    "update done.zarr --dry-run",
+    "digest old.zarr",
+    "completion bash",
+    "--version",
+    "--help",
+    "migrate --help",
+]
+LOST = {CLOSED: "Bad file descriptor", FULL: "No space left on device"}
+
+
+def run(words, folder, *, stdout=None, stderr=None):
+    """Run a command of a shell with streams that are captured unless they are closed or full."""
+    redirections = " ".join(f"{n}>{to}" for n, to in ((1, stdout), (2, stderr)) if to is not None)
+    line = f'exec "$@" {words} {redirections}'
+    command = ["sh", "-c", line, "sh", *ENTRY]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory):
+    """Small archives of Zarr v2, one of them migrated."""
+    folder = tmp_path_factory.mktemp("archives")
+    for name in ("old.zarr", "folder/a.zarr", "folder/b.zarr"):
+        zarr.create_array(folder / name, shape=(4,), chunks=(2,), dtype="<u2", zarr_format=2)[:] = 1
+    assert run("migrate old.zarr done.zarr", folder).returncode == 0
+    return folder
+
+
+@pytest.fixture
+def folder(archives, tmp_path):
+    for name in ("old.zarr", "folder", "done.zarr", "done.zarr.zarrlift.db"):
+        (tmp_path / name).symlink_to(archives / name)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [CLOSED, FULL])
+@pytest.mark.parametrize("words", WORK)
+def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder):
+    ended = run(words, folder, stdout=lost)
+    expected = f"zarrlift: the report cannot be printed: standard output: {LOST[lost]}.\n"
+    assert (ended.returncode, ended.stderr) == (0, expected)
+    assert run(words.replace("new", "newer"), folder, stdout=lost, stderr=lost).returncode == 0
+    if words.startswith("migrate"):
+        assert zarr.open_array(folder / "new.zarr", mode="r")[:].tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.slow(one_in=23)
+@pytest.mark.parametrize("lost", [CLOSED, FULL])
+@pytest.mark.parametrize("words", OUTPUT)
+def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, folder):
+    ended = run(words, folder, stdout=lost)
+    line = f"zarrlift: the output cannot be printed: standard output: {LOST[lost]}.\n"
+    assert (ended.returncode, ended.stderr) == (1, line)
+
+
+@pytest.mark.parametrize("lost", [CLOSED, FULL])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(WORK[0], 0), (WORK[1], 0), ("--help", 0), ("migrate none.zarr new.zarr", 2), ("migrate --none", 2)],
+)
+@pytest.mark.slow(one_in=9)
+def test_standard_error_changes_nothing(words, code, lost, folder):
+    ended = run(words, folder, stderr=lost)
+    assert (ended.returncode, bool(ended.stdout), ended.stderr) == (code, code == 0, "")
+
+
+@pytest.mark.parametrize("words", [WORK[0], "status done.zarr", "--version", "migrate --help"])
+@pytest.mark.slow(one_in=4)
+def test_a_reader_that_has_gone_is_not_an_error(words, folder):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as gone:
+        command = ["sh", "-c", f'exec "$@" {words}', "sh", *ENTRY]
+        ended = subprocess.run(
+            command, cwd=folder, stdout=gone, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_log_that_cannot_be_written_changes_nothing_if_standard_error_is_full_too(folder):
+    ended = run(f"migrate old.zarr new.zarr --log {FULL}", folder, stderr=FULL)
+    assert (ended.returncode, ended.stdout[:5]) == (0, "Done:")
+
+
+def test_no_file_of_a_result_takes_the_place_of_a_closed_stream(folder):
+    code = """
+import os, sys
+from zarrlift.cli import _fill_closed_streams
+_fill_closed_streams()
+with open("first", "w") as file:
+    os._exit(0 if file.fileno() > 2 and os.get_inheritable(1) and os.get_inheritable(2) else 1)
+"""
+    command = ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code]
+    assert subprocess.run(command, cwd=folder, check=False, timeout=60).returncode == 0

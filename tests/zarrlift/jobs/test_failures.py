@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +15,17 @@ import numpy as np
 import pytest
 import zarr
 from numcodecs import CRC32
+from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
 
 import zarrlift
+from zarrlift.jobs.batch.list_file import list_path
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local import writer as writing
-from zarrlift.transfer.unexpected_errors import unexpected_error
+from zarrlift.storage.local.partial_files import partial_name
+from zarrlift.storage.local.sibling_names import with_suffix
+from zarrlift.transfer.unexpected_errors import broken_package, unexpected_error
+from zarrstack.core.errors import ZarrstackError
 
 
 def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: Path) -> None:
@@ -257,3 +264,97 @@ def test_what_the_system_refuses_to_a_library_is_no_surprise() -> None:
     """zarr-python reads the result, and its error has no key of ours."""
     problem = unexpected_error("a", OSError(5, "Input/output error", "/place/a/c/0"))
     assert (problem.kind, problem.node, problem.key) == ("storage", "a", "/place/a/c/0")
+
+
+# A package that cannot be imported is named, and not called a bug in zarrlift.
+
+
+OCEAN = archive("zarr_v2/zarr-2.18/people/ocean").path
+
+
+@pytest.fixture
+def with_zfpy(tmp_path: Path) -> dict[str, str]:
+    """An environment with a zfpy that was built for another numpy, which numcodecs imports."""
+    facts = tmp_path / "site/zfpy-1.0.1.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: zfpy\nVersion: 1.0.1\n")
+    (tmp_path / "site/zfpy.py").write_text('raise ValueError("numpy.dtype size changed")')
+    paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@pytest.mark.slow(one_in=2)
+@pytest.mark.parametrize("command", ["migrate", "verify"])
+def test_a_zfpy_that_cannot_be_imported_is_named(
+    with_zfpy: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    words = [sys.executable, "-m", "zarrlift", command, str(OCEAN), str(tmp_path / "out")]
+    if command == "verify":
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out/zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    done = subprocess.run(words, env=with_zfpy, capture_output=True, text=True, timeout=120, check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 1
+    assert "the package zfpy cannot be imported (by zarr and numcodecs)" in said
+    assert "numpy.dtype size changed" in said
+    assert "bug in zarrlift" not in said
+    assert "did not foresee" not in said
+
+
+def test_errors_of_our_own_are_no_broken_packages() -> None:
+    with pytest.raises(ValueError, match="ours") as raised:
+        int("ours")
+    assert broken_package(raised.value) is None
+
+
+# A destination may have any name that the file system accepts.
+
+
+NAMES = {
+    "200 characters": "d" * 200,
+    "201 characters": "d" * 201,
+    "255 characters": "d" * 255,
+    "255 bytes": "é" * 127 + "d",
+}
+
+
+@pytest.fixture
+def small_source(tmp_path: Path) -> Path:
+    group = zarr.open_group(tmp_path / "s.zarr", mode="w", zarr_format=2)
+    group.create_array("a", shape=(8,), chunks=(2,), dtype="i4")[:] = np.arange(8)
+    return tmp_path / "s.zarr"
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_job_is_found_again_by_its_long_destination(name: str, small_source: Path, tmp_path: Path) -> None:
+    destination = tmp_path / name
+    assert zarrlift.migrate(small_source, destination).ok
+    assert zarr.open_array(destination / "a")[:].tolist() == list(range(8))
+    assert zarrlift.status(destination).state == "done"
+    assert zarrlift.migrate(small_source, destination, overwrite=True).ok
+    assert zarrlift.undo(destination).ok
+    assert not destination.exists()
+
+
+def test_a_name_that_does_not_fit_is_one_message(small_source: Path, tmp_path: Path) -> None:
+    with pytest.raises(ZarrstackError, match="name of the destination is too long"):
+        zarrlift.migrate(small_source, tmp_path / ("d" * 256))
+    assert os.listdir(tmp_path) == ["s.zarr"]
+
+
+def test_long_names_with_the_same_start_keep_apart() -> None:
+    first, second = ("d" * 249 + end for end in ("first!", "second"))
+    assert with_suffix(first, ".zarrlift.db") != with_suffix(second, ".zarrlift.db")
+    assert with_suffix("d" * 200, ".x") == "d" * 200 + ".x"
+
+
+@pytest.mark.parametrize("length", [1, 160, 161, 255])
+def test_a_temporary_name_leaves_room_for_the_journal(length: int) -> None:
+    name = os.path.basename(partial_name("/tmp/" + "d" * length))
+    assert len(name + "-journal") <= 255
+
+
+def test_a_batch_has_a_job_file_that_fits(tmp_path: Path) -> None:
+    with pytest.raises(ZarrstackError) as caught:
+        list_path(tmp_path / ("d" * 255))
+    assert len(Path(str(caught.value.problem.expected)).name) <= 255

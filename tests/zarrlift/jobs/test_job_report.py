@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
 
 import pytest
 from tests.support.job_archives import write_archive
+from tests.support.unpacking import unpacked
+from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.jobs.ledger.last_run import level_before
+from zarrlift.jobs.ledger.last_run import last_run, level_before
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.ledger.plan_rows import PlanReader, node_rows
 from zarrlift.jobs.ledger.throughput import Throughput, throughput
+from zarrlift.jobs.status import Status
+from zarrlift.planning.plans import ArrayPlan
 from zarrlift.transfer.counts import MoveResult
+from zarrlift.transfer.events import Event, TaskDone
+from zarrstack.system import file_locks
 
 
 def test_a_report_tells_each_array_and_needs_neither_source_nor_result(tmp_path):
@@ -32,9 +47,9 @@ def test_a_report_tells_each_array_and_needs_neither_source_nor_result(tmp_path)
         shutil.rmtree(tmp_path / name)
     report = zarrlift.job_report(tmp_path / "b.zarr")
     assert (report.state, report.arrays_done, report.groups_done, report.checked) == ("done", 4, 3, "sample")
-    for array in report.arrays:
-        assert array.bytes_after == stored.get(array.path, 0)
-        assert array.digest == digests[array.path].text
+    for row in report.arrays:
+        assert row.bytes_after == stored.get(row.path, 0)
+        assert row.digest == digests[row.path].text
     assert report.throughput[-1].bytes_in == report.total("bytes_read")
     assert report.versions["zarrlift"] == zarrlift.__version__
     assert report.seconds > 0
@@ -112,3 +127,159 @@ def test_a_resumed_job_verifies_at_the_level_of_its_first_run(level, tmp_path):
         assert level_before(job) == level
     assert zarrlift.resume(tmp_path / "b.zarr").ok
     assert zarrlift.job_report(tmp_path / "b.zarr").checked == level
+
+
+# What a job keeps of each node says the same as the node, whatever is shared between them.
+
+
+def alike(root: Path) -> Path:
+    """Arrays that share a layout, attributes, both or neither; a group, and a node that is refused."""
+    flat, other = array(), array(shape=[8, 6])
+    units, more = {"units": "m"}, {"units": "m", "\u00e4\ud800": [1.0, None]}
+    tree(
+        root,
+        {
+            ".zgroup": GROUP,
+            ".zattrs": units,
+            "bad/.zarray": array(dtype="<x9"),
+            **{f"a{n}/.zarray": other if n == 4 else flat for n in range(6)},
+            **{f"a{n}/.zattrs": more if n == 3 else units for n in range(1, 5)},
+        },
+    )
+    return root
+
+
+@pytest.mark.parametrize("name", ["zarr_v2/zarr-2.18/dtypes.zarr", "n5/java-3.5.1/multiscale.n5", None])
+def test_rows_of_a_job_hold_each_node_and_the_order_of_its_document(name, tmp_path):
+    source = alike(tmp_path / "a.zarr") if name is None else unpacked(name)
+    nodes = zarrlift.plan(source, tmp_path / "out.zarr").nodes
+    assert nodes
+    rows = list(node_rows(nodes))
+    reader = PlanReader(common for _, common in rows if common is not None)
+    for node, ((path, kind, text, state, *_), _) in zip(nodes, rows, strict=True):
+        made = reader.node(kind, text)
+        assert (path, made.to_json()) == (node.path, json.loads(json.dumps(node.to_json())))
+        assert (state == "refused") == (kind == "refusal")
+        if isinstance(node, ArrayPlan):
+            assert list(made.document.items()) == list(json.loads(json.dumps(node.document)).items())
+
+
+def test_what_arrays_have_in_common_is_stored_once(tmp_path):
+    """Five arrays of one layout, and one of another; attributes belong to each."""
+    plan = zarrlift.plan(alike(tmp_path / "a.zarr"), tmp_path / "out.zarr")
+    assert len(plan.arrays) == 6
+    common = [text for _, text in map(itemgetter(1), filter(itemgetter(1), node_rows(plan.nodes)))]
+    assert len(common) == 2
+    assert "units" not in "".join(common)
+
+
+def test_arrays_read_from_a_job_share_their_layouts(tmp_path):
+    plan = zarrlift.plan(alike(tmp_path / "a.zarr"), tmp_path / "out.zarr")
+    with Job.create(tmp_path / "job.db", plan) as job:
+        stored = job.plan()
+    assert stored == plan
+    assert len({id(array.source) for array in stored.arrays}) == 2
+
+
+# What `status` says of a job that runs, was stopped, was killed, or runs where it cannot be seen.
+
+
+KILLED = """
+import os, signal, sys
+import zarrlift
+from zarrlift.transfer.events import TaskDone
+def kills(event):
+    if isinstance(event, TaskDone):
+        os.kill(os.getpid(), signal.SIGKILL)
+zarrlift.migrate(*sys.argv[1:], progress=kills)
+"""
+
+
+class Asks:
+    """Asks for the status from within the run, when a task has ended and is recorded."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.told: list[Status] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TaskDone):
+            self.told.append(zarrlift.status(self.target))
+
+
+@pytest.fixture
+def result(source: Path, tmp_path: Path) -> Path:
+    """Where a migration of the archive was killed."""
+    place = tmp_path / "out.zarr"
+    done = subprocess.run([sys.executable, "-c", KILLED, source, place], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    return place
+
+
+def rewritten(place: Path, **facts: str | None) -> Path:
+    """The job file, with other notes about its last run."""
+    file = place.with_name(place.name + ".zarrlift.db")
+    db = sqlite3.connect(file)
+    for name, value in facts.items():
+        db.execute("DELETE FROM meta WHERE name = ?", (name,))
+        if value is not None:
+            db.execute("INSERT INTO meta VALUES (?, ?)", (name, value))
+    db.commit()
+    db.close()
+    return file
+
+
+def test_a_job_that_runs_says_where_and_how_fast(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zarrlift.jobs.branch.NoBranch.seconds", 0)
+    asks = Asks(tmp_path / "out.zarr")
+    assert zarrlift.migrate(source, tmp_path / "out.zarr", workers=1, progress=asks).ok
+    first, *_, last = asks.told
+    assert (first.activity, first.process, first.host) == ("running", os.getpid(), platform.node())
+    assert first.began is not None
+    assert (first.bytes_done, first.rate, first.seconds_left) == (0, None, None), "nothing is recorded yet"
+    assert 0 < last.bytes_done < last.bytes_total
+    assert last.rate is not None
+    assert last.seconds_left is not None
+    assert last.seconds_left > 0
+    after = zarrlift.status(tmp_path / "out.zarr")
+    assert (after.state, after.activity, after.rate) == ("done", None, None)
+    assert after.bytes_done == after.bytes_total
+
+
+def test_a_run_that_ends_by_itself_is_stopped(source: Path, tmp_path: Path) -> None:
+    next(source.glob("**/0.0")).write_bytes(b"")
+    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    assert zarrlift.status(tmp_path / "out.zarr").activity == "stopped"
+
+
+def test_a_run_that_was_killed_is_stale(result: Path) -> None:
+    status = zarrlift.status(result)
+    assert (status.state, status.activity) == ("incomplete", "stale")
+    assert zarrlift.resume(result).ok
+    assert zarrlift.status(result).activity is None
+
+
+@pytest.mark.slow
+def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
+    with Job.open(result.with_name("out.zarr.zarrlift.db"), write=False) as job:
+        run = last_run(job)
+    assert run is not None
+    file = rewritten(result, run=replace(run, owner=replace(run.owner, host="elsewhere")).to_text())
+    status = zarrlift.status(result)
+    assert (status.activity, status.host) == ("unknown", "elsewhere")
+    if file_locks.HERE:
+        with file.open("rb") as held:
+            file_locks.lock_exclusive(held.fileno())
+            assert zarrlift.status(result).activity == "running"
+
+
+@pytest.mark.parametrize("run", [None, "{}", '{"owner": {}}', "no JSON"])
+@pytest.mark.slow(one_in=3)
+def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(run: str | None, result: Path) -> None:
+    file = rewritten(result, run=run)
+    assert zarrlift.status(result).activity == "stopped"
+    if file_locks.HERE:
+        with Job.open(file):
+            assert zarrlift.status(result).activity == "running"

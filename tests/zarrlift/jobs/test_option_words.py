@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli.storage_options import by_place
+from zarrlift.jobs.command_line import command, quoted
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.report import outcome as report_outcome
@@ -112,4 +114,33 @@ def test_what_concerns_references_has_options_of_its_own(job: Job) -> None:
         *("--allow-references", "/data", "--allow-references", "s3://b/"),
         *("--storage-options", 'ref:{"token": "<token>", "anon": false}'),
         *("--storage-options", "anon=true"),
+    )
+
+
+# Commands in advice can be pasted into a shell, whatever characters a path has.
+
+
+NAMES = [
+    "plain.zarr",
+    "two words",
+    "it's",
+    "two\nlines",
+    "tab\t's \\ end",
+    "bell\x07",
+    "left\u202eright",
+    "\udcff",
+]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_shell_takes_a_quoted_path_back(name: str) -> None:
+    shown = quoted(name)
+    assert "\n" not in shown, "a line"
+    done = subprocess.run(["bash", "-c", f"printf %s {shown}"], capture_output=True, check=True)
+    assert done.stdout == name.encode("utf-8", "surrogateescape")
+
+
+def test_a_path_that_needs_no_quotes_has_none() -> None:
+    assert (
+        command("verify", "/data/a.zarr", "my result.zarr") == "zarrlift verify /data/a.zarr 'my result.zarr'"
     )

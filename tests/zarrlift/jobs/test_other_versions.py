@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.zarrlift.jobs.test_plan_rows import alike
+from tests.zarrlift.jobs.test_job_report import alike
 
 import zarrlift
 from zarrlift.errors import JobError

@@ -6,23 +6,30 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
+from obstore.store import MemoryStore as ObstoreMemory
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
+from zarr.storage import ObjectStore
 
 import zarrlift
-from zarrlift.jobs import archive_run, overwrite, run_job
+from zarrlift.core.digest.value_digest import BlockSums
+from zarrlift.jobs import archive_run, disk_sync, overwrite, run_job
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
+from zarrlift.jobs.resume import unsynced_files
 from zarrlift.jobs.run import Run
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.scratch import LAYERED
 from zarrlift.storage.local.storage import LocalStorage
+from zarrlift.transfer.counts import MoveResult
+from zarrlift.verification import before_publishing
 from zarrstack.core.errors import JobError, UsageError
-
-pytestmark = pytest.mark.needs_reader("once")
 
 
 def stop_at(number: int, owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +57,7 @@ def interrupted(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
     return tree(destination)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("deleted", [0, 1, 20])
 def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
     deleted: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +91,7 @@ def earlier(source: Path, tmp_path: Path) -> Path:
     return destination
 
 
+@pytest.mark.needs_reader("once")
 def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
     source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +106,7 @@ def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
     assert tree(earlier) == before
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("removed", [0, 1])
 def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
     removed: int, source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
@@ -121,6 +131,7 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
     assert {path.name for path in earlier.parent.iterdir()} == {"source.zarr", "out.zarr.zarrlift.db"}
 
 
+@pytest.mark.needs_reader("once")
 def test_a_resume_ends_a_removal_that_was_stopped(
     source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +147,7 @@ def test_a_resume_ends_a_removal_that_was_stopped(
     }
 
 
+@pytest.mark.needs_reader("once")
 def test_a_job_that_keeps_an_old_tree_does_not_make_room(source: Path, tmp_path: Path) -> None:
     """Without its job nobody would bring the old tree back, nor remove it."""
     destination = tmp_path / "out.zarr"
@@ -181,12 +193,14 @@ def consolidated(path: Path) -> set[str]:
     return set(document["consolidated_metadata"]["metadata"])
 
 
+@pytest.mark.needs_reader("once")
 def test_a_resume_writes_the_root_document_that_a_stopped_run_did_not(repaired: Path) -> None:
     outcome = zarrlift.resume(repaired)
     assert outcome.ok, outcome.problems
     assert "g/relink" in consolidated(repaired)
 
 
+@pytest.mark.needs_reader("once")
 def test_undo_knows_the_root_document_that_a_stopped_run_did_not_replace(repaired: Path) -> None:
     assert zarrlift.undo(repaired).problems == ()
     assert not repaired.exists()
@@ -195,6 +209,7 @@ def test_undo_knows_the_root_document_that_a_stopped_run_did_not_replace(repaire
 # In place
 
 
+@pytest.mark.needs_reader("once")
 def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) -> None:
     before = tree(source)
     zarrlift.migrate(source, in_place=True)
@@ -206,6 +221,7 @@ def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) ->
     assert tree(source) == before
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("restored", [0, 2])
 def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(
     restored: int, source: Path, monkeypatch: pytest.MonkeyPatch
@@ -227,6 +243,7 @@ def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(
 # What a job keeps to itself
 
 
+@pytest.mark.needs_reader("once")
 def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
     """In N5 every directory is a group, and a resume does not go on where there is another one."""
     place = tmp_path / "place.n5"
@@ -253,17 +270,20 @@ def half_layered(source: Path, tmp_path: Path) -> Path:
     return destination
 
 
+@pytest.mark.needs_reader("once")
 def test_a_resume_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
     assert zarrlift.resume(half_layered).ok
     assert (half_layered / "g/relink/c/7/6.crc32c").exists()
     assert not (half_layered / LAYERED).exists()
 
 
+@pytest.mark.needs_reader("once")
 def test_an_undo_removes_the_records_that_layers_keep(half_layered: Path) -> None:
     assert zarrlift.undo(half_layered).problems == ()
     assert not half_layered.exists()
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("content", [b"", bytes(512)], ids=["begun", "done with"])
 def test_a_journal_that_a_killed_commit_left_goes(content: bytes, source: Path, tmp_path: Path) -> None:
     """SQLite keeps one that it does not need until it writes, and a job that is done writes nothing."""
@@ -276,6 +296,7 @@ def test_a_journal_that_a_killed_commit_left_goes(content: bytes, source: Path, 
     assert zarrlift.status(destination).state == "done"
 
 
+@pytest.mark.needs_reader("once")
 def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +317,7 @@ def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
 # What is written and not right
 
 
+@pytest.mark.needs_reader("once")
 def test_a_resume_writes_anew_what_was_found_wrong(source: Path, tmp_path: Path) -> None:
     """A disk that lost a chunk, say: what is recorded as written is not asked about twice."""
     destination = tmp_path / "out.zarr"
@@ -312,3 +334,183 @@ def test_a_resume_writes_anew_what_was_found_wrong(source: Path, tmp_path: Path)
     assert {problem.node for problem in outcome.problems} == {"g/relink"}
     assert zarrlift.resume(destination, verify="full").ok
     assert values(destination, 3) == values(source, 2)
+
+
+# What a job recorded as written is looked at before its array appears, whatever became of it since.
+
+
+RECIPES = [{}, {"shards": "auto"}, {"chunks": "5,5"}, {"codecs": "gzip:1"}, {"drop_empty": True}]
+
+
+def stopped(source: Path, destination: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Path:
+    """A copy that was stopped when all chunks of `g/relink` and `h/rewrite` were recorded; gives its job."""
+    publish = Publisher.publish
+
+    def stop(self: Publisher, node: Any, content: Any) -> int | None:
+        if node.path == "h/rewrite":
+            raise KeyboardInterrupt
+        return publish(self, node, content)
+
+    only = ("h/rewrite", "empty")
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**options.pop("recipe", {})), include=only)
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish", stop)
+        with pytest.raises(zarrlift.Interrupted) as interrupted:
+            zarrlift.migrate(source, destination, recipe=recipe, **options)
+    return Path(interrupted.value.job)
+
+
+def chunks(destination: Path) -> list[Path]:
+    return sorted(file for file in (destination / "h/rewrite/c").rglob("*") if file.is_file())
+
+
+def zeroed(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [*RECIPES[:2], *(pytest.param(recipe, marks=pytest.mark.slow) for recipe in RECIPES[2:])],
+    ids=str,
+)
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"")], ids=["gone", "empty"])
+def test_recorded_chunks_that_are_gone_or_empty_are_written_again(
+    recipe: dict[str, Any],
+    damage: Callable[[Path], object],
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    destination = tmp_path / "out.zarr"
+    stopped(source, destination, monkeypatch, recipe=recipe)
+    for file in chunks(destination)[::3]:
+        damage(file)
+    assert zarrlift.resume(destination, verify="none").ok
+    assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
+
+
+def test_in_a_store_too(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObstoreMemory()
+    job = stopped(source, ObjectStore(store), monkeypatch, job=tmp_path / "job.db")
+    obstore.delete(store, "h/rewrite/c/1/1")
+    assert zarrlift.resume(job, destination=ObjectStore(store), verify="none").ok
+    zarrlift.migrate(source, tmp_path / "calm.zarr")
+    stored = bytes(obstore.get(store, "h/rewrite/c/1/1").bytes())
+    assert stored == (tmp_path / "calm.zarr/h/rewrite/c/1/1").read_bytes()
+
+
+def test_what_is_there_is_not_written_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    stopped(source, destination, monkeypatch)
+    before = {file: file.stat().st_mtime_ns for file in chunks(destination)}
+    assert zarrlift.resume(destination).chunks == 0
+    assert {file: file.stat().st_mtime_ns for file in chunks(destination)} == before
+
+
+# After a crash of the system
+
+
+def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsynced_files, "boot_id", lambda: "the next boot")
+
+
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+def test_what_had_not_reached_the_disk_is_compared_with_the_source(
+    recipe: dict[str, Any], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of power leaves files of the right size that are full of zeros."""
+    destination = tmp_path / "out.zarr"
+    stopped(source, destination, monkeypatch, recipe=recipe)
+    zeroed(chunks(destination)[0])
+    rebooted(monkeypatch)
+    assert zarrlift.resume(destination, verify="none").ok
+    assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
+
+
+def test_an_array_that_was_there_already_is_compared_too(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    good = (source / "g/recode/0").read_bytes()
+    (source / "g/recode/0").write_bytes(b"bad")
+    assert not zarrlift.migrate(source, destination).ok
+    assert (destination / "h/rewrite/zarr.json").exists()
+    zeroed(chunks(destination)[0])
+    (destination / "empty/zarr.json").write_bytes(b"")
+    rebooted(monkeypatch)
+    (source / "g/recode/0").write_bytes(good)
+    run = Run.__call__
+    seen = []
+
+    def look(self: Run) -> Any:
+        seen.append(sorted(path.parent.name for path in destination.glob("*/*/zarr.json")))
+        return run(self)
+
+    monkeypatch.setattr(Run, "__call__", look)
+    assert zarrlift.resume(destination).ok
+    assert seen == [["relink"]], "an array with a wrong chunk is not to be seen"
+    assert values(destination, 3) == values(source, 2)
+
+
+@pytest.mark.parametrize("durable", ["the same boot", "synced", "fsync"])
+def test_what_is_on_the_disk_is_not_compared(
+    durable: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    if durable == "synced":
+        monkeypatch.setattr(disk_sync, "SECONDS", 0.0)
+    job = stopped(source, destination, monkeypatch, fsync=durable == "fsync")
+    if durable != "the same boot":
+        rebooted(monkeypatch)
+        with Job.open(job) as opened:
+            assert opened.unsynced() == {}
+    compared: list[object] = []
+    both_sides = before_publishing.both_sides
+
+    def noted(*arguments: object, sampled: bool = False) -> object:
+        if not sampled:
+            compared.append(arguments)
+        return both_sides(*arguments, sampled=sampled)
+
+    monkeypatch.setattr(before_publishing, "both_sides", noted)
+    assert zarrlift.resume(destination).ok
+    assert compared == []
+
+
+def test_of_a_task_that_is_done_again_nothing_is_known_of_before(source: Path, tmp_path: Path) -> None:
+    """Neither that it is on the disk, nor the digest of its values."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination, digest=True).ok
+    with Job.open(tmp_path / "out.zarr.zarrlift.db") as job:
+        node = next(row.id for row in job.nodes("array") if row.path == "h/rewrite")
+        job.forget_tasks(node)
+        job.record_task(node, 0, MoveResult(chunks=1, sums=BlockSums().to_bytes()))
+        job.record_synced()
+        assert job.digests.sums(node, 1) is not None
+        assert node not in job.unsynced()
+        job.forget_tasks(node, [0])
+        job.record_task(node, 0, MoveResult(chunks=1))
+        assert job.digests.sums(node, 1) is None
+        assert job.unsynced()[node] == {0}
+
+
+@pytest.mark.parametrize("again", ["resume", "migrate"])
+def test_a_complete_job_is_not_called_complete_while_a_document_is_missing(
+    again: str, source: Path, tmp_path: Path
+) -> None:
+    """As where the job file is an older copy, and an update that it does not know hid an array."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    document = destination / "h/rewrite/zarr.json"
+    content = document.read_bytes()
+    document.unlink()
+    before = tree(destination)
+    with pytest.raises(JobError, match="what this job wrote is gone") as told:
+        zarrlift.resume(destination) if again == "resume" else zarrlift.migrate(source, destination)
+    assert (told.value.problem.key, str(told.value.problem.found)[:4]) == ("h/rewrite/zarr.json", "1 of")
+    assert tree(destination) == before
+    document.write_bytes(content)
+    assert zarrlift.resume(destination).state == "nothing to do"

@@ -1,4 +1,4 @@
-"""Every code block of ZEP 6, run: `zep6/` restates each with other names and values, without its mistakes."""
+"""Every code block of ZEP 6, run: `zep6.md` restates each with other names, without its mistakes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,32 @@ from zarrlift import models
 from zarrlift.models.text import lines
 from zarrstack.core.errors import MetadataError
 
-ZEP = Path(__file__).parent / "zep6"
+PAGE = Path(__file__).with_name("zep6.md").read_text()
+BLOCKS = dict(re.findall(r"^## (\S+)\n.*?^```\w+\n(.*?^)```$", PAGE, re.MULTILINE | re.DOTALL))
 MODELS = ("array-v2.json", "group-v2.json", "hierarchy-v3.json", "hierarchy-v2.json")
 
 
 def raw(name):
-    return json.loads((ZEP / name).read_text())
+    return json.loads(BLOCKS[name])
+
+
+@pytest.fixture(scope="module")
+def zep(tmp_path_factory):
+    """A folder with a file for each block."""
+    folder = tmp_path_factory.mktemp("zep")
+    for name, text in BLOCKS.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_the_page_has_all_eight():
+    assert len(BLOCKS) == 8
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_of_the_zep_is_read_made_and_read_by_zarr(name, tmp_path):
-    shown = models.show(ZEP / name)
-    models.create(ZEP / name, tmp_path / "made")
+def test_a_model_of_the_zep_is_read_made_and_read_by_zarr(name, zep, tmp_path):
+    shown = models.show(zep / name)
+    models.create(zep / name, tmp_path / "made")
     again = models.show(tmp_path / "made")
     assert again.model == shown.model
     assert again.problems == ()
@@ -40,15 +54,15 @@ def test_a_model_of_the_zep_is_read_made_and_read_by_zarr(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_is_written_of_it_is_strict(name):
-    shown = models.show(ZEP / name)
+def test_what_is_written_of_it_is_strict(name, zep):
+    shown = models.show(zep / name)
     assert models.validate(shown, models.schema(zarr_format=shown.model["zarr_format"])) == ()
     text = "\n".join(lines(shown.model))
     assert models.show(json.loads(text)) == models.show(raw(name))
 
 
-def test_a_group_without_children_needs_no_members():
-    assert models.show(ZEP / "group-v2.json").model == {
+def test_a_group_without_children_needs_no_members(zep):
+    assert models.show(zep / "group-v2.json").model == {
         "zarr_format": 2, "attributes": {"vessel": "Thetis", "casts": 31}, "members": {},
     }  # fmt: skip
 
@@ -91,9 +105,9 @@ def test_the_schema_of_v3_accepts_the_example_beside_it_and_refuses_others():
     )
 
 
-def test_the_schema_of_v2_accepts_the_example_beside_it():
-    schema = models.load(str(ZEP / "schema-v2.json"))
-    model = models.show(ZEP / "hierarchy-v2.json").model
+def test_the_schema_of_v2_accepts_the_example_beside_it(zep):
+    schema = models.load(str(zep / "schema-v2.json"))
+    model = models.show(zep / "hierarchy-v2.json").model
     assert schema.violations(model) == ()
     del model["members"]["temperature"]["attributes"]
     assert [problem.node for problem in schema.violations(model)] == ["temperature"]
@@ -101,7 +115,7 @@ def test_the_schema_of_v2_accepts_the_example_beside_it():
 
 # ----- Python
 
-PYTHON = (ZEP / "xarray.py.txt").read_text()
+PYTHON = BLOCKS["xarray.py"]
 
 
 def test_the_python_block_runs():
@@ -139,7 +153,7 @@ def test_mypy_refuses_what_the_python_block_says_it_refuses(tmp_path):
 
 @pytest.mark.needs_reader("typescript")
 def test_typescript_refuses_what_the_typescript_block_says_it_refuses(tmp_path):
-    text = (ZEP / "xarray.ts.txt").read_text()
+    text = BLOCKS["xarray.ts"]
     (tmp_path / "zep.ts").write_text(text)
     compiler = Path(os.environ["ZARRLIFT_TYPESCRIPT"]) / "node_modules" / ".bin" / "tsc"
     words = [str(compiler), "--noEmit", "--strict", "--pretty", "false", "zep.ts"]

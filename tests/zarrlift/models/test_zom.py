@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import shutil
+import warnings
+from functools import cache
+
 import hypothesis.strategies as st
 import pytest
+import zarr
 from hypothesis import given
+from tests.support.fixtures_index import FORMATS, archive, archives
 
+import zarrlift
 from zarrlift import models
-from zarrlift.models.zom import in_document, in_model, is_ambiguous, model_problems
-from zarrstack.core.errors import MetadataError
+from zarrlift.formats.tree.documents import parse_object
+from zarrlift.models.differences import normal
+from zarrlift.models.hierarchy import MAX_JSON_LEVELS, in_v3_words
+from zarrlift.models.text import lines
+from zarrlift.models.zom import finite, in_document, in_model, is_ambiguous, model_problems
+from zarrlift.planning.zarr_json import array_document, group_document
+from zarrstack.core.errors import MetadataError, UsageError
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 ARRAY = {"zarr_format": 2, "shape": [1], "attributes": {}}
@@ -120,3 +134,313 @@ def test_what_would_not_read_back_is_told(tmp_path):
 def test_what_is_no_tree_is_refused(flat, message):
     with pytest.raises(MetadataError, match=message):
         models.unflatten(flat)
+
+
+# Consolidated metadata is a flattened model: it equals zarr-python's own.
+
+
+NAMES = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr-2.18/people/cohort")
+
+
+def by_zarr(path, number):
+    """What zarr-python consolidates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # v3 has no specification for it, and says so
+        zarr.consolidate_metadata(str(path), zarr_format=number)
+    return json.loads((path / (".zmetadata" if number == 2 else "zarr.json")).read_text())
+
+
+@pytest.mark.parametrize("name", ["zarr-2.18/people/ocean", "zarr-2.18/people/cohort"])
+def test_of_v2_it_is_what_zarr_2_wrote(name):
+    written = json.loads((archive(name).path / ".zmetadata").read_text())
+    assert models.consolidated(models.show(archive(name).path).model) == written
+
+
+@pytest.mark.parametrize("name", NAMES[:2])  # of strings zarr 3 says the fill value 0 as "0"
+def test_of_v2_it_is_what_zarr_3_writes(name, tmp_path):
+    shutil.copytree(archive(name).path, tmp_path / "a")
+    ours = models.consolidated(models.show(tmp_path / "a").model)
+    theirs = by_zarr(tmp_path / "a", 2)
+    for key, document in theirs["metadata"].items():
+        # zarr 3 puts what belongs to v3 into groups below the root, and says the default separator.
+        document.pop("consolidated_metadata", None)
+        if key.endswith(".zarray"):
+            ours["metadata"][key].setdefault("dimension_separator", ".")
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_v3(name, tmp_path):
+    model = models.show(archive(name).path, migrated=True).model
+    models.create(model, tmp_path / "a")
+    ours = models.consolidated(model)
+    theirs = by_zarr(tmp_path / "a", 3)
+    theirs_nodes = theirs.pop("consolidated_metadata")
+    ours_nodes = ours.pop("consolidated_metadata")
+    assert ours == theirs
+    assert {**ours_nodes, "metadata": plain(ours_nodes)} == {**theirs_nodes, "metadata": plain(theirs_nodes)}
+    assert list(ours_nodes["metadata"]) == sorted(ours_nodes["metadata"], key=lambda path: path.count("/"))
+
+
+def plain(block):
+    """Documents without what zarr-python fills in as it likes: empty lists, and spelt-out defaults."""
+    result = {}
+    for path, document in block["metadata"].items():
+        kept = {key: value for key, value in document.items() if key != "storage_transformers" or value}
+        kept["codecs"] = [
+            {key: value for key, value in codec.items() if key != "configuration" or value}
+            for codec in kept.get("codecs", ())
+        ]
+        result[path] = kept
+    return result
+
+
+@pytest.mark.parametrize(("number", "name"), [(2, NAMES[0]), (3, NAMES[1])])
+def test_a_hierarchy_made_with_it_is_opened_by_it(number, name, tmp_path):
+    shown = models.show(archive(name).path, migrated=number == 3)
+    models.create(shown, tmp_path / "a", consolidate=True)
+    opened = zarr.open_consolidated(str(tmp_path / "a"), zarr_format=number)
+    flat = models.flatten(shown.model)
+    assert {path for path, _ in opened.members(max_depth=None)} == flat.keys() - {""}
+    for path, node in opened.members(max_depth=None):
+        assert dict(node.attrs) == flat[path]["attributes"]
+    assert models.show(tmp_path / "a").model == shown.model, "what follows from a model is no part of it"
+
+
+def test_a_root_that_is_an_array_has_none(tmp_path):
+    array = models.show(archive(NAMES[0]).path).model["members"]["sst"]
+    with pytest.raises(MetadataError, match="root that is a group"):
+        models.consolidated(array)
+    with pytest.raises(UsageError, match="root that is a group"):
+        models.create(array, tmp_path / "a", consolidate=True)
+    assert not (tmp_path / "a").exists()
+
+
+# The model of every fixture: shown, made again, shown again; accepted by the schemas that should.
+
+
+ARCHIVES = [archive for format_ in FORMATS for archive in archives(format_)]
+V2 = [archive for archive in ARCHIVES if archive.path.as_posix().count("zarr_v2")]
+
+
+def shown(archive):
+    return _shown(archive.path)
+
+
+@cache
+def _shown(path):
+    return models.show(path)
+
+
+@cache
+def of_format(number):
+    return models.load(models.schema(zarr_format=number))
+
+
+@pytest.mark.slow(one_in=11)
+@pytest.mark.parametrize("archive", ARCHIVES, ids=str)
+def test_show_create_show_is_the_same_model(archive, tmp_path):
+    first = shown(archive)
+    models.create(first.model, tmp_path / "made")
+    second = models.show(tmp_path / "made")
+    assert second.model == first.model
+    assert models.diff(first, second) == ()
+    assert [
+        problem for problem in second.problems if problem.kind == "metadata" and second.format == "zarr3"
+    ] == []
+
+
+@pytest.mark.slow(one_in=5)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("archive", ARCHIVES, ids=str)
+def test_the_text_of_a_model_is_strict_json_and_reads_back(archive, tmp_path):
+    model = shown(archive).model
+    text = "\n".join(lines(model))
+    assert json.loads(text, parse_constant=pytest.fail) == model
+    file = tmp_path / "model.json"
+    file.write_text(text)
+    read = models.show(file)
+    assert read.model == model
+    assert read.problems == (), "what we write needs no leniency"
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=str)
+def test_the_schema_of_the_format_accepts_what_the_specification_does(archive):
+    model = shown(archive).model
+    violations = of_format(model["zarr_format"]).violations(model)
+    if archive.name == "zarr-2.18/deviations":
+        # What the specification requires, and old writers left out or wrote otherwise.
+        assert {(problem.node, problem.message) for problem in violations} == {
+            ("no_compressor", '"compressor" is a required property'),
+            ("no_fill_value", '"fill_value" is a required property'),
+            ("no_filters", '"filters" is a required property'),
+            ("no_order", '"order" is a required property'),
+        }
+    elif archive.name in ("netcdf-4.9.0/nczarr", "netcdf-4.9.3-development/dimensions"):
+        # Members of its own in every group; later versions keep them among the attributes.
+        assert {problem.node for problem in violations} == set(archive.groups)
+        assert all("'_nczarr_group'" in problem.message.lower() for problem in violations)
+    else:
+        assert violations == ()
+
+
+@pytest.mark.parametrize("archive", V2, ids=str)
+def test_v2_is_shown_as_it_is(archive):
+    if archive.kind == "zip":
+        return
+    flat = models.flatten(shown(archive).model)
+    for path, node in flat.items():
+        document = archive.path / path / (".zarray" if "shape" in node else ".zgroup")
+        if document.exists():  # groups may be implicit
+            stored = parse_object(document.read_bytes(), str(document), most_levels=MAX_JSON_LEVELS)
+            assert {name: node[name] for name in stored} == finite(stored)
+        assert isinstance(node["attributes"], dict)
+
+
+@pytest.mark.slow(one_in=25)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("archive", ARCHIVES, ids=str)
+def test_what_migration_makes_of_it_is_a_model_of_v3(archive):
+    made = models.show(shown(archive), migrated=True)
+    assert of_format(3).violations(made.model) == ()
+    again = models.show(made.model, migrated=True)
+    assert models.diff(made, again) == (), "what is v3 and portable stays as it is"
+
+
+# Where two hierarchies differ: exactly where, and nowhere else.
+
+
+OCEAN = archive("zarr-2.18/people/ocean").path
+
+
+def test_equal_hierarchies_do_not_differ(tmp_path):
+    model = models.show(OCEAN)
+    assert models.diff(OCEAN, OCEAN) == ()
+    models.create(model.model, tmp_path / "made")
+    assert models.diff(OCEAN, tmp_path / "made") == (), "chunks are no structure"
+
+
+def test_every_kind_of_difference_has_its_place():
+    first = models.show(OCEAN).model
+    second = copy.deepcopy(first)
+    del second["members"]["crs"]
+    second["members"]["new"] = {"zarr_format": 2, "attributes": {}, "members": {}}
+    second["members"]["sst"]["chunks"] = [1, 2, 3]
+    second["members"]["lat"]["attributes"]["units"] = "furlong"
+    second["members"]["lon"] = {"zarr_format": 2, "attributes": {}, "members": {}}
+    del second["attributes"]["title"]
+    found = models.diff(first, second)
+    assert [(d.path, d.what, d.member) for d in found] == [
+        ("", "missing", "attributes/title"),
+        ("crs", "missing", None),
+        ("lat", "changed", "attributes/units"),
+        ("lon", "changed", None),
+        ("new", "added", None),
+        ("sst", "changed", "chunks"),
+    ]
+    assert (found[3].first, found[3].second) == ("array", "group")
+    assert {d.path for d in models.diff(first, second, ignore=("attributes",))} == {
+        "crs",
+        "lon",
+        "new",
+        "sst",
+    }
+
+
+def test_the_other_way_round_added_and_missing_change_places():
+    first = models.show(OCEAN).model
+    second = {**first, "members": {name: node for name, node in first["members"].items() if name != "sst"}}
+    assert [d.what for d in models.diff(first, second)] == ["missing"]
+    assert [d.what for d in models.diff(second, first)] == ["added"]
+
+
+V3 = {
+    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "float32", "fill_value": 0.0,
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+    "attributes": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        pytest.param({"fill_value": 0}, id="integer-fill-of-floats"),
+        pytest.param({"chunk_key_encoding": {"name": "default"}}, id="default-separator"),
+        pytest.param({"chunk_key_encoding": "default"}, id="bare-encoding"),
+        pytest.param({"codecs": [V3["codecs"][0], "crc32c"]}, id="bare-codec"),
+        pytest.param(
+            {"codecs": [V3["codecs"][0], {"name": "crc32c", "configuration": {}}]}, id="empty-config"
+        ),
+        pytest.param({"dimension_names": [None]}, id="no-names"),
+        pytest.param({"storage_transformers": []}, id="no-transformers"),
+        pytest.param({"data_type": {"name": "float32"}}, id="data-type-object"),
+    ],
+)
+def test_two_spellings_of_one_thing_are_no_difference(spelling):
+    assert models.diff(V3, {**V3, **spelling}) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fill_value": 1}, {"fill_value": "NaN"}, {"shape": [5]}, {"dimension_names": ["x"]},
+        {"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}},
+        {"codecs": V3["codecs"][:1]}, {"data_type": "float64"}, {"attributes": {"a": 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_whatever_says_something_else_is_a_difference(change):
+    assert [d.what for d in models.diff(V3, {**V3, **change})] == [
+        "added" if {*change} & {"dimension_names", "attributes"} else "changed"
+    ]
+
+
+def test_v2_and_v3_are_compared_in_the_words_of_v3(tmp_path):
+    zarrlift.migrate(OCEAN, tmp_path / "new", verify="none", recipe=zarrlift.Recipe(
+        base=zarrlift.ArrayRecipe(codecs="keep", key_encoding="v2", conventions="none")))  # fmt: skip
+    assert models.diff(OCEAN, tmp_path / "new") == ()
+
+
+OTHERS = ("n5/z5py/all", "zarr_v1/zarr-1.1/arrays", "zarr_v3_draft/zarrita/all")
+PEOPLE = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr-2.18/people/cohort")
+
+
+@pytest.mark.parametrize("name", [*PEOPLE, *OTHERS])
+@pytest.mark.slow(one_in=6)
+def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tmp_path):
+    source = archive(name).path
+    plan = zarrlift.plan(source, tmp_path / "new")
+    outcome = zarrlift.migrate(source, tmp_path / "new", verify="none")
+    # Chunks that do not decode keep an array back too; a plan does not read them.
+    failed = {problem.node for problem in outcome.problems if problem.severity == "refusal"}
+    shown = models.flatten(models.show(source).model)  # attributes as JSON has them
+    announced = set()
+    nodes = {node.path: node for node in zarrlift.inspect(source).nodes}
+    for planned in plan.published:
+        if planned.path in failed:
+            continue
+        node = nodes[planned.path]
+        layout = getattr(node, "layout", None)
+        attributes = shown[planned.path]["attributes"]
+        before = (
+            group_document(attributes) if layout is None else array_document(in_v3_words(layout), attributes)
+        )
+        before, after = normal(before), normal(planned.document)
+        announced |= {
+            (planned.path, member)
+            for member in (before.keys() | after.keys()) - {"attributes"}
+            if before.get(member) != after.get(member)
+        }
+        old, new = before.get("attributes", {}), after.get("attributes", {})
+        announced |= {
+            (planned.path, f"attributes/{key}")
+            for key in old.keys() | new.keys()
+            if key not in old or key not in new or old[key] != new[key]
+        }
+    announced |= {(path, None) for path in failed if nodes[path].documents}
+    found = {(d.path, d.member) for d in models.diff(source, tmp_path / "new")}
+    unread = {problem.node for problem in models.show(source).problems if problem.severity == "refusal"}
+    assert found == {(path, member) for path, member in announced if path not in unread}
+    assert found, "a migration changes something: the keys of chunks, at the least"

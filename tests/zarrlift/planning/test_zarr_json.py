@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numcodecs
+import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.v2_trees import array, tree
 
+import zarrlift
 from zarrlift.archive.nodes import Layout
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.data_types.compare import matches_json_text
+from zarrlift.core.data_types.object_values import tagged_form
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.planning.zarr_json import array_document, consolidate, group_document, strict_attributes
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
@@ -117,7 +126,7 @@ def test_each_place_is_named_as_a_json_pointer() -> None:
 # ----- consolidated metadata
 
 
-def tree() -> dict[str, Any]:
+def example_tree() -> dict[str, Any]:
     """Names chosen so that sorting by letters or folded case would part siblings."""
     array = array_document(layout(), {"x": 1})
     groups = ("", "A", "a", "a-b", "a/deep", "a/deep/deeper", "empty")
@@ -141,7 +150,7 @@ def below(group: Any) -> set[str]:
 def test_zarr_reads_every_node_from_the_root_document_alone(tmp_path: Path) -> None:
     import zarr
 
-    documents = tree()
+    documents = example_tree()
     write(tmp_path, {**documents, "": consolidate(documents)})
     for path in documents:
         if path:
@@ -158,7 +167,7 @@ def test_zarr_reads_every_node_from_the_root_document_alone(tmp_path: Path) -> N
 def test_it_says_what_zarr_itself_would(tmp_path: Path) -> None:
     import zarr
 
-    documents = tree()
+    documents = example_tree()
     write(tmp_path, documents)
     zarr.consolidate_metadata(tmp_path, zarr_format=3)
     theirs = json.loads((tmp_path / "zarr.json").read_text())["consolidated_metadata"]
@@ -176,7 +185,7 @@ def test_it_says_what_zarr_itself_would(tmp_path: Path) -> None:
 
 
 def test_consolidating_twice_equals_once() -> None:
-    once = {**tree(), "": consolidate(tree())}
+    once = {**example_tree(), "": consolidate(example_tree())}
     assert consolidate(once) == once[""]
 
 
@@ -184,3 +193,84 @@ def test_consolidating_twice_equals_once() -> None:
 def test_only_a_root_that_is_a_group_is_consolidated(documents: Any) -> None:
     with pytest.raises(MetadataError):
         consolidate(documents)
+
+
+# `--set objects=json`: different values of an array have different JSON text.
+
+
+NAN = float("nan")
+VALUES: list[Any] = [
+    NAN, "NaN", float("inf"), "Infinity", -float("inf"), b"ab", "YWI=", None, "null", 1, "1", 1.5, True,
+    {"a": NAN}, {"a": "NaN"}, {"$float": "NaN"}, {"$bytes": "YWI="}, {"$object": {}},
+    {"$object": {"$float": "NaN"}}, [NAN], ["NaN"], [1, 2], b"", "",
+]  # fmt: skip
+MORE: list[Any] = [
+    1 + 2j, np.complex64(1), [1.0, 0.0], np.datetime64(5, "s"), np.timedelta64(5, "s"), 5, "NaT",
+    np.timedelta64(5, "ms"), np.datetime64("NaT", "s"), np.longdouble("1.5"), np.float64(NAN),
+    np.array([NAN]), np.void(b"ab"),
+]  # fmt: skip
+TWINS = [(NAN, np.float64(NAN)), ([NAN], np.array([NAN])), (b"ab", np.void(b"ab"))]
+"""The same value, as Python and as numpy."""
+
+
+def text(value: Any) -> str:
+    return json.dumps(tagged_form(value), allow_nan=False)
+
+
+def test_different_values_have_different_text() -> None:
+    values = VALUES + MORE
+    for one, other in itertools.combinations(values, 2):
+        same = any(one is a and other is b or repr((one, other)) == repr((a, b)) for a, b in TWINS)
+        assert (text(one) == text(other)) == same, (one, other)
+        assert matches_json_text(text(one), other, tagged=True) == same, (one, other)
+    assert all(matches_json_text(text(value), value, tagged=True) for value in values)
+
+
+def migrated(root: Path, codec: Any, chunk: bytes, shape: int, **members: Any) -> tuple[list[str], str]:
+    document = {
+        **array(), "shape": [shape + 1], "chunks": [shape], "dtype": "|O", "fill_value": None,
+        "compressor": None, "filters": [codec], **members,
+    }  # fmt: skip
+    tree(root / "source", {".zarray": document, "0": chunk})
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(objects="json", allow_pickle=True))
+    outcome = zarrlift.migrate(root / "source", root / "out", recipe=recipe, verify="full")
+    assert outcome.ok, outcome.problems
+    values = zarr.open_array(root / "out", mode="r")[:].astype(object).tolist()
+    return values[:shape], values[shape]
+
+
+def as_objects(values: list[Any]) -> np.ndarray[Any, Any]:
+    result = np.empty(len(values), dtype=object)
+    for index, value in enumerate(values):
+        result[index] = value
+    return result
+
+
+def test_msgpack_pickle_and_json_keep_them_apart(tmp_path: Path) -> None:
+    four = [NAN, "NaN", b"ab", "YWI="]
+    texts = ['{"$float": "NaN"}', '"NaN"', '{"$bytes": "YWI="}', '"YWI="']
+    msgpack = numcodecs.MsgPack()
+    found, fill = migrated(tmp_path / "m", msgpack.get_config(), bytes(msgpack.encode(as_objects(four))), 4)
+    assert (found, fill) == (texts, "null")
+    chunk = pickle.dumps(as_objects(four), protocol=4)
+    assert migrated(tmp_path / "p", {"id": "pickle", "protocol": 4}, chunk, 4)[0] == texts
+    codec = numcodecs.JSON()
+    chunk = bytes(codec.encode(as_objects([NAN, "NaN", {"$float": "NaN"}])))
+    found, fill = migrated(tmp_path / "j", codec.get_config(), chunk, 3, fill_value={"$x": 1})
+    assert found == ['{"$float": "NaN"}', '"NaN"', '{"$object": {"$float": "NaN"}}']
+    assert fill == '{"$object": {"$x": 1}}'
+
+
+def test_arrays_of_numbers_need_no_names_of_types(tmp_path: Path) -> None:
+    codec = numcodecs.VLenArray("<f8")
+    chunk = bytes(codec.encode(as_objects([np.array([1.0, NAN]), np.array([])])))
+    found, _ = migrated(tmp_path, codec.get_config(), chunk, 2)
+    assert found == ['[1.0, "NaN"]', "[]"]
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"a": {1: 2}}, {1, 2}])
+def test_what_json_cannot_express_is_refused(value: Any) -> None:
+    from zarrstack.core.errors import CastError
+
+    with pytest.raises(CastError, match="no JSON form"):
+        tagged_form(value)

@@ -1,6 +1,6 @@
-"""Every report as text, on a narrow and a wide page, kept in tests/zarrlift/report/golden.
+"""Every report as text, on a narrow and a wide page, kept in golden.txt beside this file.
 
-A golden text changes only by hand: UPDATE_SNAPSHOTS=1 rewrites the files, and the diff is read.
+A golden text changes only by hand: UPDATE_SNAPSHOTS=1 rewrites the file, and the diff is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zarrlift.report import status as report_status
 from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).with_name("golden.txt")
 REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "inspect": lambda page: printed(report_archive.blocks(examples.ARCHIVE), page),
     "plan": lambda page: printed(report_plan.blocks(examples.PLAN), page),
@@ -64,17 +64,31 @@ def _utc(monkeypatch):
     monkeypatch.setattr("time.localtime", __import__("time").gmtime)
 
 
-@pytest.mark.parametrize("name", REPORTS)
-def test_report_reads_as_its_golden_text(name):
+def text_of(name):
+    """A report on both pages."""
     text = ""
     for width in (60, 120):
         text += f"--- {width} columns\n"
         text += "".join(line + "\n" for line in REPORTS[name](Page(width=width)))
-    path = GOLDEN / f"{name}.txt"
+    return text
+
+
+@pytest.fixture
+def golden():
+    """The kept texts, by name."""
     if os.environ.get("UPDATE_SNAPSHOTS"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+        GOLDEN.write_text("".join(f"=== {name}\n{text_of(name)}" for name in REPORTS))
+    _, *parts = re.split(r"^=== (.+)\n", GOLDEN.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_report_reads_as_its_golden_text(name, golden):
+    assert text_of(name) == golden[name]
+
+
+def test_every_golden_text_is_that_of_a_report(golden):
+    assert list(golden) == list(REPORTS)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

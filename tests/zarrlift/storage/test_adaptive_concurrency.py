@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.simulated import LoopClock, Server, TooMuch, simulate
+from tests.support.fake_clock import LoopClock, Server, TooMuch, simulate
 
 from zarrlift.storage.remote.adaptive_concurrency import (
     MAX_REQUESTS,

@@ -17,7 +17,7 @@ import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.simulated import TooMuch
+from tests.support.fake_clock import TooMuch
 from tests.zarrlift.storage.conftest import files, fill
 from zarr.abc.store import RangeByteRequest
 from zarr.storage import MemoryStore, WrapperStore

@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import zarr
+from tests.support.another_user import folder_anybody_may_enter, without_privileges
+from tests.support.bucket import Bucket
+from tests.zarrlift.storage.conftest import files
+from tests.zarrlift.storage.test_every_pair import DESTINATIONS, SOURCES, content
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
+import zarrlift
+from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.base import DirectoryEntry
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.remote import spooled_stream
+from zarrlift.storage.remote.stored_object import StoredObject
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -20,15 +31,15 @@ FILES = {"a/b/.zarray": b"{}", "a/b/0.0": b"chunk", "a/.zgroup": b"{}", ".zgroup
 
 
 def filled(storage):
-    for key, content in FILES.items():
-        storage.put(key, content)
+    for key, data in FILES.items():
+        storage.put(key, data)
     return storage
 
 
 def zipped(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for key, content in FILES.items():
-            archive.writestr(key, content)
+        for key, data in FILES.items():
+            archive.writestr(key, data)
     return open_storage(ZipStore(tmp_path / "x.zip", mode="r"))
 
 
@@ -175,3 +186,123 @@ def test_a_forked_process_has_a_loop_of_its_own():
     if child == 0:
         os._exit(0 if storage.get("a") == b"1" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# One object is replaced only if it has the known version: on servers that others wrote too.
+
+
+def test_only_the_known_version_is_replaced(bucket: Bucket) -> None:
+    mine = StoredObject("s3://bucket/jobs/one", bucket.options)
+    other = StoredObject("s3://bucket/jobs/one", bucket.options)
+    assert mine.read() is None
+    assert mine.version() is None
+    first = mine.replace(b"first", None).result()
+    assert first is not None
+    assert mine.read() == (b"first", first)
+    assert other.replace(b"created by another", None).result() is None
+
+    second = other.replace(b"second", first).result()
+    assert second not in (None, first)
+    assert mine.replace(b"of a process that was left behind", first).result() is None
+    assert other.is_compared(b"second", second or {})
+    assert mine.read() == (b"second", second)
+    assert mine.version() == second
+
+    mine.delete()
+    assert mine.read() is None
+    assert other.replace(b"third", second).result() is None
+    assert mine.read() is None
+
+
+# A directory that may not be read is named itself in the error.
+
+
+@pytest.fixture
+def unreadable() -> Iterator[Path]:
+    """An N5 container without permissions, as a user sees it who is not root."""
+    with folder_anybody_may_enter() as folder:
+        root = folder / "a.n5"
+        root.mkdir()
+        (root / "attributes.json").write_text('{"n5": "4.0.0"}')
+        open_storage(str(root))  # imports what it needs while this is still possible
+        root.chmod(0)
+        with without_privileges():
+            yield root
+        root.chmod(0o755)
+
+
+def test_an_unreadable_directory_is_named_itself(unreadable: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        open_storage(str(unreadable))
+    text = str(caught.value)
+    assert "cannot read the directory" in text
+    assert f"{unreadable}: Permission denied" in text
+    assert "data.mdb" not in text
+
+
+# Other chunks and shards from and to every kind of store: the objects are those of a directory.
+
+
+OPTIONS = {
+    "shards": ArrayRecipe(shards="3x"),
+    "start": ArrayRecipe(shards="3x", shard_index_location="start"),
+    "chunks": ArrayRecipe(chunks="5,7"),
+    "both": ArrayRecipe(chunks="5,7", shards="2x"),
+}
+
+
+@pytest.fixture(scope="module")
+def expected(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """What each wish gives from a directory into a directory."""
+    made = {}
+    for name, base in OPTIONS.items():
+        place = tmp_path_factory.mktemp(name) / "out.zarr"
+        assert zarrlift.migrate(archive, place, recipe=Recipe(base=base)).ok
+        made[name] = files(place)
+    return made
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("source", ["zip", "memory://", "http, no listing", "stack"])
+@pytest.mark.slow(one_in=11)
+def test_from_any_store(
+    source: str, option: str, expected: Any, archive: Path, web: str, tmp_path: Path
+) -> None:
+    place = SOURCES[source](tmp_path, archive, web)
+    outcome = zarrlift.migrate(place, tmp_path / "out.zarr", recipe=Recipe(base=OPTIONS[option]))
+    assert outcome.ok, outcome.problems
+    assert without_documents(files(tmp_path / "out.zarr")) == without_documents(expected[option])
+
+
+@pytest.mark.slow(one_in=15)
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "spooled",
+    [
+        pytest.param(False, id="in memory"),
+        pytest.param(True, id="by a temporary file", marks=pytest.mark.needs_reader("once")),
+    ],
+)
+@pytest.mark.parametrize("destination", DESTINATIONS)
+def test_to_any_store(
+    destination: str,
+    spooled: bool,
+    option: str,
+    expected: Any,
+    archive: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if spooled:
+        monkeypatch.setattr(spooled_stream, "SPOOLED", 50)
+        monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 20)
+    place = DESTINATIONS[destination](tmp_path)
+    job = tmp_path / "job.db"
+    outcome = zarrlift.migrate(archive, place, recipe=Recipe(base=OPTIONS[option]), job=job)
+    assert outcome.ok, outcome.problems
+    assert without_documents(content(place)) == without_documents(expected[option])
+
+
+def without_documents(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Stored chunks and shards; consolidated metadata is a matter of what a source can list."""
+    return {key: data for key, data in found.items() if not key.endswith("zarr.json")}

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import lzma
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numcodecs
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fixtures_index import archive
+from tests.zarrlift.storage.test_processes import Cluster
+from zarr.storage import MemoryStore
 
+import zarrlift
 from zarrlift.archive.nodes import Layout
+from zarrlift.conventions import xarray
+from zarrlift.conventions.ome import convention
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.compare import matches_json_text, mismatch, same
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.grid import Grid
+from zarrlift.core.grid.overlap import touched
+from zarrlift.errors import JobError, WorkerError
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.planning.move import Move
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.routes import Route
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.recheck import decode, recheck_decoded
+from zarrlift.transfer.tasks import rewritten, sources_moved
+from zarrlift.verification import elsewhere
 from zarrlift.verification.before_publishing import compare_sample
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
@@ -390,3 +404,169 @@ def test_strings_are_rechecked_as_values() -> None:
     of = layout(CodecSpec("vlen-utf8"), data_type="string", fill="")
     payload = bytes(numcodecs.VLenUTF8().encode(values.reshape(-1)))
     assert recheck_decoded(plan(of), payload, values) == ()
+
+
+# `verify` finds what a faulty convention does, though asking it again gives the same answer.
+
+
+def verify_after(name: str, tmp_path) -> list[tuple[str, str]]:
+    source = archive(name).path
+    zarrlift.migrate(source, tmp_path / "new")
+    report = zarrlift.verify(source, tmp_path / "new")
+    assert {problem.kind for problem in report.problems} <= {"verify-attributes"}
+    return sorted({(problem.node or "", problem.message) for problem in report.problems})
+
+
+@pytest.mark.parametrize("wrong", [None, 0, "AAAAAAAAAAA="], ids=["none", "another", "of a float"])
+def test_a_mask_that_is_not_the_fill_value(wrong, tmp_path, monkeypatch) -> None:
+    right = xarray.encoded
+
+    def encoded(value, data_type):
+        return wrong if data_type.name == "int16" else right(value, data_type)
+
+    monkeypatch.setattr(xarray, "encoded", encoded)
+    assert verify_after("zarr-2.18/people/ocean", tmp_path) == [("sst", "the mask differs")]
+
+
+def test_a_mask_where_nothing_masked(tmp_path, monkeypatch) -> None:
+    right = xarray._mask
+
+    def mask(node, *more):
+        return xarray._Mask(add={"_FillValue": 1}) if node.path == "is_land" else right(node, *more)
+
+    monkeypatch.setattr(xarray, "_mask", mask)
+    assert verify_after("zarr-2.18/people/ocean", tmp_path) == [("is_land", "the mask differs")]
+
+
+def test_names_in_another_order(tmp_path, monkeypatch) -> None:
+    right = xarray._names
+
+    def names(node, problems):
+        found = right(node, problems)
+        return found[::-1] if node.path == "depth" else found
+
+    monkeypatch.setattr(xarray, "_names", names)
+    assert verify_after("zarr-2.18/people/ocean", tmp_path) == [
+        ("depth", "the list of dimension names differs")
+    ]
+
+
+def test_a_member_that_is_dropped(tmp_path, monkeypatch) -> None:
+    right = convention._updated
+
+    def without(value, place, replaced):
+        result = right(value, place, replaced)
+        if place != "/multiscales":
+            return result
+        return [{name: item for name, item in image.items() if name != "name"} for image in result]
+
+    monkeypatch.setattr(convention, "_updated", without)
+    found = dict(verify_after("zarr-2.18/people/cells", tmp_path))
+    assert found[""] == "the attribute ome/multiscales differs"
+
+
+def test_a_version_that_stays(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(convention, "_updated", lambda value, place, replaced: value)
+    nodes = {node for node, _ in verify_after("zarr-2.18/people/cells", tmp_path)}
+    assert {"", "labels/cells"} <= nodes
+
+
+# A full comparison on an executor finds what one in threads finds.
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """Two arrays, one of which is rechunked into shards."""
+    group = zarr.open_group(tmp_path / "old.zarr", mode="w", zarr_format=2)
+    for name, chunks in (("a", (20, 10)), ("b", (7, 30))):
+        array = group.create_array(name, shape=(100, 60), chunks=chunks, dtype="<i4", fill_value=-1)
+        array[:50] = np.arange(3000).reshape(50, 60)
+    sections = (("b", (("chunks", "10,10"), ("shards", "2x"))),)
+    recipe = zarrlift.Recipe(sections=sections)
+    assert zarrlift.migrate(tmp_path / "old.zarr", tmp_path / "new.zarr", recipe=recipe).ok
+    return tmp_path / "old.zarr", tmp_path / "new.zarr"
+
+
+def damaged(new: Path) -> None:
+    """One wrong value, one chunk that cannot be read, and one that the source does not have."""
+    array = zarr.open_array(new / "a", zarr_format=3)
+    array[3, 4] = 7
+    array[99, 59] = 5
+    next(path for path in sorted((new / "b" / "c").rglob("*")) if path.is_file()).write_bytes(b"?" * 50)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("portion", [1, 10**9])
+def test_the_same_report(wrong: bool, portion: int, places, monkeypatch) -> None:
+    monkeypatch.setattr(elsewhere, "_PORTION", portion)
+    if wrong:
+        damaged(places[1])
+    expected = zarrlift.verify(*places, full=True)
+    cluster = Cluster()
+    found = zarrlift.verify(*places, full=True, executor=cluster)
+    assert expected.ok != wrong
+    assert found == expected
+    assert cluster.tasks > 10 or portion > 1
+
+
+def test_before_an_array_is_published(places, tmp_path: Path, monkeypatch) -> None:
+    cluster = Cluster()
+    outcome = zarrlift.migrate(places[0], tmp_path / "again.zarr", executor=cluster, verify="full")
+    assert outcome.ok, outcome.problems
+    asked = [function.__name__ for function in cluster.functions]
+    assert {"move", "compare_portion"} == set(asked)
+
+
+class Gone(Executor):
+    """A cluster that accepts nothing."""
+
+    def submit(self, function, /, *arguments):
+        raise ConnectionError("no scheduler")
+
+
+def test_an_executor_that_is_gone_or_cannot_reach_a_store_is_an_error(places) -> None:
+    with pytest.raises(WorkerError, match="no scheduler"):
+        zarrlift.verify(*places, full=True, executor=Gone())
+    store = MemoryStore()
+    zarr.open_group(store, mode="w", zarr_format=2)
+    with pytest.raises(JobError, match="a store that exists only in this one"):
+        zarrlift.verify(store, places[1], full=True, executor=Gone())
+
+
+# An update compares what it has written: beside that may be what users have changed, which it keeps.
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "other codecs": {"codecs": "zstd:3"},
+    "shards": {"shards": "2x"},
+    "other chunks": {"chunks": "10,8"},
+    "other chunks in shards": {"chunks": "5,5", "shards": "2x"},
+}
+
+
+def update_of(folder: Path, recipe: dict[str, Any]) -> ArrayPlan:
+    """The plan of an update for two chunks of a hundred, one of which was deleted."""
+    array = zarr.create_array(folder / "s", shape=(60, 50), chunks=(6, 5), dtype="<i4", zarr_format=2)
+    array[...] = np.arange(3000).reshape(60, 50) + 1
+    base = zarrlift.ArrayRecipe(**recipe)
+    assert zarrlift.migrate(folder / "s", folder / "d", recipe=zarrlift.Recipe(base=base)).ok
+    array[54:, 45:] = 7
+    (folder / "s" / "9.8").unlink()
+    assert zarrlift.update(folder / "d").ok
+    with Job.open(folder / "d.zarrlift.db", write=False) as job:
+        (plan,) = job.plan().arrays
+    assert plan.changes is not None
+    return plan
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_no_object_that_an_update_keeps_is_compared(recipe: dict[str, Any], tmp_path: Path) -> None:
+    plan = update_of(tmp_path, recipe)
+    present = np.delete(np.arange(100), 98)
+    written, moved = set(rewritten(plan).tolist()), sources_moved(plan, present)
+    seen: set[int] = set()
+    for job in range(50):
+        chosen = np.array(Sampler(str(job)).choose(plan, moved), dtype=np.int64)
+        assert set(touched(chosen, plan.source.objects, plan.destination.objects).tolist()) <= written
+        seen.update(chosen.tolist())
+    assert {98, 99} <= seen, "what was written and deleted is compared"

@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import pickle
 
+import numpy as np
 import pytest
 import zarr
 from tests.support.example_layers import Count, CountSync, Mask, Top
-from zarr.abc.store import SupportsGetSync
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    SuffixByteRequest,
+    SupportsGetSync,
+)
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, LoggingStore, MemoryStore, StorePath
 
-from zarrstack import Rekey, StorageTransformer, stack
+import zarrstack
+from zarrstack import Cache, Log, PerArray, Rekey, Retry, Sharding, StorageTransformer, Throttle, stack
+from zarrstack.base.byte_ranges import bounds, cut, slice_of
 from zarrstack.base.descend import descend, serves_sync
 from zarrstack.core.errors import MetadataError, UsageError
 
@@ -259,3 +268,92 @@ def test_open_makes_an_open_layer_over_a_store_or_a_class_of_stores():
     with store as same:
         assert same is store
     assert not store._is_open
+
+
+# Byte ranges are cut as zarr 3.4.2's MemoryStore cuts them.
+
+
+VALUE = b"0123456789"
+
+RANGES = [
+    (None, VALUE),
+    (RangeByteRequest(2, 5), b"234"),
+    (RangeByteRequest(0, 0), b""),
+    (RangeByteRequest(8, 20), b"89"),
+    (RangeByteRequest(12, 20), b""),
+    (RangeByteRequest(5, 2), b""),
+    (RangeByteRequest(-3, -1), b"78"),
+    (OffsetByteRequest(7), b"789"),
+    (OffsetByteRequest(10), b""),
+    (SuffixByteRequest(3), b"789"),
+    (SuffixByteRequest(10), VALUE),
+    (SuffixByteRequest(11), VALUE),
+    (SuffixByteRequest(0), b""),
+]
+
+
+@pytest.mark.parametrize(("request_", "part"), RANGES, ids=str)
+def test_a_range_is_a_slice_of_the_value(request_: ByteRequest | None, part: bytes) -> None:
+    assert VALUE[slice_of(request_)] == part
+    start, stop = bounds(request_, len(VALUE))
+    assert 0 <= start <= stop <= len(VALUE)
+    assert VALUE[start:stop] == part
+    assert cut(cpu.Buffer.from_bytes(VALUE), request_).to_bytes() == part
+
+
+def test_an_unknown_kind_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="Unexpected byte_range"):
+        slice_of((0, 3))
+
+
+# xarray and dask run unchanged over a stack, dask in several processes.
+
+
+def over(folder, *, read_only=False):
+    """A stack as one might use it every day."""
+    bottom = LocalStore(folder, read_only=read_only)
+    return stack(bottom, PerArray(), Log(), Cache(), Retry(), Throttle(in_flight=4))
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_xarray_writes_appends_and_reads(tmp_path, consolidated):
+    import xarray as xr
+
+    first = xr.Dataset(
+        {"t": (("time", "x"), np.arange(12.0).reshape(3, 4))}, {"time": [0, 1, 2], "x": list("abcd")}
+    )
+    second = first.assign_coords(time=[3, 4, 5])
+    store = over(tmp_path)
+    first.to_zarr(store, zarr_format=3, consolidated=consolidated)
+    second.to_zarr(store, append_dim="time", consolidated=consolidated)
+    for each in (store, over(tmp_path), over(tmp_path, read_only=True)):
+        found = xr.open_zarr(each, consolidated=consolidated, chunks=None)
+        xr.testing.assert_identical(found.load(), xr.concat([first, second], "time").load())
+
+
+@pytest.mark.slow
+def test_dask_reads_and_writes_from_several_processes(tmp_path):
+    import dask.array as dask_array
+
+    values = np.arange(64).reshape(8, 8)
+    array = zarr.create_array(over(tmp_path), name="a", shape=(8, 8), chunks=(2, 2), dtype="i8")
+    array[:] = values
+    result = zarr.create_array(over(tmp_path), name="b", shape=(8, 8), chunks=(4, 4), dtype="i8")
+    lazy = dask_array.from_array(zarr.open_array(over(tmp_path), path="a", mode="r"), chunks=(4, 4)) + 1
+    dask_array.store(lazy, result, lock=False, scheduler="processes", num_workers=2)
+    assert (zarr.open_array(LocalStore(tmp_path), path="b", mode="r")[:] == values + 1).all()
+
+
+@pytest.mark.slow
+def test_dask_writes_an_array_whose_metadata_names_a_transformer(tmp_path):
+    import dask.array as dask_array
+
+    values = np.arange(64).reshape(8, 8)
+    target = zarrstack.create_array(
+        tmp_path, name="a", shape=(8, 8), chunks=(2, 2), dtype="i8",
+        storage_transformers=[Sharding(chunks_per_shard=[2, 2])],
+    )  # fmt: skip
+    lazy = dask_array.from_array(values, chunks=(4, 4)) * 2
+    dask_array.store(lazy, target, lock=False, scheduler="processes", num_workers=2)
+    assert (zarrstack.open(tmp_path, path="a")[:] == values * 2).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import warnings
 
@@ -31,10 +32,25 @@ class Fixed(Mask):
         return "it has a key for each chunk" if old["shape"] != new["shape"] else None
 
 
+class Held(Mask):
+    """Counts flushes, as a layer would store then what it holds."""
+
+    name = "held"
+    flushes = 0
+
+    async def flush(self):
+        type(self).flushes += 1
+        await super().flush()
+
+    def flush_sync(self):
+        type(self).flushes += 1
+        super().flush_sync()
+
+
 @pytest.fixture(autouse=True)
 def more_layers(monkeypatch):
     def find(name, known=registry.find):
-        return {"mask": Mask, "fixed": Fixed}.get(name) or known(name)
+        return {"mask": Mask, "fixed": Fixed, "held": Held}.get(name) or known(name)
 
     monkeypatch.setattr("zarrstack.layers.per_array.described.find", find)
 
@@ -407,3 +423,19 @@ def test_an_error_of_another_archive_is_that_of_zarr_python(store):
         zarrstack.open(store, path="elsewhere")
     with pytest.raises(FileNotFoundError):
         zarrstack.open(MemoryStore(), mode="r")
+
+
+FLUSHES = {
+    "flush": lambda store: asyncio.run(store.flush()),
+    "flush_sync": lambda store: store.flush_sync(),
+}
+STACKS = {"alone": ["held"], "below": [ENTRY, "held"], "above": ["held", ENTRY]}
+
+
+@pytest.mark.parametrize("flush", FLUSHES.values(), ids=FLUSHES)
+@pytest.mark.parametrize("entries", STACKS.values(), ids=STACKS)
+def test_a_flush_reaches_the_layers_of_every_array(flush, entries, monkeypatch):
+    monkeypatch.setattr(Held, "flushes", 0)
+    store = create(MemoryStore(), entries).store
+    flush(store)
+    assert Held.flushes == 1

@@ -11,9 +11,8 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.chances import examples, fewer
-from tests.support.folders import InAFolder
-from tests.support.sequences import check, sequences
+from tests.support.chances import check, examples, fewer, sequences
+from tests.support.stores import InAFolder
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 

@@ -29,7 +29,7 @@ How the methods relate:
 
 zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
 `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
-tests/zarrstack/base/test_every_method_is_decided.py checks the installed zarr and fails on a method that this
+tests/zarrstack/base/test_questions.py checks the installed zarr and fails on a method that this
 module does not handle.
 
 Options: the keyword arguments of the constructor are recorded as `options`, from which copies, equality,

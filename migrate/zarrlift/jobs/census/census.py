@@ -116,14 +116,14 @@ class Census(FieldsAsJSON):
     """
 
     place: str
-    """Without credentials."""
+    """Path, URL or glob, without credentials."""
     archives: int
-    """Those that were read and those that are `broken`."""
+    """Archives found, those that are `broken` too."""
     current: int
     """Archives that are Zarr v3 already; routes and cost do not include them."""
     groups: int
     arrays: int
-    """Those that are refused too."""
+    """Refused ones included."""
     refused: int
     """Nodes that would not be migrated."""
     listed: bool

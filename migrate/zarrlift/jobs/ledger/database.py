@@ -21,7 +21,8 @@ from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.system_errors import file_limit_text, may_create_in
 from .home import Home
 from .plan_rows import Common, Values, node_rows
-from .rows import PlannedWork, as_stored
+from .rows import as_stored
+from .schema import SCHEMA_SQL
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
@@ -30,31 +31,6 @@ VERSION: Final = "4"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _COUNTER: Final = slice(24, 28)
-_WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
-_SCHEMA: Final = f"""
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE node (
-    id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
-    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, {", ".join(_WORK_COLUMNS)},
-    since INTEGER NOT NULL DEFAULT 0, UNIQUE (path, kind));
-CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE task (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
-    bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
-    PRIMARY KEY (node, number)) WITHOUT ROWID;
-CREATE TABLE synced (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID;
-CREATE TABLE task_digest (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, sums BLOB NOT NULL,
-    PRIMARY KEY (node, number)) WITHOUT ROWID;
-CREATE TABLE digest (node INTEGER PRIMARY KEY, document TEXT NOT NULL);
-CREATE TABLE listing (part INTEGER PRIMARY KEY, content BLOB NOT NULL);
-CREATE TABLE document (
-    path TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, digest)) WITHOUT ROWID;
-CREATE TABLE other (
-    path TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (path, key)) WITHOUT ROWID;
-CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
-"""
 _SMALL_PAGES: Final = "PRAGMA page_size = 512;"
 """Each table takes at least one page: that of a small archive is a quarter as large with these."""
 _FEW_NODES, _FEW_CHUNKS = 100, 10_000
@@ -136,7 +112,7 @@ def create_database(
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as db:
             db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
             if empty is None:
-                db.executescript((_SMALL_PAGES if is_small else "") + _SCHEMA)
+                db.executescript((_SMALL_PAGES if is_small else "") + SCHEMA_SQL)
                 _empty[is_small] = partial.read_bytes()
             db.execute("BEGIN")
             notes = [(name, as_stored(value)) for name, value in meta.items()]

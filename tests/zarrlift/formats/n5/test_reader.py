@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+from pathlib import Path
 
 import fsspec
+import numpy as np
 import pytest
+import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support import fixtures_index
+from tests.support.damaged_archives import copied
+from tests.support.fixtures_index import archive
 from tests.support.format_readers import n5
 from tests.support.v2_trees import messages, node, tree
+from tests.zarrlift.storage.test_containers import in_memory
 
+import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.grid.chunk_keys_n5 import N5Keys
 from zarrlift.core.grid.frames import N5Blocks
@@ -335,3 +344,240 @@ def test_a_store_that_lists_shows_the_same_nodes(tmp_path):
         )
     there = n5.read(open_storage("memory://n5-reader"))
     assert there.nodes == local.nodes
+
+
+# N5 arrays whose blocks hold no values: the plan says so, whether their document does or not.
+#
+# Java writes a block whose payload has another length than the block with mode 1, and nothing in
+# `attributes.json` tells of it; Paintera adds `isLabelMultiset` to what it writes so.
+
+
+MODES = archive("n5/java-3.5.1/modes").path
+LABELS = archive("n5/java-3.5.1/multiscale").path
+VALUES = bytes([0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4, *range(16)])
+"""A block of 4 x 4 in mode 0."""
+
+
+def refused(plan: zarrlift.Plan) -> dict[str, tuple[str, str | None]]:
+    """(kind, key) of what keeps each node back."""
+    return {item.path: (item.problems[0].kind, item.problems[0].key) for item in plan.refusals}
+
+
+@pytest.mark.parametrize("of", ["varlength", "varlength_long"])
+@pytest.mark.parametrize("compression", ["raw", "gzip"])
+def test_the_first_block_tells_what_the_document_does_not(of: str, compression: str, tmp_path: Path) -> None:
+    found = refused(zarrlift.plan(MODES, tmp_path / "out.zarr"))
+    path = f"{of}/{compression}"
+    assert found[path] == ("unsupported", f"{path}/0/0")
+
+
+def test_the_document_of_label_multisets_is_enough(tmp_path: Path) -> None:
+    source = copied(LABELS, tmp_path / "labels.n5")
+    shutil.rmtree(source / "paintera/labels/data/s0/0")
+    (refusal,) = zarrlift.plan(source, tmp_path / "out.zarr").refusals
+    assert refusal.path == "paintera/labels/data/s0"
+    (problem,) = refusal.problems
+    assert problem.kind == "unsupported"
+    assert "paintera-convert to-scalar" in (problem.advice or "")
+
+
+def test_in_a_store_bytes_are_looked_at_and_longer_numbers_are_not(tmp_path: Path) -> None:
+    found = refused(zarrlift.plan(in_memory(MODES, tmp_path), tmp_path / "out.zarr"))
+    assert "varlength/raw" in found
+    assert "varlength_long/raw" not in found
+
+
+def test_nothing_of_such_an_array_is_moved_and_the_others_are(tmp_path: Path) -> None:
+    source = copied(MODES, tmp_path / "modes.n5")
+    for mended in ("varlength_by_chance/raw/1/0", "varlength_long"):
+        place = source / mended
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    kinds = {problem.node: problem.kind for problem in outcome.problems if problem.severity == "refusal"}
+    assert kinds["varlength/raw"] == "unsupported"
+    assert not (tmp_path / "out.zarr/varlength/raw").exists()
+    assert (tmp_path / "out.zarr/varlength_by_chance/raw/zarr.json").is_file()
+
+
+@pytest.mark.parametrize("first", [VALUES, VALUES[:10]], ids=["values", "damaged"])
+def test_a_later_block_is_found_when_it_is_moved(first: bytes, tmp_path: Path) -> None:
+    source = copied(MODES / "varlength/raw", tmp_path / "later.n5")
+    (source / "0/0").write_bytes(first)
+    assert not zarrlift.plan(source, tmp_path / "out.zarr").refusals
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert {(p.kind, p.key) for p in outcome.problems if p.severity == "refusal"} >= {("chunk", "1/0")}
+
+
+# Every N5 fixture by Java, z5py, tensorstore and zarr-python is described, and so is what is damaged.
+
+
+REASONS = ("'string'", "'object'", "label multisets", "is inside an array")
+
+
+@pytest.mark.parametrize("axes", ["reversed", "kept"])
+@pytest.mark.parametrize("expected", fixtures_index.archives(format="n5"), ids=str)
+def test_an_archive_by_an_old_writer_is_described(expected, axes):
+    archive = n5.read(open_storage(expected.path), axes=axes)
+    assert archive.format == "n5"
+    assert archive.problems == ()
+    groups = {member.path: member for member in archive.nodes if isinstance(member, GroupNode)}
+    arrays = {member.path: member for member in archive.nodes if isinstance(member, ArrayNode)}
+    assert {path: dict(member.attributes) for path, member in groups.items()} == expected.groups
+    assert not any(member.refused for member in groups.values())
+    assert arrays.keys() == expected.arrays.keys()
+    turn = 1 if axes == expected.axes else -1
+    for path, member in arrays.items():
+        before = expected[path]
+        if member.layout is None:
+            assert any(reason in str(p) for p in member.problems for reason in REASONS), member.problems
+            continue
+        assert repr(dict(member.attributes)) == repr(before.attributes)
+        assert (member.layout.shape, member.layout.chunk_shape) == (
+            before.shape[::turn],
+            before.chunks[::turn],
+        )
+        assert member.layout.data_type.numpy == before.dtype.newbyteorder("=")
+
+
+SHOWN_BY_BLOCKS = ("block_", "bomb_", "gzip_", "zlib_", "bz2_", "xz_", "lz4_", "blosc_", "zstd_", "row_")
+"""Cases in which every document is sound."""
+
+
+@pytest.mark.parametrize("case", fixtures_index.bad_cases("n5"), ids=str)
+def test_damaged_documents_are_refused_at_their_key(case):
+    try:
+        nodes = {member.path: member for member in n5.read(open_storage(case.path)).nodes}
+    except UsageError:
+        assert case.name == "nothing"
+        return
+    assert not nodes["good"].refused
+    for path in case.damaged:
+        member = nodes[path]
+        if not path:
+            assert {problem.key for problem in member.problems} == set(case.keys)
+            continue
+        assert isinstance(member, ArrayNode), "a broken array is not taken for a group"
+        if not case.name.startswith(SHOWN_BY_BLOCKS):
+            told = {problem.key for problem in member.problems}
+            readable = case.readable or case.name in {
+                "attributes_dimensions_none",
+                "attributes_gzip_says_raw",
+            }
+            assert told & set(case.keys) or (readable and not member.refused), member.problems
+
+
+# N5 with shards, which Java's n5 4.0 writes and no document states: refused by name, and no value is wrong.
+#
+# `attributes.json` has the size of an inner chunk as `blockSize`, so the first chunk of each shard looks like
+# a block; for some compressions the Java library itself returns it as one.
+
+
+FIXTURE = archive("n5/java-4.0.2/shards")
+SHARDS = FIXTURE.path
+SHARDED = sorted(set(FIXTURE.arrays) - {"plain"})
+WHAT = "shards are stored in the place of N5 blocks"
+
+
+def told(plan: zarrlift.Plan) -> dict[str, str]:
+    """The problems of each refused node, as text."""
+    return {item.path: " ".join(map(str, item.problems)) for item in plan.refusals}
+
+
+@pytest.mark.parametrize("axes", ["reversed", "kept"])
+def test_the_plan_refuses_every_dataset_with_shards(axes: str, tmp_path: Path) -> None:
+    plan = zarrlift.plan(SHARDS, tmp_path / "out.zarr", axes=axes)
+    refused = told(plan)
+    assert sorted(refused) == SHARDED
+    for path, text in refused.items():
+        assert WHAT in text, path
+        assert "docs/howto/n5.md, Shards" in text, path
+    problems = [problem for item in plan.refusals for problem in item.problems]
+    assert {problem.kind for problem in problems if problem.severity == "refusal"} == {"unsupported"}
+    assert "a shard index of 4 chunks" in refused["end/blosc"]
+
+
+def test_the_other_datasets_are_migrated(tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(SHARDS, tmp_path / "out.zarr", verify="full")
+    assert not outcome.ok
+    arrays = [path for path, node in zarr.open_group(tmp_path / "out.zarr", mode="r").members(max_depth=None)
+              if isinstance(node, zarr.Array)]  # fmt: skip
+    assert arrays == ["plain"]
+    found = zarr.open_array(tmp_path / "out.zarr/plain", mode="r")[...]
+    assert np.array_equal(found, FIXTURE["plain"].in_axes("reversed"))
+
+
+@pytest.mark.parametrize("path", ["end/raw", "end/gzip", "end/blosc", "start/raw"])
+def test_blocks_that_would_stay_in_place_are_looked_at(path: str, tmp_path: Path) -> None:
+    source = copied(SHARDS, tmp_path / "shards.n5")
+    plan = zarrlift.plan(source, in_place=True)
+    assert WHAT in told(plan)[path]
+    assert WHAT in told(zarrlift.plan(in_memory(SHARDS, tmp_path), in_place=True))[path]
+
+
+def test_no_reference_to_a_shard_is_written(tmp_path: Path) -> None:
+    plan = zarrlift.plan(SHARDS, tmp_path / "out.json", virtual="kerchunk")
+    assert sorted(path for path, text in told(plan).items() if WHAT in text) == SHARDED
+
+
+def test_in_a_store_the_migration_says_so(tmp_path: Path) -> None:
+    source = in_memory(SHARDS, tmp_path)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    failed = {problem.node: str(problem) for problem in outcome.problems if problem.severity == "refusal"}
+    assert sorted(failed) == SHARDED
+    assert all(WHAT in text for text in failed.values())
+    documents = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("zarr.json")}
+    assert documents == {"out.zarr", "out.zarr/end", "out.zarr/start", "out.zarr/plain"}
+
+
+@pytest.mark.parametrize("axes", ["reversed", "kept"])
+@pytest.mark.parametrize("path", SHARDED)
+def test_a_view_never_shows_a_chunk_of_a_shard_as_a_block(path: str, axes: str) -> None:
+    array = zarrlift.open_array(SHARDS, path=path, axes=axes)
+    for start in np.ndindex(*(-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True))):
+        place = tuple(slice(i * c, (i + 1) * c) for i, c in zip(start, array.chunks, strict=True))
+        try:
+            assert not array[place].any(), place  # missing
+        except ZarrstackError:
+            continue
+
+
+def block_ending_like_an_index() -> bytes:
+    """A valid raw block of uint64 whose last values are the index of a shard that fills the object."""
+    header = bytes([0, 0, 0, 1, 0, 0, 0, 8])
+    return header + bytes(48) + (0).to_bytes(8, "big") + (8 + 48).to_bytes(8, "big")
+
+
+def test_a_block_that_decodes_is_a_block_whatever_its_values_are(tmp_path: Path) -> None:
+    dataset = {"dimensions": [8], "blockSize": [8], "dataType": "uint64", "compression": {"type": "raw"}}
+    (tmp_path / "root.n5").mkdir()
+    (tmp_path / "root.n5/attributes.json").write_text(json.dumps({"n5": "4.0.0", **dataset}))
+    (tmp_path / "root.n5/0").write_bytes(block_ending_like_an_index())
+    assert zarrlift.migrate(tmp_path / "root.n5", tmp_path / "out.zarr", verify="full").ok
+    assert zarr.open_array(tmp_path / "out.zarr", mode="r")[...].tolist() == [0] * 7 + [56]
+
+
+SHARDING = {"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 4], "index_location": "end"}}
+
+
+@pytest.mark.parametrize(
+    ("codecs", "what"),
+    [
+        ([SHARDING], "an N5 dataset with shards"),
+        ([{"type": "sharding_indexed"}], "an N5 dataset with shards"),
+        ([{"name": "n5bytes"}], "an N5 dataset with a list of codecs"),
+        ([], "an N5 dataset with a list of codecs"),
+        (7, "an N5 dataset with a list of codecs"),
+    ],
+)
+def test_a_document_with_codecs_is_refused_whatever_else_it_states(
+    codecs: object, what: str, tmp_path: Path
+) -> None:
+    source = copied(SHARDS, tmp_path / "shards.n5")
+    for path in SHARDED:
+        shutil.rmtree(source / path.partition("/")[0], ignore_errors=True)
+    document = json.loads((source / "plain/attributes.json").read_text())
+    (source / "plain/attributes.json").write_text(json.dumps({**document, "codecs": codecs}))
+    (refusal,) = zarrlift.plan(source, tmp_path / "out.zarr").refusals
+    text = " ".join(map(str, refusal.problems))
+    assert what in text
+    assert "docs/howto/n5.md, Shards" in text

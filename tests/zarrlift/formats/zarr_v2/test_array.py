@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fixtures_index import archive
 from tests.support.v2_trees import array, messages, node, one, read
 
-from zarrlift.archive.nodes import Layout
+import zarrlift
+from zarrlift.archive.nodes import ArrayNode, Layout
+from zarrlift.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrlift.core.data_types.v3 import DataType
+from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v2.array import V2ArrayDescriber
 from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
+from zarrlift.formats.zarr_v2.fill_values import (
+    cut_text,
+    is_float,
+    is_number,
+    is_number_text,
+    is_object,
+    is_plain_text,
+    is_zero,
+    read_as_value,
+    specified_fill,
+    zero_object,
+)
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.codec_spec import CodecSpec
+from zarrstack.core.errors import MetadataError
 
 BLOSC = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}
 
@@ -426,3 +449,208 @@ def test_layouts_are_plain_data(tmp_path):
     layout = one(tmp_path, array()).layout
     assert isinstance(layout, Layout)
     assert layout.dimension_names is None
+
+
+# Fill values that deviate from the specification of Zarr v2, one by one (fixtures have those of writers).
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (True, "?", True),
+        (-3, "<i2", -3),
+        (250, "|u1", 250),
+        (7, "<M8[s]", 7),
+        (-7, ">m8[ns]", -7),
+        (0.5, "<f4", 0.5),
+        (np.nan, "<f8", "NaN"),
+        (np.inf, "<f8", "Infinity"),
+        (-np.inf, ">f2", "-Infinity"),
+        (complex(np.inf, -0.5), "<c16", ["Infinity", -0.5]),
+        (complex(1, -np.inf), "<c8", [1.0, "-Infinity"]),
+        ("ab", "<U3", "ab"),
+        (b"ab", "|S4", base64.b64encode(b"ab\0\0").decode()),
+        (b"\1\2", "|V2", base64.b64encode(b"\1\2").decode()),
+    ],
+)
+def test_a_scalar_has_the_form_of_the_specification(value, dtype, expected) -> None:
+    found = specified_fill(np.array(value, dtype=dtype)[()], np.dtype(dtype))
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("rule", "yes", "no"),
+    [
+        (is_zero, [0], [0.0, False, 1, -1, "", None]),
+        (is_float, [0.0, 1.5], [0, True, "1.5"]),
+        (is_number, [0, -1, 1.5], [True, False, "1", None]),
+        (is_number_text, ["inf", "1", "NaT"], ["NaN", "Infinity", "-Infinity", 1, None]),
+        (is_plain_text, ["a b", "é", "abc"], ["YWI=", "", 1, None]),
+        (is_object, [{}, {"a": 1}], [[], "{}", None]),
+    ],
+)
+def test_what_a_rule_is_about(rule, yes, no) -> None:
+    dtype = np.dtype("<f8")
+    assert [fill for fill in yes if not rule(fill, dtype)] == []
+    assert [fill for fill in no if rule(fill, dtype)] == []
+
+
+def test_of_a_date_only_nat_is_specified_as_text() -> None:
+    dtype = np.dtype("<M8[s]")
+    assert not is_number_text("NaT", dtype)
+    assert is_number_text("NaN", dtype)
+    assert is_number_text("5", dtype)
+
+
+@pytest.mark.parametrize(
+    ("document", "dtype", "expected"),
+    [
+        ({"fill_value": "1.5"}, "<f8", {"fill_value": 1.5}),
+        ({"fill_value": "7"}, "<f4", {"fill_value": 7.0}),
+        ({"fill_value": "NaN"}, "<f8", {}),  # not odd
+        ({"fill_value": 1.5}, "<f8", {}),
+        ({"fill_value": None}, "<f8", {}),
+        ({"fill_value": "no number"}, "<f8", {}),
+        ({}, "<f8", {}),
+        ({"fill_value": "7"}, "<i4", {}),  # of another kind
+        ({"fill_value": "7"}, None, {}),
+    ],
+)
+def test_a_value_is_read_only_if_it_is_odd_and_can_be_read(document, dtype, expected) -> None:
+    known = None if dtype is None else np.dtype(dtype)
+    assert read_as_value("f", is_number_text)(document, known) == expected
+
+
+TEXT = {"id": "vlen-utf8"}
+
+
+@pytest.mark.parametrize(
+    ("fill", "filters", "dtype", "replaced"),
+    [
+        (0, [TEXT], "O", True),
+        (0, [{"id": "vlen-bytes"}], "O", True),
+        (0, [{"id": "categorize"}, TEXT], "O", True),
+        (1, [TEXT], "O", False),
+        (-1, [TEXT], "O", False),
+        (False, [TEXT], "O", False),
+        (0.0, [TEXT], "O", False),
+        ("0", [TEXT], "O", False),
+        (0, [{"id": "pickle"}, TEXT], "O", False),
+        (0, ["vlen-utf8"], "O", False),
+        (0, [], "O", False),
+        (0, None, "O", False),
+        (0, TEXT, "O", False),
+        (0, [TEXT], "<i4", False),
+        (0, [TEXT], None, False),
+    ],
+)
+def test_the_integer_zero_is_no_text(fill, filters, dtype, replaced) -> None:
+    found = zero_object({"fill_value": fill, "filters": filters}, None if dtype is None else np.dtype(dtype))
+    assert found == ({"fill_value": ""} if replaced else {})
+
+
+@pytest.mark.parametrize(
+    ("fill", "dtype", "expected"),
+    [
+        ("abcd", "<U3", {"fill_value": "abc"}),
+        ("abc", "<U3", {}),
+        ("abc\0\0", "<U3", {}),
+        ("a", "<U0", {"fill_value": ""}),
+        (5, "<U1", {}),
+        ("abcd", "|S3", {}),
+        ("abcd", None, {}),
+    ],
+)
+def test_text_is_cut_to_the_length_of_its_type(fill, dtype, expected) -> None:
+    assert cut_text({"fill_value": fill}, None if dtype is None else np.dtype(dtype)) == expected
+
+
+# `<U1` over characters of one byte, as netcdf-c 4.9.0 writes them: what a chunk's length tells, no more.
+
+
+CHARACTERS = array(dtype="<U1", fill_value="")
+"""Chunks of 2 x 3: 24 bytes of text, or 6 characters of one byte."""
+BYTES = "null_terminated_bytes"
+
+
+def found(root: Path, document: dict[str, Any], **chunks: bytes) -> ArrayNode:
+    """The array at the root with these chunks, by key with `_` for `.`."""
+    entries = {".zarray": document} | {key.strip("k").replace("_", "."): data for key, data in chunks.items()}
+    result = node(read(root, entries))
+    assert isinstance(result, ArrayNode)
+    return result
+
+
+@pytest.mark.parametrize("mode", ["nczarr", "zarr"])
+@pytest.mark.parametrize("path", ["plane", "line", "filled", "letter"])
+def test_with_the_mark_and_without_it_netcdf_characters_are_bytes(mode: str, path: str) -> None:
+    one = archive(f"netcdf-4.9.0/{mode}")
+    seen = node(describe(LocalStorage(one.path)), path)
+    assert isinstance(seen, ArrayNode)
+    assert seen.layout is not None
+    assert seen.layout.data_type.name == BYTES
+    assert "text-of-bytes" in messages(seen, "note" if mode == "nczarr" else "warning")
+
+
+@pytest.mark.parametrize("key", ["k1_1", "k0_0"])
+def test_the_chunk_that_is_there_tells(key: str, tmp_path: Path) -> None:
+    seen = found(tmp_path, CHARACTERS, **{key: b"abcdef"})
+    assert seen.layout is not None
+    assert seen.layout.data_type.name == BYTES
+    assert "6 bytes" in messages(seen, "warning")
+
+
+def test_a_chunk_below_folders_tells_too(tmp_path: Path) -> None:
+    seen = node(read(tmp_path, {".zarray": {**CHARACTERS, "dimension_separator": "/"}, "1/0": b"abcdef"}))
+    assert isinstance(seen, ArrayNode)
+    assert seen.layout is not None
+    assert seen.layout.data_type.name == BYTES
+
+
+@pytest.mark.parametrize(
+    ("document", "chunk"),
+    [
+        (CHARACTERS, bytes(24)),
+        (CHARACTERS, b"abcde"),
+        (CHARACTERS, b""),
+        (CHARACTERS, b"a\0\0\0b\0"),  # text, cut to its first quarter
+        ({**CHARACTERS, "dtype": ">U1"}, b"abcdef"),
+        ({**CHARACTERS, "dtype": "<U2"}, b"abcdef"),
+        ({**CHARACTERS, "compressor": {"id": "zlib", "level": 1}}, b"abcdef"),
+        ({**CHARACTERS, "filters": [{"id": "shuffle", "elementsize": 2}]}, b"abcdef"),
+    ],
+)
+def test_everything_else_stays_what_it_says(document: dict[str, Any], chunk: bytes, tmp_path: Path) -> None:
+    seen = found(tmp_path, document, k0_0=chunk)
+    assert seen.layout is not None
+    assert seen.layout.data_type.name == "fixed_length_utf32"
+    assert "text-of-bytes" not in messages(seen, "warning")
+
+
+def test_without_a_chunk_it_is_text(tmp_path: Path) -> None:
+    seen = found(tmp_path, CHARACTERS)
+    assert seen.layout is not None
+    assert seen.layout.data_type.name == "fixed_length_utf32"
+
+
+def test_where_a_compressor_hides_the_length_the_error_says_what_to_do(tmp_path: Path) -> None:
+    document = {**CHARACTERS, "compressor": {"id": "zlib", "level": 1}}
+    source = tmp_path / "source.zarr"
+    found(source, document, k0_0=zlib.compress(b"abcdef"), k0_1=zlib.compress(b"abcde"))
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    advice = {p.key: p.advice or "" for p in outcome.problems if p.kind == "chunk"}
+    assert "set dtype to |S1" in advice["0.0"]
+    assert "backup" in advice["0.1"]
+
+
+@pytest.mark.parametrize("text", ["-", "x", " ", "="])
+def test_a_character_is_its_own_fill_value(text: str) -> None:
+    """netcdf-c writes it so; base64 of one byte has four characters."""
+    assert v2_fill_to_scalar(text, np.dtype("S1")) == text.encode()
+
+
+def test_what_may_be_base64_is_still_no_guess() -> None:
+    assert v2_fill_to_scalar("LQ==", np.dtype("S1")) == b"-"
+    with pytest.raises(MetadataError):
+        v2_fill_to_scalar("--", np.dtype("S1"))

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support import fixtures_index
+from tests.support.damaged_archives import copied, run
 from tests.support.draft_trees import ARRAY, CHUNK, ENTRY, GROUP, OLD_ENTRY, array, read
+from tests.support.draft_trees import ENTRY as TEXT_ENTRY
+from tests.support.fixtures_index import archive, archives
 from tests.support.format_readers import zarr_v3_draft
 from tests.support.v2_trees import node, tree
+from tests.zarrlift.storage.test_containers import in_memory
 from zarr.storage import MemoryStore
 
+import zarrlift
+from zarrlift.archive.chunk_inventory import take_inventory
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.draft_v3.nodes import CONSOLIDATED
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrlift.core.grid.frames import Shards
+from zarrlift.formats.describe import describe
+from zarrlift.formats.detect import detect
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
+from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.shard_index import IndexFormat
 
 BOTH = pytest.mark.parametrize(
@@ -552,3 +563,152 @@ def test_a_group_without_a_document_is_checked_for_its_name(tmp_path):
     archive = read(tmp_path, {"meta/__b/a.array.json": array()})
     (told,) = node(archive, "__b").problems
     assert (told.kind, told.severity) == ("name", "warning")
+
+
+# Hierarchies of the 2022 draft that have lost `zarr.json`: read by what their documents' keys show.
+
+
+def entry_told(storage: LocalStorage) -> dict[str, str]:
+    """What is said of the entry point."""
+    (problem,) = (item for item in describe(storage).problems if item.key == "zarr.json")
+    assert problem.severity == "warning"
+    assert "entry point" in problem.message
+    return {"found": problem.found or "", "advice": problem.advice or ""}
+
+
+@pytest.mark.slow(one_in=5)
+@pytest.mark.parametrize("name", [one.name for one in archives("zarr_v3_draft")])
+def test_the_same_nodes_are_found_with_and_without_it(name: str, tmp_path: Path) -> None:
+    source = archive(name).path
+    place = copied(source, tmp_path / "lost.zarr")
+    (place / "zarr.json").unlink()
+    whole, lost = describe(LocalStorage(source)), describe(LocalStorage(place))
+    assert lost.format == "zarr3-draft"
+    assert lost.nodes == whole.nodes
+    assert lost.consolidated == whole.consolidated
+    entry_told(LocalStorage(place))
+
+
+@pytest.mark.parametrize("name", ["zarr-2.18/tree", "zarrita/all", "gdal/gzip", "may-2022/tree"])
+def test_what_is_to_be_put_there_is_what_was_there(name: str, tmp_path: Path) -> None:
+    """Spaces and the order of members apart."""
+    source = archive(f"zarr_v3_draft/{name}").path
+    place = copied(source, tmp_path / "lost.zarr")
+    (place / "zarr.json").unlink()
+    advice = entry_told(LocalStorage(place))["advice"]
+    meant = json.loads(advice[advice.index("{") : advice.rindex("}") + 1])
+    assert meant == json.loads((source / "zarr.json").read_bytes())
+
+
+def test_it_migrates_with_the_values_it_has(tmp_path: Path) -> None:
+    source = archive("zarr_v3_draft/zarr-2.18/consolidated").path
+    place = copied(source, tmp_path / "lost.zarr")
+    (place / "zarr.json").unlink()
+    ran = run("migrate", place, tmp_path / "out.zarr")
+    assert ran.code == 0
+    assert "entry point of this hierarchy of the 2022 draft is missing" in " ".join(ran.out.split())
+    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok
+
+
+def test_in_a_store_it_is_found_too(tmp_path: Path) -> None:
+    place = copied(archive("zarr_v3_draft/zarr-2.18/implicit_root").path, tmp_path / "lost.zarr")
+    (place / "zarr.json").unlink()
+    assert zarrlift.inspect(in_memory(place, tmp_path)).format == "zarr3-draft"
+
+
+@pytest.mark.parametrize(
+    ("entries", "entry"),
+    [
+        ({"meta/root/a.array.json": ARRAY, "data/root/a/c0/0": CHUNK}, OLD_ENTRY),
+        ({"meta/root.group.json": GROUP}, OLD_ENTRY),
+        ({"meta/root.array.json": ARRAY, "meta/.DS_Store": b"x"}, OLD_ENTRY),
+        ({"meta/a.array.json": ARRAY}, TEXT_ENTRY),
+        ({"meta/array.json": ARRAY}, TEXT_ENTRY),
+        ({"meta/group.json": GROUP, "meta/root/a.array.json": ARRAY}, TEXT_ENTRY),
+        ({"meta/a/b.array.json": ARRAY, "meta/root/a.array.json": ARRAY}, TEXT_ENTRY),
+    ],
+)
+def test_the_keys_show_the_dialect(entries: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
+    assert json.dumps(entry) in entry_told(tree(tmp_path, entries))["advice"]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"meta/notes.json": {}, "data/root/a/c0/0": CHUNK},
+        {"metadata/root/a.array.json": ARRAY},
+        {"data/root/a/c0/0": CHUNK},
+    ],
+)
+def test_without_a_document_there_is_no_archive(entries: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no archive found"):
+        detect(tree(tmp_path, entries))
+
+
+def test_another_formats_documents_count_first(tmp_path: Path) -> None:
+    entries = {"a/.zgroup": {"zarr_format": 2}, "meta/root/a.array.json": ARRAY}
+    assert detect(tree(tmp_path, entries)) == "zarr2"
+
+
+def test_who_asks_for_another_format_is_told_that_it_is_not_here(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no archive found"):
+        detect(tree(tmp_path, {"meta/root/a.array.json": ARRAY}), format="n5")
+
+
+# Draft archives by zarr-python, zarrita and GDAL, and some after the text, are described as they lie.
+#
+# That their chunks decode to what was written is tested in core/test_draft_v3_fixtures.py, and that
+# they migrate in conformance/.
+
+
+ARCHIVES = fixtures_index.archives(format="zarr_v3_draft")
+REASONS = ("a sub-array field has no v3 data type", "json2 with order F")
+GHOSTS = "consolidated"
+
+
+@pytest.mark.parametrize("expected", ARCHIVES, ids=str)
+def test_an_archive_by_an_old_writer_is_described(expected):
+    storage = open_storage(expected.path)
+    archive = zarr_v3_draft.read(storage, allow_fallback=True)
+    groups = {member.path: member.attributes for member in archive.nodes if isinstance(member, GroupNode)}
+    arrays = {member.path: member for member in archive.nodes if isinstance(member, ArrayNode)}
+    wanted = {path: attributes for path, attributes in expected.groups.items() if path != GHOSTS}
+    assert repr(groups) == repr(dict(sorted(wanted.items())))
+    assert arrays.keys() == expected.arrays.keys()
+    assert archive.consolidated == expected.name.endswith(GHOSTS)
+    for path, member in arrays.items():
+        before = expected[path]
+        if member.layout is None:
+            assert any(reason in str(p) for p in member.problems for reason in REASONS), member.problems
+            continue
+        layout = member.layout
+        assert (layout.shape, layout.chunk_shape) == (before.shape, before.chunks)
+        assert member.fill_is_null == before.fill_is_null or before.needs is not None
+        inventory = take_inventory(storage, path, layout)
+        assert inventory.unclaimed_count == 0
+        if layout.frame is None:
+            assert len(inventory.indexes) == before.stored_chunks
+
+
+@pytest.mark.parametrize("expected", ARCHIVES, ids=str)
+def test_nothing_of_it_is_called_a_stray_or_lost(expected):
+    problems = zarr_v3_draft.read(open_storage(expected.path)).all_problems()
+    assert [p for p in problems if p.kind == "stray" or "chunks without" in p.message] == []
+
+
+@pytest.mark.parametrize("case", fixtures_index.bad_cases("zarr_v3_draft"), ids=str)
+def test_damage_to_a_document_is_told_at_its_key_and_the_sound_array_described(case):
+    try:
+        archive = zarr_v3_draft.read(open_storage(case.path))
+    except UsageError:
+        assert case.name == "nothing"
+        return
+    except ZarrstackError as error:
+        assert error.problem.key == "zarr.json" in case.keys  # noqa: PT017
+        return
+    good = next(member for member in archive.nodes if member.path == "good")
+    assert good.refused == (case.name == "root_array_and_group")
+    named = {problem.key for problem in archive.all_problems() if problem.severity == "refusal"}
+    if any(key.startswith("meta/") for key in case.keys) and not case.readable:
+        unseen = case.name in ("zarr_array_filters_text", "array_transformer_too_many", "zarr_array_pickle")
+        assert bool(named & {*case.keys}) == (not unseen), named

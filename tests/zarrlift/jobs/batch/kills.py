@@ -23,8 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4]))
 
-from tests.support.job_archives import results
-from tests.support.many_archives import write_many
+from tests.support.job_archives import results, write_many
 
 ZARRLIFT = (sys.executable, "-m", "zarrlift", "batch")
 

@@ -215,7 +215,7 @@ FAULTS = (
                 "        lost: set[int] = set()\n",
             ),
         ),
-        tests=(_ORDER, "tests/zarrlift/jobs/test_lost_tasks.py"),
+        tests=(_ORDER, "tests/zarrlift/jobs/test_stopped.py"),
     ),
     Fault(
         name="finish deletes before it keeps",

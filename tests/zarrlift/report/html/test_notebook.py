@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 from tests.support import report_examples as examples
-from tests.support.image_archives import HOSTILE, write_hostile
+from tests.support.environments import ENVIRONMENTS
+from tests.support.image_archives import HOSTILE, write_hostile, write_images
+from tests.zarrlift.report.html.test_pages import many, write_census
+from tests.zarrlift.views.test_http_server import serving
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.cli import main
 from zarrlift.jobs.units import safe
 
 RESULTS = {
@@ -164,3 +168,42 @@ def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
     assert [output["data"] for output in outcome[:-1]] == [{"text/plain": ""}]  # of the bar
     assert [output["name"] for output in quiet] == ["stdout"]
     assert waiting[0]["text"] == "done\n"
+
+
+# The pages in a browser: nothing scrolls sideways, nothing is requested, nothing of an archive runs.
+
+
+def look(*pages: str) -> list[dict]:
+    """What happened on each page, at each width, light and dark."""
+    command = ["node", str(ENVIRONMENTS / "chromium/look.mjs"), os.environ["ZARRLIFT_CHROMIUM"], *pages]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def url(path: Path) -> str:
+    return path.absolute().as_uri()
+
+
+@pytest.mark.needs_reader("chromium")
+def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for write, name in ((write_images, "images"), (write_hostile, "hostile")):
+        write(tmp_path / name)
+        zarrlift.migrate(name, f"{name}.v3")
+        main(["status", "--check", "--verbose", f"{name}.v3", "--html", f"{name}.html"])
+        main(["inspect", name, "--html", f"{name}-inspect.html"])
+    (tmp_path / "many.html").write_text(many(250))
+    fragments = "".join(result._repr_html_() for result in RESULTS.values())
+    head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>cells</title></head>'
+    (tmp_path / "notebook.html").write_text(f"{head}<body>{fragments}</body></html>")
+    write_census(tmp_path / "all")
+    main(["inspect", "all", "--html", "census.html"])
+    pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
+    assert len(pages) == 7
+    with serving(tmp_path / "hostile") as address:
+        found = look(*pages, address)
+    assert len(found) == 4 * 8
+    for page in found:
+        assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
+        assert page["details"] > 0

@@ -388,6 +388,27 @@ def test_a_full_disk_stops_nobody_and_is_told(open_cache, monkeypatch, caplog) -
     run(body)
 
 
+def test_a_record_that_cannot_replace_an_older_one_leaves_neither(open_cache, tmp_path, monkeypatch) -> None:
+    """The older one is removed first: ext4 writes a file to the disk that is renamed over another."""
+
+    def fail(*args):
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def body():
+        store = open_cache()
+        await fill(store, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(local.os, "rename", fail)
+            await store.set("a/0", buffer(b"new"))
+        assert "Input/output error" in store.figures().failure
+        assert store.figures().disk_bytes == size(tmp_path / "tier")
+        assert await read(store, "a/0") == b"new"
+        assert [len(await read(store, f"a/{place}")) for place in (1, 2)] == [VALUE, VALUE]
+        assert store.figures().disk_hits == 2
+
+    run(body)
+
+
 def test_a_disk_that_is_full_from_the_start_is_no_cache(open_cache, monkeypatch) -> None:
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -7,7 +7,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.dying import Dying, Killed
+from tests.support.chances import fewer
+from tests.support.stores import Dying, InAFolder, Killed
 from zarr.abc.store import RangeByteRequest
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
@@ -16,6 +17,7 @@ from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import ChunkError, UsageError
 from zarrstack.layers.checksum.layer import Checksum
+from zarrstack.testing import LayerTests
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -296,3 +298,21 @@ def test_a_wrong_option_is_refused_by_name(options):
 def test_text_says_what_is_done_with_unknown_objects():
     assert Checksum.from_text("pass") == Checksum(unknown="pass")
     assert Checksum(unknown="pass").to_json() == {"name": "checksum", "configuration": {"unknown": "pass"}}
+
+
+# `Checksum` keeps the contract of layers.
+
+
+class TestInMemory(LayerTests):
+    examples = fewer(20)
+
+    def layers(self):
+        return [Checksum()]
+
+
+class TestOverFiles(InAFolder, LayerTests):
+    examples = fewer(5)
+    steps = 8
+
+    def layers(self):
+        return [Checksum(unknown="pass")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.chances import fewer
-from tests.support.folders import InAFolder
+from tests.support.stores import InAFolder
 from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 

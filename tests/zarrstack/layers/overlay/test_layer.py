@@ -14,7 +14,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import examples
-from tests.support.dying import Dying, Killed
+from tests.support.stores import Dying, Killed
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 

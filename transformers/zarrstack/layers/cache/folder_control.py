@@ -9,10 +9,10 @@
     partial/size-...       records being written, flocked by their writers
 
 `control` is little-endian uint64: magic, number of slots in the table, identity of the tier (2 words), bytes
-counted, budget, clean-shutdown flag, identity of the boot (2 words), 7 unused; then the table of versions.py.
-After a machine crash the table may be older than the records, so a folder that was not closed cleanly is
-emptied if the machine has rebooted since. A killed process loses nothing: what it wrote stays in the system's
-page cache.
+counted, budget, 1 unused, identity of the boot in which it is in use or zeros (2 words), 7 unused; then the
+table of versions.py. After a machine crash the table may be older than the records, so a folder that was not
+closed cleanly is emptied if the machine has rebooted since. A killed process loses nothing: what it wrote
+stays in the system's page cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import shutil
 import sys
 import uuid
 import weakref
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -45,8 +44,10 @@ OURS: Final = frozenset(
 )
 
 MAGIC: Final = int.from_bytes(b"zsccache", "little")
-SLOTS, TIER, TOTAL, BUDGET, CLEAN, BOOT, TABLE = 1, 2, 4, 5, 6, 7, 16
+SLOTS, TIER, TOTAL, BUDGET, BOOT, TABLE = 1, 2, 4, 5, 7, 16
 """Indexes of the words in `control`."""
+UNUSED: Final = (0, 0)
+"""Stands for the boot after the last process has left and synced the table."""
 MIN_BUDGET: Final = 16 * 1024
 """Bytes; with less, the control files leave no room for values."""
 _MAX_SLOTS: Final = 1 << 20
@@ -101,56 +102,13 @@ def read_marker(root: str) -> object:
         return None
 
 
-class FileLock:
-    """An flock on a file, per open file description: threads need an additional lock."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.fd = open_regular(path, os.O_RDWR | os.O_CREAT)
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Hold the lock exclusively; waits for other processes."""
-        file_locks.lock_exclusive(self.fd)
-        try:
-            yield
-        finally:
-            file_locks.release(self.fd)
-
-    def share(self) -> None:
-        """Hold the lock shared until it is closed."""
-        file_locks.lock_shared(self.fd)
-
-    def try_alone(self) -> bool:
-        """Take the lock exclusively if it is free; return whether it was."""
-        try:
-            file_locks.lock_exclusive(self.fd, wait=False)
-        except BlockingIOError:
-            return False
-        return True
-
-    def is_current(self) -> bool:
-        """Whether the path still names the open file: the folder may have been removed."""
-        try:
-            at_path, opened = os.stat(self.path), os.fstat(self.fd)
-        except FileNotFoundError:
-            return False
-        return (at_path.st_ino, at_path.st_dev) == (opened.st_ino, opened.st_dev)
-
-    def close(self) -> None:
-        """Close the file, which releases the lock."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-
 def boot_id() -> bytes:
-    """16 bytes that change at each boot; zeros if the system does not provide them."""
+    """16 bytes that change at each boot, or each time if the system does not provide such; never zeros."""
     try:
         with open(_BOOT_ID) as file:
             return uuid.UUID(file.read().strip()).bytes
     except (OSError, ValueError):
-        return bytes(16)
+        return uuid.uuid4().bytes
 
 
 if sys.platform != "win32":
@@ -316,7 +274,7 @@ def prepare(root: str, budget: int, *, alone: bool) -> FileCounters:
     words = open_control(root) if read_marker(root) == VERSION else None
     if alone:
         boot = _words(boot_id())
-        if words is not None and not words[CLEAN] and (words.pair(BOOT) != boot or not any(boot)):
+        if words is not None and words.pair(BOOT) not in (boot, UNUSED):
             words = None
         if words is None:
             empty_folder(root)
@@ -324,7 +282,6 @@ def prepare(root: str, budget: int, *, alone: bool) -> FileCounters:
             words = open_control(root)
             write_marker(root)
         assert words is not None
-        words[CLEAN] = 0
         words[BOOT], words[BOOT + 1] = boot
         words.flush()  # before any record or slot is written
     if words is None:

@@ -10,28 +10,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Final
 
 from ...system import file_locks
 from .folder_control import (
+    BOOT,
     BUDGET,
-    CLEAN,
     OBJECTS,
     PARTIAL,
     TOTAL,
-    FileCounters,
-    FileLock,
+    UNUSED,
     VersionTable,
     check_folder,
     is_sound,
     prepare,
     tier_id,
 )
+from .folder_lock import FileLock
 from .record import CachedValue, identity_in, name, parse, record_head
 from .regular_file import NotRegularError, open_regular
 from .versions import Versions
@@ -68,18 +67,16 @@ class LocalTier:
         self.refusals = 0
         self.damaged = 0
         check_folder(root)
-        self._mutex = threading.RLock()
-        self._step_mutex = threading.Lock()
         self._folders: set[str] = set()
         self._lock, self._step, self._users = self._open_locks()
-        with self._lock():
+        with self._lock:
             self._words = prepare(root, budget, alone=self._users.try_alone())
             self._id = tier_id(self._words)
             table = VersionTable(self._words)
             self.versions = Versions(
                 table,
                 len(table),
-                _Both(self._step_mutex, self._step),
+                self._step,
                 source,
                 lambda error: failed(self, error),
             )
@@ -92,11 +89,6 @@ class LocalTier:
         os.makedirs(self.root, exist_ok=True)
         lock, step, users = (FileLock(os.path.join(self.root, each)) for each in ("lock", "step", "users"))
         return lock, step, users
-
-    @contextlib.contextmanager
-    def _counting(self) -> Iterator[FileCounters]:
-        with self._mutex, self._lock():
-            yield self._words
 
     def is_current(self) -> bool:
         """Whether the folder is still the one that was opened, not removed or recreated since."""
@@ -160,12 +152,12 @@ class LocalTier:
         head = record_head(ident, cached, self._id)
         size = len(head) + cached.size
         partial = f"{self.root}/{PARTIAL}/{size}-{uuid.uuid4().hex}"
-        with self._counting() as words:
+        with self._lock:
             if not self._make_room(size):
                 return
             fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             file_locks.lock_exclusive(fd)  # marks the writer as alive
-            words[TOTAL] += size
+            self._words[TOTAL] += size
         complete = False
         try:
             _write_all(fd, head)
@@ -185,18 +177,16 @@ class LocalTier:
         if digest[:2] not in self._folders:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             self._folders.add(digest[:2])
-        with self._counting() as words:
-            try:
+        with self._lock:
+            with contextlib.suppress(FileNotFoundError):
                 old = os.stat(path).st_size
                 os.unlink(path)  # a rename over a file makes ext4 write the new one to the disk at once
-            except FileNotFoundError:
-                old = 0
+                self._words[TOTAL] = max(self._words[TOTAL] - old, size)
             os.rename(partial, path)
-            words[TOTAL] = max(words[TOTAL] - old, size)
 
     def _give_back(self, size: int) -> None:
-        with self._counting() as words:
-            words[TOTAL] = max(words[TOTAL] - size, 0)
+        with self._lock:
+            self._words[TOTAL] = max(self._words[TOTAL] - size, 0)
 
     def remove(self, ident: bytes) -> None:
         """Remove a record if present."""
@@ -212,10 +202,10 @@ class LocalTier:
                         self._remove(path)
 
     def _remove(self, path: str) -> None:
-        with contextlib.suppress(OSError), self._counting() as words:
+        with contextlib.suppress(OSError), self._lock:
             size = os.stat(path).st_size
             os.unlink(path)
-            words[TOTAL] = max(words[TOTAL] - size, 0)
+            self._words[TOTAL] = max(self._words[TOTAL] - size, 0)
 
     # -- the budget ------------------------------------------------------------------------------
 
@@ -279,40 +269,20 @@ class LocalTier:
 
     def close(self) -> None:
         """Leave the folder; the last process to leave marks it as clean."""
-        with self._mutex, self._step_mutex:
-            if self._lock.fd < 0:
-                return
-            with contextlib.suppress(OSError), self._lock():
-                if self._users.try_alone():
-                    self._words.flush()  # the table first: "clean" vouches for it
-                    self._words[CLEAN] = 1
-            self.abandon()
+        if self._lock.fd < 0:
+            return
+        # ValueError: another thread has closed it meanwhile
+        with contextlib.suppress(OSError, ValueError), self._lock, self._step:
+            if self._users.try_alone():
+                self._words.flush()  # the table first: the mark vouches for it
+                self._words[BOOT], self._words[BOOT + 1] = UNUSED
+            self.abandon()  # within the locks: no change may follow the mark
+        self.abandon()
 
     def abandon(self) -> None:
         """Close the files without updating the folder: a forked child does so with its parent's files."""
         for lock in (self._lock, self._step, self._users):
             lock.close()
-
-
-class _Both:
-    """A lock between threads and one between processes, held together."""
-
-    def __init__(self, threads: threading.Lock, processes: FileLock) -> None:
-        self._threads, self._processes = threads, processes
-
-    def __enter__(self) -> None:
-        self._threads.acquire()
-        try:
-            file_locks.lock_exclusive(self._processes.fd)
-        except BaseException:
-            self._threads.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            file_locks.release(self._processes.fd)
-        finally:
-            self._threads.release()
 
 
 def _is_abandoned(path: str) -> bool:

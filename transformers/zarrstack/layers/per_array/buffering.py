@@ -55,14 +55,19 @@ class BufferedArrays(StorageTransformer):
         for layer in self._buffered(path):
             await layer.store_waiting(seen=seen)
 
+    def _tops(self) -> list[StorageTransformer]:
+        """The topmost layer of each array, which passes a flush on to those below it."""
+        return [array.layers[0] for array in list(self._arrays.values()) if array.layers]
+
     async def flush(self) -> None:
-        """Store all chunks that wait in memory."""
-        await self._store_waiting()
+        """Store what the layers of all arrays hold in memory."""
+        for layer in self._tops():
+            await layer.flush()
         await super().flush()
 
     def flush_sync(self) -> None:
         """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
-        for layer in self._buffered():
+        for layer in self._tops():
             layer.flush_sync()
         super().flush_sync()
 
@@ -76,6 +81,7 @@ class BufferedArrays(StorageTransformer):
 
     async def _close_later(self) -> None:
         await self._store_waiting(seen=False)
+        await self.flush()
         super().close()
 
     def __reduce__(self) -> tuple[Any, ...]:

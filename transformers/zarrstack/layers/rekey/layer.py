@@ -14,7 +14,7 @@ from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject, excerpt
 from .arrays import array_of, documents_of_arrays
 from .chunk_rules import Chunks
-from .rules import Functions, Keys, Prefix, Rule, read_json
+from .rules import Keys, Prefix, Rule, read_json
 
 RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Keys)}
 """Rules by name, for JSON; `Functions` has no JSON form."""
@@ -253,6 +253,3 @@ def parse_rule(data: Rule | JSON) -> Rule:
         raise UsageError(f"rule {name!r} has no option {unknown[0]!r}", expected=", ".join(options))
     rule: Rule = make(**configuration)
     return rule
-
-
-__all__ = ["Chunks", "Functions", "Keys", "Prefix", "Rekey", "Rule"]

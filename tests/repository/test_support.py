@@ -1,0 +1,339 @@
+"""What the helpers of the tests do, of which a mistake would hide others."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.support import in_memory
+from tests.support.choosing import Choice, one_in, quick
+from tests.support.every import try_each
+from tests.support.unpacking import FIXTURES, packing
+
+# What `go.py test` runs, with `--all`, `--rest` and `--random`, and what it says of the rest.
+
+
+TASKS = Path(__file__).parents[2] / ".ci" / "tasks.py"
+MARKED = {
+    "quick": set(),
+    "read elsewhere": {"needs_reader"},
+    "wide": {"slow"},
+    "drawn": {"hypothesis"},
+    "drawn and wide": {"hypothesis", "slow"},
+}
+
+
+class Item:
+    def __init__(self, name, nodeid="", **options):
+        self.name, self.nodeid, self.options = name, nodeid, options
+
+    def get_closest_marker(self, mark):
+        return getattr(pytest.mark, mark)(**self.options).mark if mark in MARKED[self.name] else None
+
+    def iter_markers(self, mark):
+        return [pytest.mark.needs_reader("gdal").mark] if mark in MARKED[self.name] else []
+
+
+def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), count=1, items=None):
+    """The names that are taken, the names that are not, and the last lines of the run."""
+    lines, left = [], []
+
+    def leave(items):
+        left.extend(items)
+
+    config = SimpleNamespace(
+        args=args,
+        getoption={"--all": every, "--rest": rest, "--random": seed, "--one-in": count}.__getitem__,
+        hook=SimpleNamespace(pytest_deselected=leave),
+    )
+    choice, items = Choice(config, brought), items or [Item(name, name) for name in MARKED]
+    choice.pytest_collection_modifyitems(config, items)
+    choice.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
+    return [item.name for item in items], [item.name for item in left], "\n".join(lines)
+
+
+def test_slow_tests_are_left_out_which_is_said_with_the_command_that_runs_them():
+    taken, left, said = choose()
+    assert (taken, left) == (["quick", "read elsewhere", "drawn"], ["wide", "drawn and wide"])
+    assert said.startswith("2 slow tests were not run")
+    assert said.endswith("python3 go.py test --all")
+
+
+def test_one_in_so_many_cases_of_a_slow_test_is_quick():
+    items = [Item("wide", f"{test}[{case}]", one_in=3) for test in ("a", "b") for case in range(5)]
+    assert [item.nodeid for item in quick(items)] == ["a[0]", "a[3]", "b[0]", "b[3]"]
+
+
+def test_of_the_cases_that_are_not_quick_one_in_so_many_may_be_run():
+    items = [Item("wide", f"{test}[{case}]", one_in=3) for test in ("a", "b") for case in range(6)]
+    assert [item.nodeid for item in one_in(2, items) if item.nodeid < "b"] == ["a[0]", "a[1]", "a[3]", "a[4]"]
+    assert one_in(1, items) == items
+    assert choose(every=True, count=9)[0] == list(MARKED)  # a test without cases runs
+
+
+@pytest.mark.parametrize("options", [{"every": True}, {"args": ["tests/test_a.py::test_b"]}], ids=str)
+def test_with_all_and_by_name_they_run(options):
+    assert choose(**options) == (list(MARKED), [], "")
+
+
+def test_the_rest_is_what_a_run_without_options_leaves_out():
+    assert choose(rest=True) == (["wide", "drawn and wide"], ["quick", "read elsewhere", "drawn"], "")
+
+
+def test_of_the_rest_one_in_so_many_cases_of_each_test_may_be_enough():
+    cases = [Item("wide", f"{test}[{case}]") for test in ("a", "b") for case in range(3)]
+    chosen = cases.copy()
+    assert choose(rest=True, count=2, items=chosen)[0] == ["wide"] * 4
+    assert [item.nodeid for item in chosen] == ["a[0]", "a[2]", "b[0]", "b[2]"]
+
+
+def test_the_rest_has_quick_tests_whose_reader_was_missing_before():
+    taken, left, _ = choose(rest=True, brought={"gdal"})
+    assert (taken, left) == (["read elsewhere", "wide", "drawn and wide"], ["quick", "drawn"])
+
+
+def test_random_examples_are_drawn_for_what_draws_them_slow_or_not():
+    taken, left, said = choose(seed="77")
+    assert (taken, left) == (["drawn", "drawn and wide"], ["quick", "read elsewhere", "wide"])
+    assert said.endswith("python3 go.py test --random 77")
+
+
+MANY = ["-q", "-n", "auto", "--dist", "worksteal"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ([], MANY),
+        (["--all"], ["--all", *MANY]),
+        (["--rest"], ["--rest", *MANY]),
+        (["--random", "77"], ["--random", "77", *MANY]),
+        (["-k", "foo", "--all"], ["--all", "-k", "foo"]),
+        (["tests/zarrstack/core", "--random", "77", "-x"], ["--random", "77", "tests/zarrstack/core", "-x"]),
+        (["--random", "-x"], ["--random", "5", "-x"]),
+        (["--random"], ["--random", "5", *MANY]),
+    ],
+    ids=" ".join,
+)
+def test_other_arguments_go_to_pytest(arguments, given, monkeypatch):
+    spec = importlib.util.spec_from_file_location("tasks", TASKS)
+    tasks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tasks)
+    monkeypatch.setattr(tasks.random, "randrange", lambda end: 5)
+    assert tasks.for_pytest(arguments) == given
+
+
+# A test of many cases fails as its cases would: each of them, by name.
+
+
+def test_every_case_is_tried_and_each_that_fails_is_told_by_name() -> None:
+    tried = []
+
+    def check(number: int) -> None:
+        tried.append(number)
+        if number == 3:
+            pytest.fail("three")
+        if number == 4:
+            with pytest.raises(ValueError, match="four"):
+                pass
+        assert number % 2
+
+    with pytest.raises(BaseExceptionGroup, match="3 of 5 cases failed") as caught:
+        try_each([1, 2, 3, 4, 5], check)
+    assert tried == [1, 2, 3, 4, 5]
+    assert [error.__notes__ for error in caught.value.exceptions] == [["Case: 2"], ["Case: 3"], ["Case: 4"]]
+
+
+def test_no_case_is_no_test() -> None:
+    with pytest.raises(AssertionError, match="no case"):
+        try_each([], lambda _: None)
+
+
+# Where temporary files of a run are.
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(in_memory, "MEMORY", tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "")  # so that it is set back
+    monkeypatch.delenv("TMPDIR")
+    return tmp_path
+
+
+def configured(**config: object) -> list[object]:
+    """The plug-ins that a run gets."""
+    registered: list[object] = []
+    manager = SimpleNamespace(register=registered.append)
+    in_memory.pytest_configure(SimpleNamespace(pluginmanager=manager, **config))
+    return registered
+
+
+def test_temporary_files_are_in_a_folder_that_goes_with_the_run(memory: Path, monkeypatch) -> None:
+    monkeypatch.setattr(in_memory, "ROOM", 0)
+    (run,) = configured()
+    (folder,) = memory.iterdir()
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(folder)
+    run.pytest_terminal_summary(None, pytest.ExitCode.OK)
+    assert not folder.exists()
+
+
+def test_what_failed_tests_wrote_stays_and_is_named(memory: Path, monkeypatch) -> None:
+    monkeypatch.setattr(in_memory, "ROOM", 0)
+    (run,) = configured()
+    lines: list[str] = []
+    run.pytest_terminal_summary(SimpleNamespace(write_line=lines.append), pytest.ExitCode.TESTS_FAILED)
+    assert str(next(memory.iterdir())) in lines[0]
+
+
+def test_folders_of_ended_runs_are_removed_and_others_stay(memory: Path) -> None:
+    ended = in_memory.PREFIX + "4194305-x"  # above the largest number of a process on Linux
+    for name in (ended, in_memory.PREFIX + f"{os.getpid()}-x", "other"):
+        (memory / name).mkdir()
+    in_memory.remove_older()
+    assert sorted(path.name for path in memory.iterdir()) == ["other", in_memory.PREFIX + f"{os.getpid()}-x"]
+
+
+def test_without_room_and_where_the_user_chose_a_folder_nothing_changes(memory: Path, monkeypatch) -> None:
+    monkeypatch.setattr(in_memory, "ROOM", 1 << 60)
+    assert configured() == []
+    monkeypatch.setattr(in_memory, "ROOM", 0)
+    assert configured(workerinput={}) == []
+    monkeypatch.setenv("TMPDIR", str(memory))
+    assert configured() == []
+
+
+# A run of the tests ends what they start, also where it is killed, and works where signals are ignored.
+
+
+ROOT = Path(__file__).parents[2]
+CONFTEST = """
+from tests.support import processes
+processes.GRACE = 0.0
+pytest_plugins = ["tests.support.left_behind"]
+"""
+TEST = """
+import os, signal, subprocess
+def test_it():
+    sleep = subprocess.Popen(["sleep", "600"])
+    while not open(f"/proc/{sleep.pid}/environ").read():
+        pass  # for a moment a process that begins another program has no environment
+    BODY
+"""
+
+
+def run(folder, body, *before):
+    """Run a test that starts a process; it has ended in the end, since its output is read to the end."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(TEST.replace("BODY", body))
+    return subprocess.run(
+        [*before, sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux shows it")
+def test_a_test_that_leaves_a_process_fails_the_run(tmp_path):
+    done = run(tmp_path, "pass")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert "FAILED a test left process" in done.stdout
+    assert "sleep 600" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux shows it")
+def test_a_killed_run_leaves_no_process(tmp_path):
+    done = run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert done.returncode == -signal.SIGKILL, done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux shows it")
+def test_children_hear_signals_that_the_run_ignores(tmp_path):
+    body = "sleep.send_signal(signal.SIGINT); assert sleep.wait() == -signal.SIGINT"
+    ignoring = ["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh"]
+    done = run(tmp_path, body, *ignoring)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+
+
+# One process unpacks a fixture for all; a test that writes to the cache fails the run.
+
+
+CASES = {path.name for path in packing.held(FIXTURES / "zarr_v2" / "bad" / "archives.zip")}
+UNPACKING = """
+import os, shutil
+import pytest
+from tests.support.unpacking import CACHE, packing, unpacked
+
+@pytest.mark.parametrize("number", range(4))
+def test_it(number):
+    path = unpacked("zarr_v2/bad/nothing.zarr")
+    file = sorted(unpacked("zarr_v2/zarr-2.2/old.zarr").rglob(".zarray"))[0]
+    BODY
+"""
+
+
+def run_unpacking(folder: Path, body: str = "pass", *options: str) -> subprocess.CompletedProcess[str]:
+    """Run four tests that use fixtures and then `body`, with a cache of their own."""
+    (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.unpacking"]')
+    (folder / "test_it.py").write_text(UNPACKING.replace("BODY", body))
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist.plugin", *options],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(FIXTURES.parent),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "ZARRLIFT_FIXTURES": str(folder / "cache"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_processes_share_what_one_unpacks(tmp_path: Path) -> None:
+    done = run_unpacking(tmp_path, "assert {p.name for p in path.parent.iterdir()} == " + repr(CASES), "-n4")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert not list(tmp_path.glob("cache/**/*.part"))
+
+
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize(
+    "write",
+    [
+        "file.write_bytes(file.read_bytes())",
+        "(file.parent / 'new').mkdir(exist_ok=True)",
+        "shutil.copy2(file, file.with_name('copy'))",
+    ],
+)
+def test_a_test_that_writes_there_fails_the_run_and_the_next_unpacks_anew(write: str, tmp_path: Path) -> None:
+    done = run_unpacking(tmp_path, write, "-k", "0")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert "FAILED a test wrote to" in done.stdout
+    assert "zarr-2.2/old.zarr, which was removed" in done.stdout
+    assert {path.name for path in tmp_path.glob("cache/*/zarr_v2/**/*.zarr")} == CASES  # old.zarr is gone
+
+
+def test_what_a_killed_run_left_and_what_another_manifest_named_goes(tmp_path: Path) -> None:
+    old = tmp_path / "cache" / ("0" * 16) / "zarr_v2"
+    old.mkdir(parents=True)
+    killed = "part = CACHE / 'zarr_v2/z5py/dots.zarr.part'; part.mkdir(parents=True, exist_ok=True); "
+    done = run_unpacking(
+        tmp_path, killed + "(part / 'half').touch(); unpacked('zarr_v2/z5py/dots.zarr')", "-k", "0"
+    )
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert not old.exists()
+    assert not list(tmp_path.glob("cache/*/zarr_v2/z5py/dots.zarr*/half"))
