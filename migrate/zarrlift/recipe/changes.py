@@ -80,6 +80,13 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""
 
 WHOLE_OPTIONS: Final[Mapping[str, Option]] = {
+    "memory": Option(
+        "With --chunks: memory limit of the process, such as 2GB; by default a quarter of the machine's "
+        "memory.",
+        Size,
+        metavar="SIZE",
+        heading="Running",
+    ),
     "include": Option(
         "Only nodes whose path matches; repeatable.", list[str], metavar="GLOB", heading="What to convert"
     ),
@@ -91,13 +98,6 @@ WHOLE_OPTIONS: Final[Mapping[str, Option]] = {
         bool,
         flag="--consolidate/--no-consolidate",
         heading="Result",
-    ),
-    "memory": Option(
-        "With --chunks: memory limit of the process, such as 2GB; by default a quarter of the machine's "
-        "memory.",
-        Size,
-        metavar="SIZE",
-        heading="Running",
     ),
     "model": Option(
         "Required structure of the result: a ZOM or JSON Schema in a file, or module:Name. Checked during "
