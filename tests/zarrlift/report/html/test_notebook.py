@@ -194,13 +194,16 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
         main(["status", "--check", "--verbose", f"{name}.v3", "--html", f"{name}.html"])
         main(["inspect", name, "--html", f"{name}-inspect.html"])
     (tmp_path / "many.html").write_text(many(250))
+    fragments = "".join(result._repr_html_() for result in RESULTS.values())
+    head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>cells</title></head>'
+    (tmp_path / "notebook.html").write_text(f"{head}<body>{fragments}</body></html>")
     write_census(tmp_path / "all")
     main(["inspect", "all", "--html", "census.html"])
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
-    assert len(pages) == 6
+    assert len(pages) == 7
     with serving(tmp_path / "hostile") as address:
         found = look(*pages, address)
-    assert len(found) == 4 * 7
+    assert len(found) == 4 * 8
     for page in found:
         assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
         assert page["details"] > 0
