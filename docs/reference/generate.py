@@ -191,14 +191,13 @@ def commands(*_: str) -> Iterable[str]:
 
 def keys(_: str, section: str) -> Iterator[str]:
     """The keys of a recipe for the whole archive, or for arrays."""
-    from zarrlift.cli.recipe_options import RecipeOptions
-    from zarrlift.recipe.options import ARRAY_OPTIONS, flag_of
+    from zarrlift.recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+    from zarrlift.recipe.option import flag_of
     from zarrlift.recipe.recipe import ArrayRecipe
 
     if "whole" in section.splitlines()[0]:
-        for name in ("include", "exclude", "consolidate", "memory", "model"):
-            [item] = [item for item in RecipeOptions.parameters() if item.name == name]
-            yield entry(f"`{name}` (`--{name}`)", command_line.prose(get_args(item.annotation)[1].help))
+        for name, row in WHOLE_OPTIONS.items():
+            yield entry(f"`{name}` (`--{name}`)", command_line.prose(row.help))
         return
     for name, row in ARRAY_OPTIONS.items():
         default, choices = getattr(ArrayRecipe(), name), ", ".join(f"`{each}`" for each in row.choices)

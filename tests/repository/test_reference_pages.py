@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zarrlift.jobs.parts import part_index
-from zarrlift.recipe.options import ARRAY_OPTIONS
+from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
 from zarrlift.storage.remote import aws_profile, obstore_s3, obstore_urls

@@ -167,20 +167,26 @@ START, END = "<!-- table -->\n\n", "<!-- end of the table -->"
 
 
 def page_tables() -> str:
-    """The table as the page shows it: a table of readers, and one per group of features."""
+    """The table as the page shows it: readers, data types, codecs, and other features."""
     whole = reader_table.table()
     own = [reader for reader in whole.readers if reader.built_on is None]
     parts = [_markdown(("reader", "evidence"), ((str(reader), evidence(reader)) for reader in whole.readers))]
+    others = []
     for group, features in whole.features.items():
+        kind = {"data types": "data type", "codecs": "codec"}.get(group)
         rows = []
         for feature in features:
-            registered = {"data types": "data type", "codecs": "codec"}.get(group)
-            name = label(feature, group)
-            where = whole.registered.get(f"{registered} {name.partition(' ')[0]}", "nowhere")
             words = ({True: "yes", False: "no", None: "?"}[reader.answer(feature)] for reader in own)
-            rows.append((f"`{name}`", *((where,) if registered else ()), *words))
-        heads = (group, *(("registered in",) if registered else ()), *map(str, own))
-        parts.append(f"## {group.capitalize()}\n\n" + _markdown(heads, rows))
+            if kind is None:
+                others.append((f"`{feature}`", *words))
+                continue
+            name = label(feature, group)
+            where = whole.registered.get(f"{kind} {name.partition(' ')[0]}", "nowhere")
+            rows.append((f"`{name}`", where, *words))
+        if rows:
+            heads = (group, "registered in", *map(str, own))
+            parts.append(f"## {group.capitalize()}\n\n" + _markdown(heads, rows))
+    parts.append("## Other features\n\n" + _markdown(("feature", *map(str, own)), others))
     tested, cells = whole.cells
     return f"{tested:,} of {cells:,} cells are tested.\n\n" + "\n".join(parts) + "\n"
 

@@ -20,7 +20,8 @@ from ..core.data_types.v3 import DataType, fill_to_json
 from ..core.grid.chunk_keys import ChunkKeys
 from ..core.grid.frames import Frame, Shards
 from ..core.grid.grid import Grid
-from ..recipe.options import Format, ZeroFill
+from ..recipe.changes import ZeroFill
+from ..recipe.options import Format
 from .notebook import NotebookResult
 
 if TYPE_CHECKING:

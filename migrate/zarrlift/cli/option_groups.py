@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Final
 import typer
 from typer.core import TyperCommand
 
-from ..recipe.options import Heading, Option, Size, flag_of
+from ..recipe.option import Heading, Option, Size, flag_of
 from .option_values import formats, size, usage
 from .session import Answer, Session
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from zarrstack.core.similar_names import meant
 
-from ..recipe.options import ARRAY_OPTIONS, flag_of
+from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+from ..recipe.option import flag_of
 from .option_groups import Group, described, option
 from .option_values import size, usage
 
@@ -53,64 +54,18 @@ class RecipeOptions(Group):
             autocompletion=_completed,
         ),
     ] = None
-    memory: Annotated[
-        str | None,
-        option(
-            "--memory",
-            heading="Running",
-            help="With --chunks: memory limit of the process, such as 2GB; by default a quarter of the "
-            "machine's memory.",
-            metavar="SIZE",
-        ),
-    ] = None
-    include: Annotated[
-        list[str] | None,
-        option(
-            "--include",
-            heading="What to convert",
-            help="Only nodes whose path matches; repeatable.",
-            metavar="GLOB",
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        option(
-            "--exclude",
-            heading="What to convert",
-            help="Omit nodes whose path matches; repeatable.",
-            metavar="GLOB",
-        ),
-    ] = None
-    consolidate: Annotated[
-        bool | None,
-        option(
-            "--consolidate/--no-consolidate",
-            heading="Result",
-            help="Whether to write consolidated metadata; by default as in the source.",
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        option(
-            "--model",
-            heading="Result",
-            help="Required structure of the result: a ZOM or JSON Schema in a file, or module:Name. "
-            "Checked during planning.",
-            metavar="MODEL",
-        ),
-    ] = None
 
     @classmethod
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
-        """The options declared here and those of `ArrayRecipe`; None and False mean "not given"."""
-        file, rare, *others = super().parameters()
+        """The options declared here and those of recipes; None means "not given"."""
+        file, rare = super().parameters()
         arrays = [
             described(name, row, False if row.type is bool else None)
             for name, row in ARRAY_OPTIONS.items()
             if not row.rare
         ]
-        return (file, *arrays, rare, *others)
+        return (file, *arrays, rare, *(described(name, row, None) for name, row in WHOLE_OPTIONS.items()))
 
     def recipe(self) -> "recipe.Recipe":
         """The recipe of the file, or the default one, modified by the other options. Raises UsageError."""
@@ -120,23 +75,21 @@ class RecipeOptions(Group):
         from ..recipe.convention_names import parse_conventions, require_known
 
         result = load_recipe(self.recipe_file) or recipe.Recipe()
-        values = {name: value for name, value in vars(self).items() if value not in (None, False)}
-        base = {name: value for name, value in values.items() if name in ARRAY_OPTIONS}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        base = {name: value for name, value in given.items() if name in ARRAY_OPTIONS and value is not False}
         require_known(parse_conventions(base.get("conventions", "auto")))
         base |= _rare(self.rare or ())
         if "casting" in base and self.recipe_file is None and "dtype" not in base:
             raise usage("--set casting=... requires --dtype", expected="--dtype NAME")
-        whole: dict[str, Any] = {
-            name: tuple(values[name]) for name in ("include", "exclude") if name in values
-        }
-        if self.consolidate is not None:
-            whole["consolidate"] = self.consolidate
-        if self.memory is not None:
-            whole["memory"] = size(self.memory, "--memory")
-        if self.model is not None:
+        whole = {name: value for name, value in given.items() if name in WHOLE_OPTIONS}
+        for name in whole.keys() & {"include", "exclude"}:
+            whole[name] = tuple(whole[name])
+        if "memory" in whole:
+            whole["memory"] = size(whole["memory"], "--memory")
+        if "model" in whole:
             from ..models.requirement import load as load_model
 
-            whole["model"] = load_model(self.model).named()
+            whole["model"] = load_model(whole["model"]).named()
         return replace(result, base=replace(result.base, **base), **whole)
 
 

@@ -25,37 +25,27 @@ def watched(*, quiet: bool, verbose: bool, logged_problems: list[JSONObject] | N
     and nothing if `quiet`. A terminal has the bar and the report instead. The failures that standard error
     got are added to `logged_problems`, so that the report need not repeat them.
     """
-    from ..jobs.log_messages import log, progress_log
+    from ..jobs.log_messages import attached, log
     from ..jobs.progress_display import ProgressBar, progress_for
 
     progress = progress_for(quiet=quiet)
-    handlers: list[logging.Handler] = []
+    handlers = []
     if progress is not None and (verbose or not isinstance(progress, ProgressBar)):
-        handlers.append(
-            _Shown(progress, [] if logged_problems is None else logged_problems, everything=verbose)
-        )
-    levels = log.level, progress_log.level
-    for handler in handlers:
-        log.addHandler(handler)
-    if handlers:
-        # A record of each of thousands of arrays takes time even where no handler wants it.
-        log.setLevel(logging.INFO if verbose else logging.WARNING)
-        progress_log.setLevel(logging.INFO)
-    try:
-        yield progress
-    except KeyboardInterrupt:
-        log.info("interrupted")
-        raise
-    except Exception as error:
-        log.info("ended by an error: %s", error)
-        raise
-    finally:
-        if progress is not None:
-            progress.close()
-        log.setLevel(levels[0])
-        progress_log.setLevel(levels[1])
-        for handler in handlers:
-            log.removeHandler(handler)
+        problems = [] if logged_problems is None else logged_problems
+        handlers.append(_Shown(progress, problems, everything=verbose))
+    # A record of each of thousands of arrays takes time even where no handler wants it.
+    with attached(handlers, logging.INFO if verbose else logging.WARNING):
+        try:
+            yield progress
+        except KeyboardInterrupt:
+            log.info("interrupted")
+            raise
+        except Exception as error:
+            log.info("ended by an error: %s", error)
+            raise
+        finally:
+            if progress is not None:
+                progress.close()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from ..recipe.options import Separator
+from ..recipe.changes import Separator
 from . import options as o
 from . import storage_options as s
 from .recipe_options import Recipe, load_recipe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from .verbs import answer_of, batch_of
 if TYPE_CHECKING:
     from ..jobs.job_report import JobReport
     from ..jobs.ledger.stored_file import JobPath
+    from ..report.blocks import Block
 
 
 def status(
@@ -65,8 +66,6 @@ def status(
         return replace(answer, code=code, data=lambda: batch_report.data(outcome), brief=tuple)
     import zarrlift
 
-    from ..jobs.ledger.find_job import find_job
-    from ..report import job_report as report_job
     from ..report import status as report_status
 
     keywords = {**options.of(JobPlace), **of_job}
@@ -77,16 +76,19 @@ def status(
     if verbose or html or check or output.as_json:
         report = zarrlift.job_report(target, **keywords)
     if html is not None and report is not None:
+        from ..jobs.ledger.find_job import find_job
+
         _write_page(html, report, find_job(target, JobPlace(**keywords)), places if pictures else None)
     if check and report is not None:
         code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
+    text: Callable[[], Iterable[Block]] = partial(report_status.blocks, current)
+    if report is not None and (verbose or html):
+        from ..report import job_report as report_job
+
+        text = partial(report_job.blocks, report, html=html)
     return Answer(
         code=code,
-        text=lambda: (
-            report_status.blocks(current)
-            if report is None or not (verbose or html)
-            else report_job.blocks(report, html=html)
-        ),
+        text=text,
         data=lambda: {**current.to_json(), **(report.to_json() if report else {})},
     )
 

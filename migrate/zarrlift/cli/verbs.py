@@ -92,10 +92,10 @@ def moving(
 def answer_of(outcome: Outcome | BatchOutcome, command: str, logged_problems: list[Any]) -> Answer:
     """How a command answers with the result of a call."""
     from ..jobs.outcome import Outcome
-    from ..report import batch as report_batch
-    from ..report import outcome as report_outcome
 
     if isinstance(outcome, Outcome):
+        from ..report import outcome as report_outcome
+
         return Answer(
             code=DONE if outcome.ok else PARTLY,
             text=lambda: report_outcome.blocks(outcome),
@@ -104,6 +104,8 @@ def answer_of(outcome: Outcome | BatchOutcome, command: str, logged_problems: li
             brief=lambda: report_outcome.brief_lines(outcome, logged_problems),
             wrong=lambda: report_outcome.blocks(outcome, whole=True),
         )
+    from ..report import batch as report_batch
+
     fine = outcome.ok or (command == "status" and outcome.running)
     return Answer(
         code=DONE if fine else PARTLY,

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TextIO, TypeVar
 
 from ..jobs.status import silence_of
-from ..jobs.units import bytes_text, count_text, duration_text, silence_text
+from ..jobs.units import count_text, pace_texts, share_text
 from .session import write
 
 if TYPE_CHECKING:
@@ -91,22 +91,15 @@ def brief(status: Status) -> str:
     """The progress of a job in one line."""
     arrays = [node for node in status.nodes if node.kind == "array"]
     done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
-    total = status.bytes_total
     parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
-    if total:
-        share = 100 * status.bytes_done // total
-        parts.append(f"{bytes_text(status.bytes_done)} of {bytes_text(total)} ({share} %)")
+    if status.bytes_total:
+        parts.append(share_text(status.bytes_done, status.bytes_total))
     parts.append(f"{count_text(done)} of {count_text(len(arrays), 'array')}")
     if failed:
         parts.append(f"{count_text(failed)} failed")
     if status.retries:
         parts.append(f"{count_text(status.retries, 'request')} repeated")
-    if status.rate is not None:
-        parts.append(f"{bytes_text(round(status.rate))}/s")
-    if status.seconds_left is not None:
-        parts.append(f"about {duration_text(status.seconds_left)} left")
-    if (silence := silence_of(status, time.time())) is not None:
-        parts.append(silence_text(silence))
+    parts += pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
     return ", ".join(parts)
 
 

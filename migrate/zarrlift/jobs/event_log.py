@@ -11,14 +11,14 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
 
 from ..storage.redact import redact, redact_foreign
-from .log_messages import archive, log, print_warning, progress_log
+from .log_messages import archive, attached, log, print_warning
 
 _MEMBERS: Final = ("node", "problem")
 
@@ -81,29 +81,21 @@ def _redacted(value: Any) -> Any:
 def logged(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Append the events of a run to a file; UsageError if it cannot be opened. `what` is the first one."""
     handler = _EventLog(os.fspath(path))
-    levels = log.level, progress_log.level
 
     def tell(level: int, event: str, text: str, problem: Any = None) -> None:
         record = log.makeRecord(log.name, level, "", 0, text, (), None)
         record.event, record.problem = event, problem
         handler.handle(record)
 
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    progress_log.setLevel(logging.INFO)
-    try:
-        tell(logging.INFO, "start", what)
-        yield
-    except KeyboardInterrupt:
-        tell(logging.INFO, "interrupted", "interrupted")
-        raise
-    except Exception as error:
-        problem = getattr(error, "problem", None)
-        text = str(error) if problem is not None else redact_foreign(f"{type(error).__name__}: {error}")
-        tell(logging.ERROR, "error", text, None if problem is None else problem.to_json())
-        raise
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(levels[0])
-        progress_log.setLevel(levels[1])
-        handler.close()
+    with closing(handler), attached([handler]):
+        try:
+            tell(logging.INFO, "start", what)
+            yield
+        except KeyboardInterrupt:
+            tell(logging.INFO, "interrupted", "interrupted")
+            raise
+        except Exception as error:
+            problem = getattr(error, "problem", None)
+            text = str(error) if problem is not None else redact_foreign(f"{type(error).__name__}: {error}")
+            tell(logging.ERROR, "error", text, None if problem is None else problem.to_json())
+            raise

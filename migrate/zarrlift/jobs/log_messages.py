@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -38,6 +38,24 @@ def print_warning(text: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people, where no handler is
+
+
+@contextmanager
+def attached(handlers: Sequence[logging.Handler], level: int = logging.INFO) -> Iterator[None]:
+    """Give records from a level on to handlers, and those of the progress; the levels are then as before."""
+    levels = log.level, progress_log.level
+    for handler in handlers:
+        log.addHandler(handler)
+    if handlers:
+        log.setLevel(level)
+        progress_log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(levels[0])
+        progress_log.setLevel(levels[1])
+        for handler in handlers:
+            log.removeHandler(handler)
 
 
 def begun(arrays: int, nbytes: int) -> None:

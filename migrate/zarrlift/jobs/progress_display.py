@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
 from . import log_messages
 from .progress import Progress, ProgressChoice
-from .units import bytes_text, count_text, duration_text, rate_text, silence_text
+from .units import count_text, pace_texts, share_text, silence_text
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -119,17 +119,14 @@ class LogProgress:
         parts = [f"{count_text(chunks)}{of} {self.unit}"]
         if self.total_bytes is not None:
             total = max(self.total_bytes, nbytes)
-            parts.insert(
-                0, f"{bytes_text(nbytes)} of {bytes_text(total)} ({100 * nbytes // max(total, 1)} %)"
-            )
+            parts.insert(0, share_text(nbytes, total))
             seconds, here = self.clock() - self._began[0], nbytes - self._began[1]
             if self.silence:
                 parts.append(self.silence)
             elif here and seconds > 0:
                 left = self.seconds_left
                 left = (total - nbytes) * seconds / here if left is None else left
-                parts.append(rate_text(here, seconds))
-                parts.append(f"about {duration_text(left)} left")
+                parts += pace_texts(here / seconds, left)
         return ", ".join(parts)
 
     def note(self, text: str) -> None:
@@ -155,11 +152,19 @@ class ProgressBar(LogProgress):
 
     _bar: tqdm[Any] | None = None
 
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Give the bar up if its terminal disappears."""
+        try:
+            yield
+        except (OSError, ValueError):
+            self._bar = None
+
     def begin(self) -> None:
         """Draw the bar."""
         by_bytes = self.total_bytes is not None
         bar, self._bar = self._bar, None
-        try:
+        with self._drawing():
             if bar is not None:
                 bar.close()
             self._bar = bar_type()(
@@ -171,8 +176,6 @@ class ProgressBar(LogProgress):
                 leave=False,
                 **_shape(self.stream),
             )
-        except (OSError, ValueError):
-            self._bar = None
 
     def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
         """Move the bar."""
@@ -182,7 +185,7 @@ class ProgressBar(LogProgress):
         reached, total = (
             (chunks, self.total_chunks) if self.total_bytes is None else (nbytes, self.total_bytes)
         )
-        try:
+        with self._drawing():
             bar.total = None if total is None else max(total, reached)
             if self.total_bytes is not None:
                 of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
@@ -198,36 +201,24 @@ class ProgressBar(LogProgress):
             bar.update(reached - bar.n)
             if now:
                 bar.refresh()
-        except (OSError, ValueError):
-            self._bar = None
 
     def draw_listed(self, objects: int) -> None:
         """Show a number without a total."""
-        try:
+        with self._drawing():
             if self._bar is None:
-                self._bar = bar_type()(
-                    file=self.stream,
-                    unit_scale=True,
-                    leave=False,
-                    **_shape(self.stream),
-                )
+                self._bar = bar_type()(file=self.stream, unit_scale=True, leave=False, **_shape(self.stream))
             self._bar.bar_format = f"{{n_fmt}} objects listed [{{elapsed}}] {self.silence}"
             self._bar.n = objects
             self._bar.refresh()
-        except (OSError, ValueError):
-            self._bar = None
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""
-        with self.lock:
-            try:
-                if self._bar is not None:
-                    self._bar.clear()
-                print(text, file=self.stream, flush=True)
-                if self._bar is not None:
-                    self._bar.refresh()
-            except (OSError, ValueError):
-                self._bar = None
+        with self.lock, self._drawing():
+            if self._bar is not None:
+                self._bar.clear()
+            print(text, file=self.stream, flush=True)
+            if self._bar is not None:
+                self._bar.refresh()
 
     def close(self) -> None:
         """Remove the bar; the report that follows contains the result."""

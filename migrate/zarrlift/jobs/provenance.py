@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
 from zarrstack.core.errors import Problem, UsageError
@@ -115,57 +115,45 @@ class Provenance(NamedTuple):
         attribute = self.attribute
         source = _identifier(attribute["source"]["url"])
         name = attribute["destination"].rstrip("/").rpartition("/")[2] or "archive"
+        encoding = FORMATS.get(format, format)
         graph = [
-            {
-                "@id": CRATE,
-                "@type": "CreativeWork",
-                "conformsTo": {"@id": _SPECIFICATION},
-                "about": {"@id": "./"},
-            },
-            {
-                "@id": "./",
-                "@type": "Dataset",
-                "name": name,
-                "description": f"A Zarr v3 hierarchy, converted from {FORMATS.get(format, format)}.",
-                "datePublished": attribute["time"],
-                "license": {"@id": "#license"},
-                "isBasedOn": {"@id": source},
-                "hasPart": [{"@id": "zarr.json"}],
-                "mentions": [{"@id": "#conversion"}],
-            },
-            {
-                "@id": "zarr.json",
-                "@type": "File",
-                "name": "Zarr v3 metadata of the root",
-                "encodingFormat": "application/json",
-            },
-            {
-                "@id": "#license",
-                "@type": "CreativeWork",
-                "name": "Not stated",
-                "description": "The licence of the data was not known to the program that wrote this file.",
-            },
-            {
-                "@id": source,
-                "@type": "CreativeWork",
-                "name": attribute["source"]["url"],
-                "encodingFormat": FORMATS.get(format, format),
-            },
-            {
-                "@id": "#conversion",
-                "@type": "CreateAction",
-                "name": "Conversion to Zarr v3",
-                "startTime": attribute["time"],
-                "instrument": {"@id": "#zarrlift"},
-                "object": {"@id": source},
-                "result": {"@id": "./"},
-            },
-            {
-                "@id": "#zarrlift",
-                "@type": "SoftwareApplication",
-                "name": "zarrlift",
-                "softwareVersion": attribute["version"],
-            },
+            _entity(CRATE, "CreativeWork", conformsTo=_refer(_SPECIFICATION), about=_refer("./")),
+            _entity(
+                "./",
+                "Dataset",
+                name=name,
+                description=f"A Zarr v3 hierarchy, converted from {encoding}.",
+                datePublished=attribute["time"],
+                license=_refer("#license"),
+                isBasedOn=_refer(source),
+                hasPart=[_refer("zarr.json")],
+                mentions=[_refer("#conversion")],
+            ),
+            _entity(
+                "zarr.json",
+                "File",
+                name="Zarr v3 metadata of the root",
+                encodingFormat="application/json",
+            ),
+            _entity(
+                "#license",
+                "CreativeWork",
+                name="Not stated",
+                description="The licence of the data was not known to the program that wrote this file.",
+            ),
+            _entity(source, "CreativeWork", name=attribute["source"]["url"], encodingFormat=encoding),
+            _entity(
+                "#conversion",
+                "CreateAction",
+                name="Conversion to Zarr v3",
+                startTime=attribute["time"],
+                instrument=_refer("#zarrlift"),
+                object=_refer(source),
+                result=_refer("./"),
+            ),
+            _entity(
+                "#zarrlift", "SoftwareApplication", name="zarrlift", softwareVersion=attribute["version"]
+            ),
         ]
         document = {"@context": f"{_SPECIFICATION}/context", "@graph": graph}
         return json.dumps(document, indent=2).encode() + b"\n"
@@ -210,6 +198,14 @@ def as_expected(
         return attributes
     rest = {name: item for name, item in attributes.items() if name != ATTRIBUTE}
     return rest if _PREVIOUS not in value else {**rest, ATTRIBUTE: value[_PREVIOUS]}
+
+
+def _entity(identifier: str, kind: str, **members: Any) -> JSONObject:
+    return {"@id": identifier, "@type": kind, **members}
+
+
+def _refer(identifier: str) -> JSONObject:
+    return {"@id": identifier}
 
 
 def _identifier(place: str) -> str:

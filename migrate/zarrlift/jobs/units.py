@@ -22,6 +22,15 @@ FORMATS: Final = {
     "n5": "N5",
 }
 """Names of the formats."""
+ROUTES: Final = {
+    "stay": "metadata only; chunks are unchanged and stay in place",
+    "relink": "chunks copied unchanged",
+    "reframe": "chunks copied into another frame, not decoded",
+    "recode": "outer codecs changed",
+    "rewrite": "decoded and re-encoded",
+    "regrid": "rechunked",
+}
+"""What each route does, in a few words."""
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that control a terminal or are invisible: controls, format characters (including those
@@ -81,6 +90,26 @@ def silence_text(silence: Silence | None) -> str:
 def rate_text(count: int, seconds: float) -> str:
     """Bytes per second, or "" if the time is too short."""
     return f"{bytes_text(round(count / seconds))}/s" if seconds >= 0.01 and count else ""
+
+
+def share_text(done: int, total: int, *, estimated: bool = False) -> str:
+    """Bytes done of all, such as `1.20 MB of ~3.40 MB (35 %)`."""
+    share = 100 * done // max(total, 1)
+    return f"{bytes_text(done)} of {bytes_text(total, estimated=estimated)} ({share} %)"
+
+
+def pace_texts(rate: float | None, seconds_left: float | None, silence: Silence | None = None) -> list[str]:
+    """`2.23 MB/s`, `about 5 min 3 s left`, and the silence of a server, as far as they are known."""
+    return [
+        *([] if rate is None else [f"{bytes_text(round(rate))}/s"]),
+        *([] if seconds_left is None else [f"about {duration_text(seconds_left)} left"]),
+        *([] if silence is None else [silence_text(silence)]),
+    ]
+
+
+def change_text(before: str, after: str) -> str:
+    """A property on both sides, once if it is the same."""
+    return before if before == after else f"{before or 'none'} -> {after or 'none'}"
 
 
 def shape_text(shape: Sequence[int]) -> str:

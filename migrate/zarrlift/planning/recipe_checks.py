@@ -6,8 +6,9 @@ from typing import Final
 
 from zarrstack.core.errors import UsageError
 
+from ..recipe.changes import ARRAY_OPTIONS
 from ..recipe.convention_names import conventions_text
-from ..recipe.options import ARRAY_OPTIONS, flag_of
+from ..recipe.option import flag_of
 from ..recipe.recipe import ArrayRecipe
 
 _LEAVE_PAYLOADS: Final = frozenset(

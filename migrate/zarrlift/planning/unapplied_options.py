@@ -14,7 +14,9 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 
 from ..core.grid.frames import Shards
-from ..recipe.options import ARRAY_OPTIONS, Format, flag_of
+from ..recipe.changes import ARRAY_OPTIONS
+from ..recipe.option import flag_of
+from ..recipe.options import Format
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
 from .plans import ArrayPlan, Plan
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from .option import Heading, Option, Size
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -32,111 +34,6 @@ ExecutorChoice: TypeAlias = "str | Executor | Any"
 """A name, an executor of `concurrent.futures`, or a client or cluster of Dask."""
 Link: TypeAlias = Literal["auto", "hard"]
 """Methods of copying unchanged chunks."""
-
-Casting: TypeAlias = Literal["exact", "clamp", "round", "clamp+round"]
-Endian: TypeAlias = Literal["little", "big", "keep"]
-Order: TypeAlias = Literal["C", "F", "keep"]
-KeyEncodingName: TypeAlias = Literal["default", "v2"]
-Separator: TypeAlias = Literal[".", "/"]
-ShardIndexCodec: TypeAlias = Literal["bytes", "crc32c"]
-IndexLocation: TypeAlias = Literal["start", "end"]
-Objects: TypeAlias = Literal["refuse", "json"]
-ZeroFill: TypeAlias = Literal["text", "empty"]
-Attributes: TypeAlias = Literal["strict", "keep"]
-Multiscale: TypeAlias = Literal["ome"]
-OmeVersion: TypeAlias = Literal["0.5", "0.6"]
-
-
-Heading: TypeAlias = Literal["What to convert", "How", "Where", "Result", "Running", "Output"]
-"""Where `--help` of a command with many options shows one."""
-
-
-class Size(int):
-    """Marks a number of bytes, which may be given as a text such as 512MB."""
-
-
-class Option(NamedTuple):
-    """An option as the command line and TOML files show it."""
-
-    help: str
-    type: Any = str
-    """bool, int, `Size`, a Literal with the choices, or str, also for a value that `ArrayRecipe` parses."""
-    metavar: str | None = None
-    flag: str | None = None
-    """Option of the command line, if it is not the field's name with hyphens."""
-    heading: Heading = "How"
-    rare: bool = False
-    """Whether the command line takes it by `--set` only."""
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The permitted values; empty unless the type is a Literal."""
-        return get_args(self.type)
-
-
-ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
-    "codecs": Option(
-        "portable (default for copies), keep (default in place), none, zstd:3, gzip:6, "
-        "blosc:zstd:5:shuffle, or v3 JSON.",
-        metavar="CODECS",
-    ),
-    "dtype": Option("Cast to a v3 data type; a value that does not fit is an error.", metavar="NAME"),
-    "casting": Option(
-        "With dtype: values that it cannot represent become the nearest valid one (clamp), or are rounded.",
-        Casting,
-        rare=True,
-    ),
-    "endian": Option("Byte order of the result.", Endian, rare=True),
-    "order": Option("Memory order within the chunks of the result.", Order, rare=True),
-    "key_encoding": Option("Chunk key encoding of the result.", KeyEncodingName, rare=True),
-    "separator": Option("Separator within chunk keys.", Separator, rare=True),
-    "chunks": Option("Chunk shape of the result, such as 64,64,64; -1 is a whole axis.", metavar="N,N"),
-    "shards": Option(
-        "Chunks per shard: auto, 8,8,8, 4x (along each axis) or none; chunks are not decoded for this.",
-        metavar="SHARDS",
-    ),
-    "shard_index": Option(
-        "crc32c: the index of each shard has a checksum; bytes: no checksum.", ShardIndexCodec, rare=True
-    ),
-    "shard_index_location": Option(
-        "Location of the index in a shard; end by default.", IndexLocation, rare=True
-    ),
-    "drop_empty": Option("Omit chunks that contain only the fill value.", bool),
-    "objects": Option("json: store object values as JSON text.", Objects, rare=True),
-    "allow_pickle": Option("Unpickle objects. This runs code from the archive.", bool),
-    "zero_fill": Option(
-        "Fill value 0 of text of fixed length: text means '0', as in zarr-python 2.18; empty, no text.",
-        ZeroFill,
-        rare=True,
-    ),
-    "attributes": Option(
-        "keep: write bare NaN and Infinity; strict: write them as strings.", Attributes, rare=True
-    ),
-    "conventions": Option(
-        "auto, or names: the metadata of these conventions is converted; none: no attribute changes.",
-        metavar="NAMES",
-    ),
-    "multiscale": Option(
-        "N5: ome describes pyramids of COSEM, n5-viewer, Paintera and BigDataViewer as OME-Zarr 0.5.",
-        Multiscale,
-        rare=True,
-    ),
-    "ome": Option(
-        "Version of OME-Zarr metadata that conventions write; 0.5 by default.", OmeVersion, rare=True
-    ),
-    "readers": Option(
-        "Readers that must be able to read the result, such as gdal,xarray: what is free to choose is "
-        "adapted, the rest refused. `zarrlift list readers` shows them.",
-        metavar="NAMES",
-        flag="--for",
-    ),
-}
-"""Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""
-
-
-def flag_of(name: str, row: Option) -> str:
-    """The words of an option on the command line."""
-    return row.flag or ("--set " if row.rare else "--") + name.replace("_", "-")
 
 
 def option(

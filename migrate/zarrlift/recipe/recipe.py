@@ -17,11 +17,7 @@ from zarrstack.core.paths import parents
 from ..core.chain.chain import Chain
 from ..core.data_types.v3 import DataType
 from ..core.json_fields import FieldsAsJSON
-from .codecs import CodecRequest, parse_codecs
-from .convention_names import conventions_text, parse_conventions
-from .dtype import data_type_text, parse_data_type
-from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
-from .options import (
+from .changes import (
     ARRAY_OPTIONS,
     Attributes,
     Casting,
@@ -36,6 +32,10 @@ from .options import (
     ShardIndexCodec,
     ZeroFill,
 )
+from .codecs import CodecRequest, parse_codecs
+from .convention_names import conventions_text, parse_conventions
+from .dtype import data_type_text, parse_data_type
+from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
 from .reader_names import parse_readers
 
 CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest

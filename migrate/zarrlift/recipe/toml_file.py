@@ -25,11 +25,11 @@ from zarrstack.core.errors import JoinedProblems, UsageError
 from zarrstack.core.json_text import canonical
 from zarrstack.core.sizes import parse_size
 
+from .changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from .convention_names import require_known
-from .options import ARRAY_OPTIONS
 from .recipe import ArrayRecipe, Recipe, RequiredModel, check_glob
 
-_TOP: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays")
+_TOP: Final = (*WHOLE_OPTIONS, "arrays")
 
 
 def load_recipe(path: str | os.PathLike[str]) -> Recipe:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
 from ..jobs.ledger.rows import TaskTotals
-from ..jobs.units import bytes_text, count_text, duration_text, safe
+from ..jobs.units import bytes_text, count_text, duration_text, pace_texts, safe, share_text
 from . import blocks as b
 from .job_report import ARRAY_COLUMNS, array_row, charts
 
@@ -138,12 +138,8 @@ def progress_line(outcome: BatchOutcome) -> str:
     """How far a batch that is running has come, in one line."""
     parts = [_counts(outcome)]
     if outcome.bytes_total:
-        share = 100 * outcome.bytes_done // outcome.bytes_total
-        done, total = (bytes_text(count) for count in (outcome.bytes_done, outcome.bytes_total))
-        parts.append(f"{done} of {total} ({share} %)")
-    if outcome.rate is not None and outcome.seconds_left is not None:
-        parts.append(f"{bytes_text(round(outcome.rate))}/s, about {duration_text(outcome.seconds_left)} left")
-    return ", ".join(parts)
+        parts.append(share_text(outcome.bytes_done, outcome.bytes_total))
+    return ", ".join(parts + pace_texts(outcome.rate, outcome.seconds_left))
 
 
 def _counts(outcome: BatchOutcome) -> str:

@@ -20,16 +20,18 @@ Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
 
 
 class Block:
-    """Base class of all blocks; `kind` is how templates call one."""
+    """Base class of all blocks; `kind` is how templates call one.
 
-    __slots__ = ()
+    Each is itself alone: dataclasses would compile the comparison of all while a short command waits.
+    """
+
     kind: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__name__.lower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Section(Block):
     """Begins a group of blocks: text has an empty line before it, a page a frame around it."""
 
@@ -45,7 +47,7 @@ class Section(Block):
     """Whether a page shows it beside the next one, if there is room."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Title(Block):
     """The headline."""
 
@@ -55,7 +57,7 @@ class Title(Block):
     """Indentation of further lines."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Text(Block):
     """A paragraph."""
 
@@ -64,14 +66,14 @@ class Text(Block):
     hang: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Summary(Block):
     """The result in one sentence: near the prompt at the end of a text, and at the start of a page."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lines(Block):
     """Lines to search or to copy, which are never wrapped."""
 
@@ -84,14 +86,14 @@ class Lines(Block):
     tone: Tone | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pairs(Block):
     """Names and values; pairs without a value are omitted."""
 
     rows: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Names(Block):
     """Names of nodes in one paragraph; consecutive numbers are a range, and the rest is counted."""
 
@@ -101,7 +103,7 @@ class Names(Block):
     """Maximum number of names."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Document(Block):
     """JSON that folds out on pages."""
 
@@ -109,7 +111,7 @@ class Document(Block):
     value: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Column:
     """Title and layout of a column."""
 
@@ -131,7 +133,7 @@ class Column:
     """Whether pages colour it, and filter rows by it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Table(Block, Generic[T]):
     """A row for each item; the first ones are shown, the others counted."""
 
@@ -158,7 +160,7 @@ class Table(Block, Generic[T]):
     """Amounts, or those before and after: a page draws bars instead of a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Problems(Block):
     """Problems, each with its archive if there are several; equal ones are grouped."""
 
@@ -178,7 +180,7 @@ class Problems(Block):
         return self.groups or groups_of(self.problems, most=most)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Failures(Block):
     """What is wrong with rows of a table: state, place and text of each; equal texts are grouped."""
 
@@ -187,7 +189,7 @@ class Failures(Block):
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Advice(Block):
     """What to do next, and the command for it."""
 

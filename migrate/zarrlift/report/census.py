@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import any_refusal
 
-from ..jobs.units import brief, bytes_text, count_text, duration_text, safe
+from ..jobs.units import ROUTES, brief, bytes_text, count_text, duration_text, safe
 from . import blocks as b
-from .plan import MEANINGS
 from .problem_groups import ProblemGroup
 
 if TYPE_CHECKING:
-    from ..jobs.census.census import Census, RouteTotals, SizeClass, Tally
+    from ..jobs.census.census import Census, Cost, RouteTotals, SizeClass, Tally
     from ..jobs.census.census import ProblemGroup as CensusGroup
-    from ..jobs.census.costs import Cost
 
 _ROWS: Final = 10
 """Maximum number of rows for each property; further ones are only counted."""
@@ -68,7 +66,7 @@ def blocks(census: Census) -> Iterator[b.Block]:
         bars=(lambda route: (route.bytes_in, route.bytes_out)) if census.listed else None,
     )
     yield b.Section(title="Routes", on="pages", half=True)
-    yield b.Pairs(tuple((route.route, MEANINGS.get(route.route, "")) for route in census.routes))
+    yield b.Pairs(tuple((route.route, ROUTES.get(route.route, "")) for route in census.routes))
     yield b.Section(title=f"{count_text(len(census.broken), 'archive')} cannot be read")
     broken = [(example.archive or "the archive", example.problem) for example in census.broken]
     yield b.Problems(problems=broken, refusal="cannot be read")

@@ -7,10 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.ledger.rows import TaskTotals
-from ..jobs.units import FORMATS, bytes_text, count_text, duration_text, node_text, safe, shape_text
+from ..jobs.units import (
+    FORMATS,
+    ROUTES,
+    bytes_text,
+    change_text,
+    count_text,
+    duration_text,
+    node_text,
+    safe,
+    shape_text,
+)
 from . import blocks as b
 from .html.charts import line_of
-from .plan import MEANINGS, changed
 
 if TYPE_CHECKING:
     from ..jobs.job_report import ArrayReport, JobReport
@@ -108,7 +117,7 @@ def charts(
 def _route_row(route: tuple[str, TaskTotals]) -> tuple[str, ...]:
     name, sums = route
     amounts = bytes_text(sums.bytes_in), bytes_text(sums.bytes_out)
-    return name, count_text(sums.tasks), count_text(sums.chunks), *amounts, MEANINGS.get(name, "")
+    return name, count_text(sums.tasks), count_text(sums.chunks), *amounts, ROUTES.get(name, "")
 
 
 def _details(array: ArrayReport) -> Iterator[b.Block]:
@@ -118,18 +127,18 @@ def _details(array: ArrayReport) -> Iterator[b.Block]:
         return
     omitted = f", {count_text(array.dropped, 'empty chunk')} omitted" if array.dropped else ""
     after = array.objects_before if array.objects_after is None else array.objects_after
-    objects = changed(count_text(array.objects_before), count_text(after))
+    objects = change_text(count_text(array.objects_before), count_text(after))
     forms = (array.before, array.after)
     shards = (shape_text(form.shard_shape) if form.shard_shape else "" for form in forms)
     yield b.Pairs(
         (
             ("shape", "" if array.shape is None else shape_text(array.shape)),
-            ("done by", f"{array.route} ({safe(array.reason)}): {MEANINGS.get(array.route or '', '')}"),
+            ("done by", f"{array.route} ({safe(array.reason)}): {ROUTES.get(array.route or '', '')}"),
             ("objects", objects + omitted),
-            ("data type", changed(*(safe(form.data_type) for form in forms))),
-            ("chunks", changed(*(shape_text(form.chunk_shape) for form in forms))),
-            ("shards", changed(*shards)),
-            ("codecs", changed(*(safe(form.codecs) for form in forms))),
+            ("data type", change_text(*(safe(form.data_type) for form in forms))),
+            ("chunks", change_text(*(shape_text(form.chunk_shape) for form in forms))),
+            ("shards", change_text(*shards)),
+            ("codecs", change_text(*(safe(form.codecs) for form in forms))),
             ("digest", array.digest or ""),
         )
     )

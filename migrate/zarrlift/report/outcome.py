@@ -12,7 +12,6 @@ from ..jobs.parts.part_index import has_lsf
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, rate_text, safe
 from . import blocks as b
 from .names import index_ranges
-from .plan import nodes as planned_arrays
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -44,13 +43,15 @@ def blocks(outcome: Outcome, *, whole: bool = False) -> Iterator[b.Block]:
 
 def notebook_blocks(outcome: Outcome) -> Iterator[b.Block]:
     """The same with the places, and the arrays as they were planned."""
+    from .plan import nodes
+
     yield from blocks(outcome, whole=True)
     plan = outcome.plan
     places = () if plan is None else (("from", safe(plan.source)), ("to", safe(plan.destination)))
     retries = count_text(outcome.retries, "request") if outcome.retries else ""
     yield b.Pairs((*places, ("job", safe(outcome.job)), ("retries", retries)))
     if plan is not None:
-        yield from planned_arrays(plan)
+        yield from nodes(plan)
 
 
 def problem_blocks(outcome: Outcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[b.Block]:

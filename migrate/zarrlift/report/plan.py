@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ..core.chain.reader_table import Reader, table
 from ..core.grid.frames import Shards
 from ..jobs.command_line import command
-from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
+from ..jobs.units import ROUTES, brief, bytes_text, change_text, count_text, safe, shape_text
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import blocks as b
@@ -24,15 +24,6 @@ _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
 _EXCLUDED: Final = 5
 """Maximum number of names of excluded nodes; further ones are counted."""
-MEANINGS: Final = {
-    "stay": "metadata only; chunks are unchanged and stay in place",
-    "relink": "chunks copied unchanged",
-    "reframe": "chunks copied into another frame, not decoded",
-    "recode": "outer codecs changed",
-    "rewrite": "decoded and re-encoded",
-    "regrid": "rechunked",
-}
-"""What each route does, in a few words."""
 _COLUMNS: Final = (
     b.Column(title="array"),
     b.Column(title="shape"),
@@ -95,18 +86,18 @@ def totals(plan: Plan) -> str:
 
 
 def _codecs(array: ArrayPlan) -> str:
-    return changed(brief(str(array.source.chain)), brief(str(array.destination.chain)))
+    return change_text(brief(str(array.source.chain)), brief(str(array.destination.chain)))
 
 
 def _keys(array: ArrayPlan) -> str:
-    return changed(str(array.source.keys), str(array.destination.keys))
+    return change_text(str(array.source.keys), str(array.destination.keys))
 
 
 def _shards(array: ArrayPlan, part: Callable[[Shards], str]) -> str:
     """What `part` gives for the shards of either side; "" without shards."""
     frames = (array.source.frame, array.destination.frame)
     sides = [part(frame) if isinstance(frame, Shards) else "none" for frame in frames]
-    return "" if sides == ["none", "none"] else changed(*sides)
+    return "" if sides == ["none", "none"] else change_text(*sides)
 
 
 def _index(array: ArrayPlan) -> str:
@@ -142,7 +133,7 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     name = first.route.name
     count = count_text(len(group), "array")
     reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
-    head = f"{name}: {count}, {MEANINGS.get(name, '')}{safe(reason)}"
+    head = f"{name}: {count}, {ROUTES.get(name, '')}{safe(reason)}"
     yield b.Section(title=head, heads_text=True, folded=True)
     shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
     whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))
@@ -220,8 +211,8 @@ def _form(array: ArrayPlan, own: Sequence[_Form]) -> tuple[str, ...]:
     source, destination = array.source, array.destination
     return (
         shape_text(source.shape),
-        changed(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
-        changed(brief(str(source.data_type)), brief(str(destination.data_type))),
+        change_text(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
+        change_text(brief(str(source.data_type)), brief(str(destination.data_type))),
         *(form(array) if form in own else "" for form in _FORMS),
     )
 
@@ -236,8 +227,3 @@ def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
         return present, read, "-"
     exact = all(array.bytes_out_known for array in arrays)
     return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not exact)
-
-
-def changed(before: str, after: str) -> str:
-    """A property on both sides, once if it is the same."""
-    return before if before == after else f"{before or 'none'} -> {after or 'none'}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..jobs.command_line import command
 from ..jobs.status import silence_of
-from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe, silence_text
+from ..jobs.units import bytes_text, count_text, node_text, pace_texts, safe, share_text
 from . import blocks as b
 from .names import index_ranges, node_names
 
@@ -113,15 +113,9 @@ def amount_text(status: Status) -> str:
     """Progress of a running job, its rate and the remaining time."""
     if status.activity != "running" or not status.bytes_total:
         return ""
-    share = 100 * status.bytes_done // status.bytes_total
-    parts = [f"{_bytes(status)} ({share} %)"]
-    if status.rate is not None:
-        parts.append(f"{bytes_text(round(status.rate))}/s")
-    if status.seconds_left is not None:
-        parts.append(f"about {duration_text(status.seconds_left)} left")
-    if (silence := silence_of(status, time.time())) is not None:
-        parts.append(silence_text(silence))
-    return ", ".join(parts)
+    share = share_text(status.bytes_done, status.bytes_total, estimated=not status.bytes_known)
+    pace = pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
+    return ", ".join((share, *pace))
 
 
 def _when_to_resume(status: Status) -> str:

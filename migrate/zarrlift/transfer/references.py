@@ -105,13 +105,13 @@ class ArrayReferences:
             return self._inventory.sizes[which]
         result = np.full(len(which), -1, np.int64)
         requests = self._storage.requests
-        asked = None if requests is None else requests.ends(keys, 0, 1)
+        ends = None if requests is None else requests.ends(keys, 0, 1)
         for row, key in enumerate(keys):
             try:
-                if asked is None:
+                if ends is None:
                     size = self._storage.size(key)
                 else:
-                    end = asked[row].result()
+                    end = ends[row].result()
                     size = None if end is None else end[0]
             except ZarrstackError as error:
                 self._counts.failed(error, key)
@@ -167,9 +167,9 @@ class ArrayReferences:
     ) -> Iterator[References]:
         sizes = self._sizes(which, keys)
         none = np.zeros(len(which), np.int64)
-        made = self._made(which, places, keys, none, self._stated_sizes(keys, sizes))
-        self._counts.chunks += len(made.keys)
-        yield made
+        references = self._made(which, places, keys, none, self._stated_sizes(keys, sizes))
+        self._counts.chunks += len(references.keys)
+        yield references
 
     def _stated_sizes(self, keys: Sequence[str], sizes: Indexes) -> Indexes:
         """The sizes of objects without trailing bytes, which the first object has if any has."""
@@ -222,9 +222,9 @@ class ArrayReferences:
                 except ZarrstackError as error:
                     self._counts.failed(error, key)
                     headers[row] = -1
-        made = self._made(which, places, keys, headers, sizes)
-        self._counts.chunks += len(made.keys)
-        yield made
+        references = self._made(which, places, keys, headers, sizes)
+        self._counts.chunks += len(references.keys)
+        yield references
         for row in cut:
             data = self._converted(int(self._inventory.indexes[which[row]]), keys[row])
             if data is not None:
@@ -247,10 +247,10 @@ class ArrayReferences:
             self._counts.failed(error, key)
             return None
         assert result is not None
-        made = bytes(memory(result))
+        data = bytes(memory(result))
         self._counts.chunks += 1
-        self._counts.bytes_out += len(made)
-        return made
+        self._counts.bytes_out += len(data)
+        return data
 
     # Shards
 

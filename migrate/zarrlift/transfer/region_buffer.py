@@ -41,17 +41,17 @@ class RegionBuffer:
     def paste(self, values: Array, region: Region) -> None:
         """Insert the values of a source object with this region, as far as they overlap."""
         here: list[Any] = []
-        there: list[Any] = []
+        within: list[Any] = []
         inner_chunks: list[Any] = []
         for mine, theirs, length, first in zip(
             self.region, region, self._inner_chunk, self._first, strict=True
         ):
             start, stop = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
             here.append(slice(start - mine.start, stop - mine.start))
-            there.append(slice(start - theirs.start, stop - theirs.start))
+            within.append(slice(start - theirs.start, stop - theirs.start))
             inner_chunks.append(slice(start // length - first, -(-stop // length) - first))
         inside: tuple[Any, ...] = (*here, ...)
-        self._values[inside] = values[(*there, ...)]  # the ellipsis keeps a 0-d array an array
+        self._values[inside] = values[(*within, ...)]  # the ellipsis keeps a 0-d array an array
         self._reached[(*inner_chunks, ...)] = True
 
     def holds(self, region: Region) -> bool:

@@ -91,25 +91,27 @@ class ValueAssembler(Assembler):
     ) -> None:
         """Make objects together from the parts of their values; one of which a value failed is discarded."""
         places = [self.targets.coordinates(number) for number in targets.tolist()]
-        made = [self.open(place, together=len(places)) for place in places]
+        builders = [self.open(place, together=len(places)) for place in places]
         lost: set[int] = set()
         try:
             for region, buffer in parts:
                 for number, place in enumerate(places):
                     start = counts.failures
                     if buffer is not None:
-                        self._cut(buffer, _overlap(region, self.targets.region(place)), made[number], counts)
+                        self._cut(
+                            buffer, _overlap(region, self.targets.region(place)), builders[number], counts
+                        )
                     if buffer is None or counts.failures > start:
                         lost.add(number)
                 del buffer  # before the next one
-            for number in sorted(set(range(len(made))) - lost):
-                made[number].finish()
+            for number in sorted(set(range(len(builders))) - lost):
+                builders[number].finish()
         except BaseException:
-            for each in made:
+            for each in builders:
                 each.discard()
             raise
         for number in lost:
-            made[number].discard()
+            builders[number].discard()
 
     def _region_buffer(
         self, region: Region, present: Indexes, counts: MoveCounts, kept: CarryOver | None = None
@@ -153,7 +155,7 @@ class ValueAssembler(Assembler):
             places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
         return places
 
-    def _cut(self, buffer: RegionBuffer, region: Region, made: ObjectBuilder, counts: MoveCounts) -> None:
+    def _cut(self, buffer: RegionBuffer, region: Region, builder: ObjectBuilder, counts: MoveCounts) -> None:
         grid = self._grid
         for place in self._in_order(counts.wanted(within(region, grid)), grid):
             if not buffer.holds(grid.region(place)):
@@ -169,7 +171,7 @@ class ValueAssembler(Assembler):
                 counts.dropped += 1
                 continue
             counts.bytes_out += memory(payload).nbytes
-            made.put(place, payload)
+            builder.put(place, payload)
 
 
 def _overlap(region: Region, other: Region) -> Region:

@@ -152,8 +152,8 @@ class ShardReader(InnerChunks):
                 self._indexes.popitem(last=False)
 
     def _most_kept(self) -> int:
-        kept = _KEPT if self.storage.requests is None else _KEPT_AHEAD
-        return min(max(_KEPT_PAIRS // max(self.frame.inner_chunks, 1), 1), kept)
+        most = _KEPT if self.storage.requests is None else _KEPT_AHEAD
+        return min(max(_KEPT_PAIRS // max(self.frame.inner_chunks, 1), 1), most)
 
     def _read_index(self, number: int) -> ShardIndex | None:
         form, counts = self.frame.index, self.frame.chunks_per_shard
@@ -200,12 +200,12 @@ class ShardReader(InnerChunks):
     def _ranges_in(self, number: int, index: ShardIndex) -> tuple[Indexes, Indexes, Indexes]:
         """Linear index (-1 beyond the array), offset and length of a shard's inner chunks, in its order."""
         counts = self.frame.chunks_per_shard
-        there = np.flatnonzero(index.present)
+        stored = np.flatnonzero(index.present)
         places = np.array([self._objects.coordinates(number)], dtype=np.int64) * np.array(counts, np.int64)
         if counts:
-            places = places + np.stack(np.unravel_index(there, counts), axis=1)
-        offsets, lengths = index.offsets.ravel()[there], index.lengths.ravel()[there]
-        numbers = self._inner_chunks.indices_of(places[: len(there)])
+            places = places + np.stack(np.unravel_index(stored, counts), axis=1)
+        offsets, lengths = index.offsets.ravel()[stored], index.lengths.ravel()[stored]
+        numbers = self._inner_chunks.indices_of(places[: len(stored)])
         return numbers, offsets.astype(np.int64), lengths.astype(np.int64)
 
     def _spans(
@@ -290,8 +290,8 @@ def present_candidates(candidates: Indexes, present: Indexes) -> Indexes:
 
 def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
     """(position in the shard, bytes) of every existing inner chunk, in stored order."""
-    there = np.flatnonzero(index.present)
-    order = there[np.argsort(index.offsets.ravel()[there], kind="stable")]
+    stored = np.flatnonzero(index.present)
+    order = stored[np.argsort(index.offsets.ravel()[stored], kind="stable")]
     result = []
     for flat in order.tolist():
         inner = tuple(map(int, np.unravel_index(flat, index.offsets.shape)))

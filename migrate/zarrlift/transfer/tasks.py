@@ -164,8 +164,8 @@ def tasks_of(
         inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
     if inventory.certain and not isinstance(plan.source.frame, Shards):
-        made = intermediate_objects(plan, inventory.indexes)
-        if not np.isin(made, between.indexes, assume_unique=True).all():
+        intermediate = intermediate_objects(plan, inventory.indexes)
+        if not np.isin(intermediate, between.indexes, assume_unique=True).all():
             # Read as missing, they would become fill values.
             raise StorageError(
                 "chunks of the intermediate array are missing",
@@ -197,12 +197,12 @@ def intermediate_objects(plan: ArrayPlan, present: Indexes) -> Indexes:
     """The intermediate objects that the first of two passes writes; `present` are the source's objects."""
     assert plan.between is not None
     objects = plan.between.layout.objects
-    made = touched(present, plan.source.objects, objects)
+    wanted = touched(present, plan.source.objects, objects)
     blocks = changed_units(plan, first_pass=True)
     if blocks is None:
-        return made
+        return wanted
     inside = touched(blocks, Grid(plan.source.shape, plan.between.block_shape), objects)
-    return np.intersect1d(made, inside, assume_unique=True)
+    return np.intersect1d(wanted, inside, assume_unique=True)
 
 
 def sources_moved(plan: ArrayPlan, present: Indexes) -> Indexes:
@@ -258,13 +258,13 @@ def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage)
     found, count = [], 0
     for number in shards.in_turn(inventory.indexes.tolist()):
         try:
-            there = shards.present(number)
+            present = shards.present(number)
         except MissingObject:
             continue  # missing although listed: reported by the first pass, or there was no listing
         except ZarrstackError as error:
             raise error.at(key=shards.key(number)) from None
-        count += len(there)
-        found.append(touched(there, layout.grid, target))
+        count += len(present)
+        found.append(touched(present, layout.grid, target))
     if count == layout.grid.total:
         return None
     return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)

@@ -138,8 +138,8 @@ class _Comparison:
                 self.add(path, [_structure(path, "a node that the recipe excludes exists", "a node", "none")])
             return
         kind = "an array" if isinstance(node, ArrayNode) else "a group"
-        told = (*node.problems, *self.applied.problems_of(path))
-        reasons = [problem for problem in told if problem.severity == "refusal"]
+        problems = (*node.problems, *self.applied.problems_of(path))
+        reasons = [problem for problem in problems if problem.severity == "refusal"]
         if node.refused or reasons:
             reason = str(reasons[0]) if reasons else None
             self.add(

@@ -112,8 +112,8 @@ def _compared(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> 
     grid = values.grid
     wanted = np.arange(0, dtype=np.int64)
     if values.listed:
-        there, wanted = values.stored()
-        surplus = np.setdiff1d(there, wanted, assume_unique=True)[:_MAX_PROBLEMS]
+        stored, wanted = values.stored()
+        surplus = np.setdiff1d(stored, wanted, assume_unique=True)[:_MAX_PROBLEMS]
         places = (grid.coordinates(index) for index in map(int, surplus))
         yield Compared([values.surplus(grid.region(place)) for place in places], 0, 0)
     elif grid.total:

@@ -138,11 +138,11 @@ def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
         yield "version of ome", canonical(block.get("version")), '"0.5"'
     if block.get("version") == "0.6":
         images = block.get("multiscales")
-        made = [_image_of_05(image) for image in images] if isinstance(images, list) else []
-        if None in made:
+        images_of_05 = [_image_of_05(image) for image in images] if isinstance(images, list) else []
+        if None in images_of_05:
             yield "attribute ome/multiscales", canonical(images), "images of OME-Zarr 0.6"
             return
-        block = {**block, "multiscales": made} if made else block
+        block = {**block, "multiscales": images_of_05} if images_of_05 else block
     for name, value in block.items():
         if name == "version":
             continue
@@ -181,13 +181,13 @@ def _with_text_paths(name: str, value: JSON) -> JSON:
     entries = value.get(member) if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(entries, list):
         return value
-    made = [
+    levels = [
         {**entry, "path": str(entry["path"])}
         if isinstance(entry, dict) and type(entry.get("path")) is int
         else entry
         for entry in entries
     ]
-    return {**value, member: made}
+    return {**value, member: levels}
 
 
 def _image_of_05(image: JSON) -> JSON:
@@ -198,7 +198,7 @@ def _image_of_05(image: JSON) -> JSON:
     try:
         systems = {system["name"]: system["axes"] for system in image["coordinateSystems"]}
         top = image.get("coordinateTransformations")
-        made = {name: value for name, value in image.items() if name != "coordinateSystems"}
+        image_of_05 = {name: value for name, value in image.items() if name != "coordinateSystems"}
         levels = [_steps(level["coordinateTransformations"]) for level in image["datasets"]]
         [target] = {end for _, _, end in levels}
         if [start for _, start, _ in levels] != [{"path": level["path"]} for level in image["datasets"]]:
@@ -207,14 +207,16 @@ def _image_of_05(image: JSON) -> JSON:
             steps, start, end = _steps(top)
             if start != {"name": target}:
                 return None
-            made["coordinateTransformations"] = steps
+            image_of_05["coordinateTransformations"] = steps
             target = end
-        made["axes"] = systems[target]
+        image_of_05["axes"] = systems[target]
         pairs = zip(image["datasets"], levels, strict=True)
-        made["datasets"] = [{**level, "coordinateTransformations": steps} for level, (steps, _, _) in pairs]
+        image_of_05["datasets"] = [
+            {**level, "coordinateTransformations": steps} for level, (steps, _, _) in pairs
+        ]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    return made
+    return image_of_05
 
 
 def _steps(transforms: JSON) -> tuple[JSON, JSON, str]:
@@ -282,8 +284,11 @@ def _as_before(name: str, value: JSON, source: JSON) -> JSON:
 
 def _image_before(image: JSONObject, source: JSONObject) -> JSONObject:
     levels = {id(mine): theirs for mine, theirs in _pairs(image.get("datasets"), source.get("datasets"))}
-    made = {**image, "datasets": [_only(level, levels.get(id(level))) for level in image.get("datasets", ())]}
-    return {**made, "axes": source["axes"]} if "axes" in source else _only(made, source)
+    with_levels = {
+        **image,
+        "datasets": [_only(level, levels.get(id(level))) for level in image.get("datasets", ())],
+    }
+    return {**with_levels, "axes": source["axes"]} if "axes" in source else _only(with_levels, source)
 
 
 def _only(value: JSON, source: JSONObject | None) -> JSON:

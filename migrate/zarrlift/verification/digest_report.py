@@ -83,18 +83,18 @@ def compare_digests(found: ArchiveDigest, expected: ArchiveDigest) -> Verificati
     for path in sorted(found.arrays.keys() | expected.arrays.keys()):
         mine, theirs = found.arrays.get(path), expected.arrays.get(path)
         if mine is not None and theirs is not None:
-            told = _differences(path, mine, theirs)
+            of_array = _differences(path, mine, theirs)
         elif theirs is None:
-            told = [
+            of_array = [
                 _problem(path, "an array has no expected digest", "an array", "none", kind="verify-structure")
             ]
         elif path in unread:
-            told = [unread[path]]
+            of_array = [unread[path]]
         else:
-            told = [_problem(path, "an array is missing", "nothing", "an array", kind="verify-structure")]
-        if told:
-            differences[path] = len(told)
-            problems += told[:_LISTED]
+            of_array = [_problem(path, "an array is missing", "nothing", "an array", kind="verify-structure")]
+        if of_array:
+            differences[path] = len(of_array)
+            problems += of_array[:_LISTED]
     # Arrays without a digest on either side are not verified.
     for problem in found.problems:
         path = problem.node or ""

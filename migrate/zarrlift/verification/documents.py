@@ -153,12 +153,12 @@ def _decoding(chain: Chain) -> str:
 
 
 def _decoding_of(codec: CodecSpec) -> str:
-    said = codec.configuration
+    configuration = codec.configuration
     if codec.name != "sharding_indexed":
-        return canonical([codec.name, said.get("endian"), said.get("order")])
-    index = {name: said.get(name) for name in ("index_codecs", "index_location")}
-    inner = _decoding(Chain.from_json(said["codecs"]))
-    return canonical([codec.name, list(said["chunk_shape"]), inner, index])
+        return canonical([codec.name, configuration.get("endian"), configuration.get("order")])
+    index = {name: configuration.get(name) for name in ("index_codecs", "index_location")}
+    inner = _decoding(Chain.from_json(configuration["codecs"]))
+    return canonical([codec.name, list(configuration["chunk_shape"]), inner, index])
 
 
 def _names(names: Any) -> tuple[str | None, ...] | None:

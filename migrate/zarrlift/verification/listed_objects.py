@@ -146,14 +146,14 @@ def compare_objects(
     expected = source.indexes
     if not values.aligned:
         expected = touched(expected, values.layout.objects, values.grid)
-    there = result.indexes
-    missing = np.setdiff1d(expected, there, assume_unique=True)
-    surplus = np.setdiff1d(there, expected, assume_unique=True)
+    in_result = result.indexes
+    missing = np.setdiff1d(expected, in_result, assume_unique=True)
+    surplus = np.setdiff1d(in_result, expected, assume_unique=True)
     suspects = []
     for key, what in () if made else (*result.bad_links, *result.no_files):  # which else are missing
         wrong.name(key, "an object is not a regular file", what, "a file")
     if result.sizes is not None and itemsize != 0:
-        wrong.add(there[result.sizes == 0], "an object is empty", "0 bytes", "a chunk")
+        wrong.add(in_result[result.sizes == 0], "an object is empty", "0 bytes", "a chunk")
     # A shard of the source may have no chunk, and nothing is written for such parts.
     if made and not recipe.drop_empty and not isinstance(values.layout.frame, Shards):
         wrong.add(missing, "an object is missing", "none", "one, as in the source")
@@ -170,7 +170,7 @@ def compare_objects(
     copied = copied and not recipe.drop_empty and recipe.dtype is None  # else they are encoded again
     suspects.append(_compare_sizes(source, result, chain, size, wrong, destination, made=made, copied=copied))
     named = np.unique(np.concatenate(wrong.indexes)) if wrong.indexes else np.arange(0)
-    stored = np.union1d(expected, there)
+    stored = np.union1d(expected, in_result)
     return ObjectDifferences(
         problems=tuple(wrong.problems),
         count=wrong.count,

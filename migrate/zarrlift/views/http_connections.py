@@ -121,10 +121,10 @@ class Connection(asyncio.Protocol):
 
 def logger() -> logging.Logger:
     """The logger for aiohttp: logs errors of the server, but not invalid requests, which are answered."""
-    made = logging.getLogger("zarrlift.serving")
-    if not made.filters:
-        made.addFilter(_is_ours)
-    return made
+    logger = logging.getLogger("zarrlift.serving")
+    if not logger.filters:
+        logger.addFilter(_is_ours)
+    return logger
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

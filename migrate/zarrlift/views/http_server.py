@@ -133,15 +133,15 @@ async def _page(page: Callable[[str], Page], request: web.Request) -> web.Respon
     from aiohttp import web
 
     try:
-        made = await asyncio.to_thread(page, f"{request.scheme}://{request.host}/")
+        html = await asyncio.to_thread(page, f"{request.scheme}://{request.host}/")
     except ZarrstackError as error:
         return web.Response(status=500, text=f"{error}\n")
     headers = {
         "Cache-Control": "no-cache",
-        "Content-Security-Policy": f"{made.policy}; frame-ancestors 'none'",
+        "Content-Security-Policy": f"{html.policy}; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
     }
-    return web.Response(text=made.text, content_type="text/html", headers=headers)
+    return web.Response(text=html.text, content_type="text/html", headers=headers)
 
 
 def _cors(served: ServedView, request: web.Request) -> dict[str, str]:

@@ -210,7 +210,7 @@ class _Work:
         )
         members: JSONObject = {}
         if chain is not None:
-            made = _try(
+            described = _try(
                 found,
                 lambda: write_n5.dataset_members(
                     shape=layout.shape,
@@ -220,7 +220,7 @@ class _Work:
                     axes=axes,
                 ),
             )
-            members = made or {}
+            members = described or {}
         if layout.data_type.name in STANDARD:
             self._fill(
                 node.path,

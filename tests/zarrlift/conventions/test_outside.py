@@ -25,7 +25,7 @@ from zarrstack.core.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "docs" / "conventions" / "example"
-PAGE = ROOT / "docs" / "conventions" / "write-your-own.md"
+PAGE = ROOT / "docs" / "conventions" / "index.md"
 
 
 class Loud(Convention):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.core.chain.chain import Chain
-from zarrlift.recipe.options import ARRAY_OPTIONS
+from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe, check_glob, matches
 from zarrlift.recipe.toml_file import load_recipe
 from zarrstack.core.codec_spec import CodecSpec

@@ -44,25 +44,25 @@ def _assess(row: BatchRow, options: BatchOptions, beside: int) -> BatchRow:
         ends = request.open()
         if not row.in_place:
             refuse_existing(ends.destination, overwrite=request.overwrite)
-        made, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
-        refuse_unsuitable(made)
-        refuse_unapplied(made)
+        plan, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
+        refuse_unsuitable(plan)
+        refuse_unapplied(plan)
     except ZarrstackError as error:
         state = "failed" if isinstance(error, JobError) else "refused"
         return replace(row, state=state, problems=(*row.problems, error.problem))  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
         return replace(row, state="failed", problems=(*row.problems, unexpected_error("", error)))
-    problems = [problem for problem in made.problems if problem.severity == "refusal"]
-    problems += [problem for refusal in made.refusals for problem in refusal.problems]
-    nbytes = sum(array.bytes_in for array in made.arrays)
-    memory = max((array.memory or 0 for array in made.arrays), default=0)
+    problems = [problem for problem in plan.problems if problem.severity == "refusal"]
+    problems += [problem for refusal in plan.refusals for problem in refusal.problems]
+    nbytes = sum(array.bytes_in for array in plan.arrays)
+    memory = max((array.memory or 0 for array in plan.arrays), default=0)
     return replace(
         row,
-        format=made.format,
-        state="refused" if made.refusals and not made.arrays else "pending",
+        format=plan.format,
+        state="refused" if plan.refusals and not plan.arrays else "pending",
         problems=(*row.problems, *problems),
-        arrays=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
-        objects=sum(array.chunks for array in made.arrays),
+        arrays=len(plan.arrays) + sum(refusal.kind == "array" for refusal in plan.refusals),
+        objects=sum(array.chunks for array in plan.arrays),
         bytes_in=nbytes,
-        large=nbytes >= LARGE or memory * beside > memory_budget(made.recipe.memory),
+        large=nbytes >= LARGE or memory * beside > memory_budget(plan.recipe.memory),
     )

@@ -104,8 +104,8 @@ class ListFile:
         except OSError as error:
             raise JobError("cannot read the list", key=str(self.path), found=error.strerror) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            said = f"{type(error).__name__}: {error}"[:200]
-            raise JobError("this is not a list of archives", key=str(self.path), found=said) from error
+            reason = f"{type(error).__name__}: {error}"[:200]
+            raise JobError("this is not a list of archives", key=str(self.path), found=reason) from error
         if head.get("version") != VERSION:
             raise JobError(
                 "the list has another version",

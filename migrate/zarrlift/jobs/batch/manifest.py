@@ -23,14 +23,16 @@ from typing import Any, Final
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_size
 
+from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from ...recipe.format_names import require_known
-from ...recipe.options import ARRAY_OPTIONS, Option, Request, Size
+from ...recipe.option import Option, Size
+from ...recipe.options import Request
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .requests import RowRequest
 
 _ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
-_RECIPE: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays", *ARRAY_OPTIONS)
+_RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)
 _KNOWN: Final = ("source", "destination", "recipe", *_ASKED, *_RECIPE)
 _SECRET: Final = ("storage_options", "dest_storage_options", "job_storage_options")
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -78,9 +78,9 @@ def batch(
     request, running, opening, watching = given(options, Request, Running, Places, Watching)
     how: How = {**values(running, Running), **values(opening, Places), **values(watching, Watching)}  # type: ignore[typeddict-item]
     texts = [os.fspath(place) for place in places]
-    asked = RowRequest(recipe=recipe or Recipe(), **values(request, Request))
+    wanted = RowRequest(recipe=recipe or Recipe(), **values(request, Request))
     if len(texts) == 1 and is_list(texts[0]):
-        if to is not None or update or list_file is not None or asked != RowRequest():
+        if to is not None or update or list_file is not None or wanted != RowRequest():
             raise UsageError(
                 "the list has the places and the changes", expected="the list and options to run it"
             )
@@ -89,7 +89,7 @@ def batch(
     else:
         path = _path(texts, to, list_file)
         with_options = BatchOptions(run=RunOptions.of(running), places=opening)
-        added = _listed(path, texts, to, asked, with_options, update=update, plans=not run)
+        added = _listed(path, texts, to, wanted, with_options, update=update, plans=not run)
         opened = Batch(path, only=only)
     if run:
         opened.run(progress=progress, **how)
@@ -114,21 +114,21 @@ def _listed(
     path: Path,
     places: Sequence[str],
     to: str | None,
-    asked: RowRequest,
+    wanted: RowRequest,
     options: BatchOptions,
     *,
     update: bool,
     plans: bool,
 ) -> tuple[str, ...]:
     """Write the list, or check that it is of these archives and add new ones if asked; else returns them."""
-    if asked.inventory is not None:
+    if wanted.inventory is not None:
         raise UsageError("an inventory is of one archive", expected="a column of the manifest")
-    if asked.in_place and (asked.overwrite or to is not None):
+    if wanted.in_place and (wanted.overwrite or to is not None):
         raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
     opening = options.places.storage_options
     found = [
         replace(row, job=str(job_beside(row.destination, path.parent)))
-        for row in list_archives(places, destination=to, request=asked, storage_options=opening)
+        for row in list_archives(places, destination=to, request=wanted, storage_options=opening)
     ]
     file = ListFile(path)
     if not os.path.lexists(path):

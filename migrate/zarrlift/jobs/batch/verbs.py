@@ -28,11 +28,13 @@ from .run_batch import Act, ArchiveCall
 
 def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     """Migrate an archive, or resume its job, unless another process has its claim, or has done it."""
-    row, asked = call.row, call.row.request
+    row, wanted = call.row, call.row.request
     if row.state not in COMPLETE and row.begun() and of_job(row).state in COMPLETE:
         return None
     request = call.request()
-    options = replace(call.options, verify=asked.verify, digest=asked.digest, hard_links=asked.link == "hard")
+    options = replace(
+        call.options, verify=wanted.verify, digest=wanted.digest, hard_links=wanted.link == "hard"
+    )
     try:
         outcome = migrate_archive(request, request.open(), call.job, options, call.progress)
     except HeldError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from zarrstack.core.errors import Problem, any_refusal
 
 from ...core.json_fields import FieldsAsJSON
-from .costs import Cost
 
 _NAMES: Final = 100
 """Maximum number of names of a tally that are kept; the others are only counted."""
@@ -78,6 +77,31 @@ class RouteTotals(FieldsAsJSON):
     objects_out: int
     codecs: Tally
     """Codecs before and after, such as "bytes, zlib -> bytes, gzip", by arrays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost(FieldsAsJSON):
+    """Amounts of a migration to a new place, without verification beyond the default sample."""
+
+    lists: int = 0
+    """Requests that list the source, of 1,000 objects each."""
+    reads: int = 0
+    """Requests that read chunks, shards and documents of the source."""
+    writes: int = 0
+    """Requests that write objects and documents of the result."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    """An estimate, unless chunks are copied unchanged."""
+    bytes_known: bool = True
+    """Whether `bytes_written` is not an estimate."""
+    rate: float | None = None
+    """Bytes read per second; None if none was given."""
+    seconds: float | None = None
+    """Time at this rate."""
+
+    def at(self, rate: float | None) -> Cost:
+        """The same with the time."""
+        return replace(self, rate=rate, seconds=None if rate is None else self.bytes_read / rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -16,10 +16,11 @@ from ...formats.writers import writers
 from ...planning.estimates import plan_totals
 from ...planning.plans import Plan
 from ..units import shape_text
-from .census import Census, Example, ProblemGroup, RouteTotals, SizeClass, Tally
-from .costs import Cost, listing_requests
+from .census import Census, Cost, Example, ProblemGroup, RouteTotals, SizeClass, Tally
 
 _EXAMPLES: Final = 3
+_PAGE: Final = 1000
+"""Number of objects in an answer to a listing request, in S3 and most other stores."""
 _MESSAGES: Final = 1000
 """Maximum number of different messages that are counted separately."""
 _CLASSES: Final = (0, 10**3, 10**4, 10**5, 10**6, 10**7, 10**8)
@@ -99,7 +100,7 @@ class Counting:
         self.cost = replace(
             self.cost,
             lists=self.cost.lists
-            + sum(listing_requests(array.chunks) for array in plan.arrays)
+            + sum(max(1, -(-array.chunks // _PAGE)) for array in plan.arrays)
             + len(plan.groups),
             reads=self.cost.reads + totals["reads"] + documents,
             writes=self.cost.writes + totals["objects_out"],

@@ -20,7 +20,7 @@ from zarrlift.cli import main
 from zarrlift.formats.describe import describe
 from zarrlift.formats.search import FoundArchive, search
 from zarrlift.formats.writers import writers
-from zarrlift.jobs.census.costs import Cost
+from zarrlift.jobs.census.census import Cost
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import UsageError
 
