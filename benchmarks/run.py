@@ -119,7 +119,8 @@ def rows(
     lines, width = [f"{work.name}: {work.what}"], max(26, *(len(command.name) for command in commands))
     for command in commands:
         found = figures[command.name]
-        times = "" if command is commands[0] else f", {found.median / first:.1f} x"
+        ratio = found.median / first
+        times = "" if command is commands[0] else f", {ratio:.{1 if ratio >= 1 else 2}f} x"
         lines.append(f"  {command.name:{width}} {found}{times}   {command.note}".rstrip())
     return [*lines, *(f"  {name}: left out, there is no environment" for name in missing), ""]
 

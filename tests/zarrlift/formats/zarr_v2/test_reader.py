@@ -431,44 +431,7 @@ def test_a_root_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
         zarr_v2.read(storage)
 
 
-# Every fixture by a real old writer is described, or refused for a reason that stands here.
-
-
-REASONS = (
-    "no reader supports a data type of zero bytes",
-    "with order F: zarr-python does not read what was written",  # json2, msgpack2
-    "the fill value of an array of bytes is ambiguous",
-    "cannot read this fill value of a datetime without unit",
-    "an array of objects without an object codec",  # numcodecs before 0.6: json, msgpack without a shape
-    "a node's name consists of periods only",
-    "shape is not a list of lengths",  # 8.0; zarr-python 2.18 refuses it too
-    "the fill value of a struct with objects is not supported",
-    "a struct with object fields",
-)
-
-
-@pytest.mark.parametrize("expected", fixtures_index.archives(), ids=str)
-def test_an_archive_by_an_old_writer_is_described(expected):
-    archive = describe(open_storage(expected.path))
-    nodes = {member.path: member for member in archive.nodes}
-    groups = {path: member for path, member in nodes.items() if isinstance(member, GroupNode)}
-    assert groups.keys() == expected.groups.keys()
-    # As text, since NaN is not equal to itself.
-    assert {path: repr(dict(member.attributes)) for path, member in groups.items()} == {
-        path: repr(attributes) for path, attributes in expected.groups.items()
-    }
-    arrays = {path: member for path, member in nodes.items() if isinstance(member, ArrayNode)}
-    assert arrays.keys() == expected.arrays.keys()
-    for path, member in arrays.items():
-        before = expected[path]
-        assert repr(dict(member.attributes)) == repr(before.attributes)
-        if member.refused:
-            assert any(reason in str(p) for p in member.problems for reason in REASONS), member.problems
-            continue
-        assert member.layout is not None
-        assert (member.layout.shape, member.layout.chunk_shape) == (before.shape, before.chunks)
-        if before.refused_by_writer is None:
-            assert member.fill_is_null == before.fill_is_null
+# Fixtures by real old writers.
 
 
 @pytest.mark.parametrize("expected", fixtures_index.archives(), ids=str)

@@ -19,7 +19,6 @@ from tests.zarrlift.storage.test_containers import in_memory
 from zarr.storage import MemoryStore
 
 import zarrlift
-from zarrlift.archive.chunk_inventory import take_inventory
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.draft_v3.nodes import CONSOLIDATED
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
@@ -655,39 +654,10 @@ def test_who_asks_for_another_format_is_told_that_it_is_not_here(tmp_path: Path)
         detect(tree(tmp_path, {"meta/root/a.array.json": ARRAY}), format="n5")
 
 
-# Draft archives by zarr-python, zarrita and GDAL, and some after the text, are described as they lie.
-#
-# That their chunks decode to what was written is tested in core/test_draft_v3_fixtures.py, and that
-# they migrate in conformance/.
+# Draft archives by zarr-python, zarrita and GDAL, and some after the text.
 
 
 ARCHIVES = fixtures_index.archives(format="zarr_v3_draft")
-REASONS = ("a sub-array field has no v3 data type", "json2 with order F")
-GHOSTS = "consolidated"
-
-
-@pytest.mark.parametrize("expected", ARCHIVES, ids=str)
-def test_an_archive_by_an_old_writer_is_described(expected):
-    storage = open_storage(expected.path)
-    archive = zarr_v3_draft.read(storage, allow_fallback=True)
-    groups = {member.path: member.attributes for member in archive.nodes if isinstance(member, GroupNode)}
-    arrays = {member.path: member for member in archive.nodes if isinstance(member, ArrayNode)}
-    wanted = {path: attributes for path, attributes in expected.groups.items() if path != GHOSTS}
-    assert repr(groups) == repr(dict(sorted(wanted.items())))
-    assert arrays.keys() == expected.arrays.keys()
-    assert archive.consolidated == expected.name.endswith(GHOSTS)
-    for path, member in arrays.items():
-        before = expected[path]
-        if member.layout is None:
-            assert any(reason in str(p) for p in member.problems for reason in REASONS), member.problems
-            continue
-        layout = member.layout
-        assert (layout.shape, layout.chunk_shape) == (before.shape, before.chunks)
-        assert member.fill_is_null == before.fill_is_null or before.needs is not None
-        inventory = take_inventory(storage, path, layout)
-        assert inventory.unclaimed_count == 0
-        if layout.frame is None:
-            assert len(inventory.indexes) == before.stored_chunks
 
 
 @pytest.mark.parametrize("expected", ARCHIVES, ids=str)
