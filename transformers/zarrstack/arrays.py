@@ -23,8 +23,8 @@ from zarr.core.sync import sync
 from zarr.storage import StoreLike, StorePath
 from zarr.storage._common import make_store_path
 
-from .array_keywords import ArrayKeywords
 from .base.array_documents import DOCUMENT, parse
+from .base.array_keywords import ArrayKeywords
 from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
@@ -231,9 +231,16 @@ def create_group(
     buffer: BufferMode = "shards",
     concurrency: int | None = None,
 ) -> OpenGroup:
-    """Create a group of Zarr v3 like `zarr.create_group`; options and result are as in `open`.
+    """Create a group of Zarr v3 like `zarr.create_group`, whose arrays may name storage transformers.
 
-    Arrays that `create_array` makes with its `store` have storage transformers of their own.
+    `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the group in it.
+    `attributes` are those of the group; `overwrite` replaces what is there. `memory_bytes`, `buffer` and
+    `concurrency` are as in `open`, and so is the result. Its `store` is what `create_array` takes.
+
+    Raises
+    ------
+    UsageError
+        For an invalid `memory_bytes`, `buffer` or `concurrency`. What is there already is zarr's error.
 
     Examples
     --------

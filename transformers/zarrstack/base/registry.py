@@ -146,7 +146,20 @@ def stack_from_json(store: Store, entries: Sequence[JSON]) -> Store:
 
 
 def stack_to_json(store: Store) -> list[JSONObject]:
-    """The layers of a stack from the array down, without the store below them."""
+    """The layers of a stack as in `storage_transformers`, from the array down, without the store below.
+
+    `store` is the stack.
+
+    Raises
+    ------
+    UsageError
+        For an option that has no JSON form, such as a callback.
+
+    Examples
+    --------
+    >>> zarrstack.stack_to_json(zarrstack.stack(MemoryStore(), zarrstack.Checksum()))
+    [{'name': 'zarrstack.checksum', 'configuration': {}}]
+    """
     from .descend import descend
     from .transformer import StorageTransformer
 
@@ -157,8 +170,18 @@ def stack_to_json(store: Store) -> list[JSONObject]:
 def parse_stack(text: str) -> list[StorageTransformer]:
     """Parse a command-line text into layers, from the array down, for `stack(store, *layers)`.
 
-    `name`, `name:value` and `name:option=value:option=value`, separated by commas; or, for options that text
-    cannot express, JSON: a list as in `storage_transformers`. UsageError for invalid text.
+    `text` has `name`, `name:value` and `name:option=value:option=value`, separated by commas; or, for options
+    that text cannot express, it is JSON: a list as in `storage_transformers`.
+
+    Raises
+    ------
+    UsageError
+        For an unknown layer, an invalid option, or text that is neither.
+
+    Examples
+    --------
+    >>> zarrstack.parse_stack("retry:5,cache:memory_bytes=1000")
+    [Retry(attempts=5), Cache(memory_bytes=1000)]
     """
     if text.lstrip().startswith("["):
         try:

@@ -297,7 +297,10 @@ def test_a_wrong_option_is_refused_by_name(options):
 
 def test_text_says_what_is_done_with_unknown_objects():
     assert Checksum.from_text("pass") == Checksum(unknown="pass")
-    assert Checksum(unknown="pass").to_json() == {"name": "zarrstack.checksum", "configuration": {"unknown": "pass"}}
+    assert Checksum(unknown="pass").to_json() == {
+        "name": "zarrstack.checksum",
+        "configuration": {"unknown": "pass"},
+    }
 
 
 # `Checksum` keeps the contract of layers.
