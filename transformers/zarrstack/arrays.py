@@ -13,7 +13,7 @@ that to other libraries that read such arrays, such as xarray.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
 
 import zarr
@@ -170,6 +170,18 @@ def group_of(node: zarr.Array[Any] | AnyGroup) -> AnyGroup:
     return node
 
 
+def _with_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that passes `ArrayKeywords` on, with a signature that names them, for `help`."""
+    own = [each for each in signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    known = signature(zarr.create_array).parameters
+    for name, text in ArrayKeywords.__annotations__.items():
+        default = known[name].default
+        own.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=text))
+    function.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
+    return function
+
+
+@_with_keywords
 def create_array(
     store: StoreLike,
     *,
@@ -186,7 +198,9 @@ def create_array(
     `store` is a zarr store, a path, or a URL with its `storage_options`; `name` is the path of the array in
     it. `storage_transformers` are given from the array down to the store, as layers without a store or as
     their JSON, and are recorded in the array's `zarr.json`. `memory_bytes`, `buffer` and `concurrency` are as
-    in `open`, and so is the result. Other arguments are passed on to `zarr.create_array`.
+    in `open`, and so is the result. The others are those of `zarr.create_array`: `shape`, `dtype`, `data`,
+    `chunks`, `shards`, `filters`, `compressors`, `serializer`, `fill_value`, `order`, `zarr_format`,
+    `attributes`, `chunk_key_encoding`, `dimension_names`, `overwrite`, `config` and `write_data`.
 
     Raises
     ------

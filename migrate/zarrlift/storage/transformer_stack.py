@@ -57,7 +57,7 @@ def refuse_buffers(store: Store) -> None:
 def with_layers(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
     """The storage through the layers named in `text`, ordered from the migration down to the store.
 
-    The text has the form of `zarrstack.base.registry.parse_stack`. A local directory that is not to be
+    The text has the form of `zarrstack.parse_stack`. A local directory that is not to be
     `written` is accessed directly if no layer needs the bytes (`readonly` refuses writes). Raises UsageError
     for unknown layers, options and orders, for layers with secret options, and for one that writes nothing,
     or later, to a place that is to be written.
@@ -65,8 +65,8 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
     if text is None:
         return storage
 
-    from zarrstack.base.registry import parse_stack
     from zarrstack.base.stack import stack
+    from zarrstack.base.stack_text import parse_stack
     from zarrstack.layers.readonly import ReadOnly
 
     from .local.layered_store import LayeredLocalStore, RegularLocalStore

@@ -13,7 +13,7 @@ import pytest
 from zarr.storage import MemoryStore
 
 from zarrstack import Log, Rekey, Retry, Throttle, stack
-from zarrstack.base import plugins, registry
+from zarrstack.base import plugins, registry, stack_text
 from zarrstack.core.errors import UsageError
 
 
@@ -77,10 +77,10 @@ def test_an_unknown_name_is_an_error_that_names_it_and_the_known_ones():
 
 def test_a_stack_keeps_its_order_as_json():
     layers = [Retry(attempts=3), Log(label="x"), Rekey(rules=[])]
-    entries = registry.stack_to_json(stack(MemoryStore(), *layers))
+    entries = stack_text.stack_to_json(stack(MemoryStore(), *layers))
     assert [entry["name"] for entry in entries] == ["zarrstack.retry", "zarrstack.log", "zarrstack.rekey"]
     bottom = MemoryStore()
-    again = registry.stack_from_json(bottom, entries)
+    again = stack_text.stack_from_json(bottom, entries)
     assert again == stack(bottom, Retry(attempts=3), Log(label="x"), Rekey(rules=[]))
 
 
@@ -97,7 +97,7 @@ def test_a_stack_keeps_its_order_as_json():
     ],
 )
 def test_text_says_which_layers(text, layers):
-    assert registry.parse_stack(text) == layers
+    assert stack_text.parse_stack(text) == layers
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_text_says_which_layers(text, layers):
 )
 def test_text_that_does_not_fit_says_why(text, words):
     with pytest.raises(UsageError, match=words):
-        registry.parse_stack(text)
+        stack_text.parse_stack(text)
 
 
 # What packages registered is found wherever Python finds it, without loading what finds it for nothing.
@@ -227,7 +227,8 @@ USE = """
 import zarr
 from zarr.storage import MemoryStore
 from zarrstack import stack
-from zarrstack.base.registry import parse_stack, registered
+from zarrstack import parse_stack
+from zarrstack.base.registry import registered
 
 [row] = [row for row in registered() if row.name == "encrypt"]
 assert row.problem is None and row.package == "zarrstack-encrypt 0.1", row
