@@ -274,11 +274,26 @@ def _shape(stream: TextIO) -> dict[str, Any]:
     return {"dynamic_ncols": True}
 
 
+class _NoLock:
+    """In place of a lock."""
+
+    def acquire(self, *_: object, **__: object) -> bool:
+        return True
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 def bar_type() -> type[tqdm[Any]]:
-    """The tqdm bar, in a notebook that of widgets, with a plain thread lock and without the monitor thread.
+    """The tqdm bar, in a notebook that of widgets, without a lock and without the monitor thread.
 
     By default, tqdm creates a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which costs an import
-    and a semaphore; only one thread draws this bar.
+    and a semaphore; only one thread at a time draws this bar. Any lock of tqdm's stays taken if a line cannot
+    be written, and the garbage collector, in whatever thread it runs, waits for it to close the bar.
     """
     base: Any
     if in_notebook():
@@ -293,7 +308,7 @@ def bar_type() -> type[tqdm[Any]]:
 
     class Plain(base):  # type: ignore[misc]
         monitor_interval = 0
-        _lock = threading.RLock()
+        _lock = _NoLock()
         # "Never shown", for a bar whose first line fails: tqdm before 4.70 needs these and has not set them.
         start_t, last_print_t = time.time(), -1.0
 

@@ -17,6 +17,7 @@ import zarr
 from tests.support.job_archives import write_archive
 
 import zarrlift
+from zarrlift.jobs import progress_display
 from zarrlift.jobs.progress import Ticker, Unticked
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar, chosen_progress, progress_for
 from zarrlift.transfer.events import Listed, Planned, TaskDone, Waiting
@@ -167,6 +168,30 @@ def test_closing_twice_or_before_the_start_is_fine():
     bar.close()
     bar.close()
     bar(TaskDone(chunks=1, bytes_in=1))
+
+
+@pytest.mark.parametrize("moment", ["the first line", "a later one"])
+def test_the_bar_of_a_terminal_that_went_away_may_be_collected_in_any_thread(moment, monkeypatch):
+    """tqdm keeps its lock if a line cannot be written, and closes a bar in the thread that collects it."""
+    bars = []
+
+    class Kept(progress_display.bar_type()):
+        def __new__(cls, *arguments, **options):
+            bars.append(super().__new__(cls, *arguments, **options))
+            return bars[-1]
+
+    monkeypatch.setattr(progress_display, "bar_type", lambda: Kept)
+    terminal = Gone() if moment == "the first line" else Terminal()
+    progress = ProgressBar(terminal)
+    progress(Planned(bytes=100, chunks=10))
+    monkeypatch.setattr(terminal, "write", Gone().write)
+    progress(TaskDone(chunks=5, bytes_in=50))
+    progress(Waiting())
+    progress.close()
+    closing = threading.Thread(target=bars[0].close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
 
 
 def test_a_terminal_that_goes_away_silences_the_bar():
