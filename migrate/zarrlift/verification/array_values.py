@@ -22,11 +22,9 @@ from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
 from ..core.data_types.compare import Values, part_of
-from ..core.digest.value_digest import BlockSums
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
-from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
 from ..transfer.stored_chunks import MissingObject
 from .documents import VARIABLE
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting
     from ..core.digest.value_digest import ValueSums
+    from ..planning.regrid.boxes import Box
 
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20
@@ -227,6 +226,8 @@ class ArrayValues:
 
         The regions consist of whole inner chunks of the result; None if no such region fits into memory.
         """
+        from ..planning.regrid.boxes import Candidates  # a sample needs neither these nor digests
+
         target = replace(self.layout, chunk_shape=self._inner_chunk, frame=None)
         candidates = Candidates.of(self.layout, target)
         best: tuple[float, int, int, Box] | None = None
@@ -260,7 +261,7 @@ class ArrayValues:
             pieces, refused = self._pieces(region)
             problems += refused
             wanted += [(piece.part, [piece]) for piece in pieces] if refused else [(region, pieces)]
-        read, sums = 0, None if self._digest is None else BlockSums()
+        read, sums = 0, None if self._digest is None else self._digest.nothing()
         for (region, pieces), found in zip(
             wanted, read_regions(self._array, [region for region, _ in wanted]), strict=True
         ):

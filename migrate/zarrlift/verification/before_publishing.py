@@ -11,13 +11,13 @@ import numpy as np
 
 from zarrstack.core.errors import Problem, WorkerError, ZarrstackError, refusal
 
-from ..core.digest.value_digest import BlockSums, ValueSums
 from .array_values import ArrayValues
 from .regions import Compared
 from .sampling import read_bytes, regions_of
 from .zarr_python_reader import parse
 
 if TYPE_CHECKING:
+    from ..core.digest.value_digest import BlockSums
     from ..planning.plans import ArrayPlan
     from ..storage.base import Storage
     from .elsewhere import Elsewhere
@@ -90,7 +90,11 @@ def both_sides(
     plan: ArrayPlan, source: Storage, destination: Storage, *, sampled: bool = False, digest: bool = False
 ) -> ArrayValues:
     """An array's source and its written result, ready for comparison; ZarrstackError."""
-    layout = plan.destination
+    layout, adder = plan.destination, None
+    if digest:
+        from ..core.digest.value_digest import ValueSums  # only if a digest is requested
+
+        adder = ValueSums(layout.shape, layout.data_type, layout.fill_value)
     return ArrayValues(
         source,
         plan.source,
@@ -104,7 +108,7 @@ def both_sides(
         fill_is_null=plan.fill_is_null,
         stays_missing=True,
         sampled=sampled,
-        digest=ValueSums(layout.shape, layout.data_type, layout.fill_value) if digest else None,
+        digest=adder,
     )
 
 

@@ -98,6 +98,10 @@ class ValueSums:
             unit * (key_of(len(shape), place) if self._unit_axis else 1) for place, unit in enumerate(units)
         )
 
+    def nothing(self) -> BlockSums:
+        """The sums before any value is added."""
+        return BlockSums()
+
     def add(self, sums: BlockSums, region: Sequence[slice], values: npt.NDArray[Any]) -> None:
         """Add the values of a region to `sums`; UnsupportedError for Python objects that are not text."""
         if not values.size:
