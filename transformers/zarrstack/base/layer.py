@@ -9,6 +9,7 @@ from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
 from ..core.errors import UsageError
+from .chunks import KnownArrays
 from .descend import UNBOUND, descend
 from .description import LayerOptions
 
@@ -20,6 +21,7 @@ class Layer(LayerOptions, WrapperStore[Store]):
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(UNBOUND if store is None else store)
+        self._known_arrays = KnownArrays()
 
     @property
     def below(self) -> Store:

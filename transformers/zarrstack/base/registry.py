@@ -92,11 +92,10 @@ def _names() -> list[str]:
 
 def _named(name: str) -> tuple[EntryPoint, ...]:
     """The layers of this name; zarrstack's own ones may have the name of the package before theirs."""
-    points = plugins.registered(GROUP)
-    ours = [point for point in points if point.value.startswith(PREFIX)]
-    return (
-        *(point for point in points if point.name == name),
-        *(point for point in ours if PREFIX + point.name == name),
+    return tuple(
+        point
+        for point in plugins.registered(GROUP)
+        if point.name == name or (point.value.startswith(PREFIX) and PREFIX + point.name == name)
     )
 
 

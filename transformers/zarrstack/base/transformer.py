@@ -29,8 +29,7 @@ How the methods relate:
 
 zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
 `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
-tests/zarrstack/base/test_questions.py checks the installed zarr and fails on a method that this
-module does not handle.
+tests/zarrstack/base/test_questions.py fails on a method of the installed zarr that is not handled here.
 
 Options: the keyword arguments of the constructor are recorded as `options`, from which copies, equality,
 `repr`, pickling and JSON are derived; a layer need not implement any of these. A layer made without a store
@@ -51,7 +50,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from ..core.json_text import JSONObject
-from .chunks import Chunk, KnownArrays
+from .chunks import Chunk
 from .descend import serves_sync
 from .description import LayerOptions
 from .layer import Layer
@@ -145,8 +144,7 @@ class StorageTransformer(Layer):
         For arrays of Zarr v2 and v3 in regular grids; of an array in shards, the shard. The document of an
         array is read from the store below when the first of its chunks is asked for.
         """
-        known: KnownArrays = self.__dict__.setdefault("_known_arrays", KnownArrays())
-        return await known.chunk(self._store, key)
+        return await self._known_arrays.chunk(self._store, key)
 
     def check_change(self, old: JSONObject, new: JSONObject) -> str | None:
         """Why this layer cannot follow its array from one `zarr.json` to another; None if it can.

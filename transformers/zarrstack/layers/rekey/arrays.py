@@ -11,6 +11,7 @@ from typing import Final
 from zarr.abc.store import Store
 from zarr.core.buffer import default_buffer_prototype
 
+from ...base.chunks import DOCUMENTS
 from ...core.errors import MetadataError
 from ...core.json_text import excerpt
 
@@ -57,7 +58,7 @@ def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
 def array_of(key: str) -> str | None:
     """Path of the node if this key is a document that may be an array's; None for other keys."""
     folder, _, name = key.rpartition("/")
-    return folder if name in {"zarr.json", ".zarray"} else None
+    return folder if name in DOCUMENTS else None
 
 
 def _axes(key: str, name: str, text: bytes) -> int | None:
