@@ -35,8 +35,11 @@ def diff(
     `stored`. Values are compared bit by bit, a sample of them without `full`. What cannot be read is in
     `problems`.
 
+    - `first`, `second`: a path, a URL supported by fsspec, a zarr store or a store path.
+    - `full`: compare every value.
     - `format`: that of both archives, or of each, such as "zarr2,n5" and "zarr2,"; by default it is detected.
     - `storage_options`, `dest_storage_options`: those of the first and of the second archive.
+    - `progress` is as for `migrate`; the other arguments are those of `inspect`.
 
     Raises
     ------

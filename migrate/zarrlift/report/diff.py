@@ -22,6 +22,7 @@ _FORMS: Final = 12
 _NAMES: Final = 6
 """Maximum number of names and ranges of nodes that share a row."""
 _NOTHING: Final = "-"
+_VARIOUS: Final = "various"
 _LONGEST: Final = 160
 """Characters shown of a value; JSON has more."""
 _COLUMNS: Final = (
@@ -59,16 +60,10 @@ def blocks(found: ArchiveDiff) -> Iterator[b.Block]:
     rows = [row for difference in found.differences for row in _rows(difference)]
     yield b.Table(columns=_COLUMNS, items=rows, row=tuple, most=_ROWS, what="row")
     yield b.Section(title="Stored differently", folded=True)
-    forms: dict[tuple[str, str, str], list[str]] = {}
+    forms: dict[str, list[NodeDifference]] = {}
     for difference in found.stored:
-        forms.setdefault((_what(difference), *_sides(difference)), []).append(difference.node)
-    yield b.Table(
-        columns=_STORED,
-        items=list(forms.items()),
-        row=lambda form: (*form[0], node_names(form[1], _NAMES)),
-        most=_FORMS,
-        what="row",
-    )
+        forms.setdefault(_what(difference), []).append(difference)
+    yield b.Table(columns=_STORED, items=list(forms.items()), row=_form, most=_FORMS, what="row")
     yield b.Section(title="Problems")
     yield b.Problems.of(found.problems, "not compared")
     if not found.full:
@@ -111,9 +106,19 @@ def _rows(difference: NodeDifference) -> Iterator[_Row]:
         path = what = ""
 
 
+def _form(form: tuple[str, list[NodeDifference]]) -> tuple[str, str, str, str]:
+    """The row of what several nodes store differently."""
+    what, nodes = form
+    sides = map(set, zip(*map(_sides, nodes), strict=True))
+    first, second = (side.pop() if len(side) == 1 else _VARIOUS for side in sides)
+    return what, first, second, node_names((node.node for node in nodes), _NAMES)
+
+
 def _what(difference: NodeDifference) -> str:
     if difference.what == "values":
         return f"{count_text(difference.count, 'value')}, first" if difference.count > 1 else "value"
+    if difference.what == "node" and None in (difference.first, difference.second):
+        return "only in A" if difference.second is None else "only in B"
     if difference.place is None:
         return difference.what
     return f"{difference.what} {safe(difference.place)}"

@@ -16,7 +16,17 @@ State: TypeAlias = Literal["same", "different", "trouble"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueDifference(FieldsAsJSON):
-    """One value that differs."""
+    """One value that differs.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> zarr.open_array("new.zarr", path="sst")[0, 0, 3] = 7
+    >>> [found] = zarrlift.diff("ocean.zarr", "new.zarr", full=True).differences
+    >>> found.values[0].index, found.values[0].second
+    ((0, 0, 3), '7')
+    """
 
     index: tuple[int, ...]
     """Its place in the array."""
@@ -26,7 +36,16 @@ class ValueDifference(FieldsAsJSON):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDifference(FieldsAsJSON):
-    """A difference between two nodes with the same path."""
+    """A difference between two nodes with the same path.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> found = zarrlift.diff("ocean.zarr", "new.zarr").stored
+    >>> [(each.first, each.second) for each in found if each.node == "sst" and each.what == "codecs"]
+    [('bytes:little > zlib:5', 'bytes:little > gzip:5')]
+    """
 
     node: str
     """Path of the node."""
@@ -50,11 +69,12 @@ class ArchiveDiff(NotebookResult):
 
     Examples
     --------
-    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
     >>> zarr.open_array("new.zarr", path="lat")[3] = 7
-    >>> found = zarrlift.diff("ocean.zarr", "new.zarr", full=True)
-    >>> [(one.node, one.what, one.values[0].index, one.values[0].second) for one in found.differences]
-    [('lat', 'values', (3,), '7.0')]
+    >>> found = zarrlift.diff("ocean.zarr", "new.zarr")
+    >>> found.state, [(each.node, each.what, each.count) for each in found.differences]
+    ('different', [('lat', 'values', 1)])
     """
 
     first: str
