@@ -133,6 +133,7 @@ def layers(folder: Path, rounds: int) -> None:
 CACHES: dict[str, Callable[[Store, str], Store]] = {
     "no cache": lambda below, _: below,
     "`Cache`, memory": lambda below, _: Cache(below),
+    "`Cache`, memory, and `DecodedChunks`": lambda below, _: Cache(below),
     "zarr's experimental `CacheStore`, memory": lambda below, _: CacheStore(
         below, cache_store=MemoryStore(), max_size=2**28
     ),
@@ -146,7 +147,8 @@ CACHES: dict[str, Callable[[Store, str], Store]] = {
 def reads(name: str, source: MemoryStore, folder: Path) -> list[float]:
     """Seconds to open and read the array, and to do so again."""
     found = []
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+    pipeline = {"codec_pipeline.path": "zarrstack.decoded.DecodedChunks"} if "Decoded" in name else {}
+    with tempfile.TemporaryDirectory(dir=folder) as place, zarr.config.set(pipeline):
         store = CACHES[name](LatencyStore(source, get_latency=0.02), place)
         for _ in range(2):
             began = time.perf_counter()
@@ -178,7 +180,10 @@ def cache(folder: Path, rounds: int) -> None:
     rows = [[name, *(spread(each, 3) for each in zip(*runs, strict=True))] for name, runs in found.items()]
     print(markdown([f"{chunks:,} chunks of 4 KB, 20 ms latency, seconds", "first read", "again"], *rows))
     contenders = {
-        f"{name}, over {kind}": partial(operations, name, kind, folder) for kind in KINDS for name in CACHES
+        f"{name}, over {kind}": partial(operations, name, kind, folder)
+        for kind in KINDS
+        for name in CACHES
+        if "Decoded" not in name
     }
     medians = {
         name: [f"{statistics.median(each):.0f}" for each in zip(*runs, strict=True)]
