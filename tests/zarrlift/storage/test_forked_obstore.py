@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
@@ -62,7 +61,6 @@ if __name__ == "__main__":
 REFUSED = "StorageError True\n"
 
 
-@pytest.mark.needs_reader("once")
 def test_a_child_forked_after_obstore_was_used_gets_an_error(tmp_path):
     import zarr
 
