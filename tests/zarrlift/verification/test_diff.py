@@ -237,6 +237,19 @@ def test_an_attribute_is_named_by_its_place(pair: tuple[Path, Path]) -> None:
     assert (difference.place, difference.first, difference.second) == ("/range/0", "0", "1")
 
 
+def test_a_broken_convention_on_one_side_is_one_difference(tmp_path: Path) -> None:
+    """Conventions then convert one side alone, whose other nodes are nevertheless equal."""
+    assert main(["demo", str(tmp_path / "demo")]) == 0
+    first, second = tmp_path / "demo/spots.zarr", tmp_path / "b"
+    shutil.copytree(first, second)
+    document = json.loads((second / ".zattrs").read_text())
+    document["multiscales"][0]["axes"] = "none"
+    (second / ".zattrs").write_text(json.dumps(document))
+    found = compare(first, second)
+    assert {one for one, _ in told(found)} == {""}
+    assert not found.stored
+
+
 def test_a_chunk_that_one_side_lacks_is_always_in_the_sample(values: np.ndarray, tmp_path: Path) -> None:
     first = zarr.create_array(tmp_path / "a", shape=(4000,), chunks=(10,), dtype="i4", fill_value=0)
     first[:] = 1
