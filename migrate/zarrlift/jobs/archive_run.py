@@ -89,7 +89,10 @@ class ArchiveRequest(Request, Places):
             from .virtual.run import plan_virtual
 
             return plan_virtual(self.virtual_request())
-        ends = self.described(self.open())
+        return self.plan_of(self.described(self.open()))
+
+    def plan_of(self, ends: Endpoints) -> Plan:
+        """The plan for ends that are opened and described; nothing is written."""
         plan, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
         refuse_unapplied(plan)
         return plan
