@@ -354,6 +354,13 @@ def test_a_document_without_what_layers_read_is_an_error_that_names_it(store, me
         assert dict(zarrstack.open_group(store, path="g").members()) == {}
 
 
+def test_an_array_whose_keys_would_all_be_records_of_checksums_is_refused(store):
+    create(store, (), name="g/a.crc32c")
+    put_field(store, ["checksum"], path="g/a.crc32c")
+    with pytest.raises(MetadataError, match=r"names that end with \.crc32c are reserved"):
+        zarrstack.open(store, path="g/a.crc32c")
+
+
 def test_layers_of_a_new_array_must_be_understood(store):
     with pytest.raises(UsageError, match="a reader that skips a layer"):
         create(store, [{**ENTRY, "must_understand": False}])
