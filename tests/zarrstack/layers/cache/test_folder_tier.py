@@ -83,6 +83,25 @@ def test_processes_at_the_same_time_share_one_budget(open_cache, tmp_path) -> No
     run(body)
 
 
+def test_small_values_are_written_at_once_and_evictions_by_another_thread(open_cache, monkeypatch) -> None:
+    """Handing a value to a thread takes longer than writing it; an eviction looks at every file."""
+
+    async def body():
+        threads = []
+        real = asyncio.to_thread
+        monkeypatch.setattr(
+            asyncio, "to_thread", lambda act, *given: threads.append(act) or real(act, *given)
+        )
+        store = open_cache()
+        await fill(store, 10)
+        assert [each.__name__ for each in threads] == ["open"]
+        await fill(store, 20)
+        assert store.figures().evictions > 0
+        assert threads[1:] and {each.__name__ for each in threads[1:]} == {"to_disk"}
+
+    run(body)
+
+
 def test_a_smaller_budget_is_kept_from_the_start(open_cache, tmp_path) -> None:
     async def body():
         store = open_cache()
@@ -119,11 +138,12 @@ def test_half_a_record_of_a_dead_process_is_removed(open_cache, tmp_path) -> Non
         store = open_cache()
         await fill(store, 2)
         store.close()
-        (tmp_path / "tier" / "partial" / "5000-dead").write_bytes(bytes(100))
+        half = next((tmp_path / "tier" / "objects").iterdir()) / f"{'ab' * 16}.5000-dead"
+        half.write_bytes(bytes(100))
         store = open_cache()
         await fill(store, 2)
         assert store.figures().hits == 2
-        assert os.listdir(tmp_path / "tier" / "partial") == []
+        assert not half.exists()
 
     run(body)
 
@@ -256,7 +276,7 @@ HALVES = {
     "zeros for a control": lambda tier: (tier / "control").write_bytes(
         bytes((tier / "control").stat().st_size)
     ),
-    "no folders": lambda tier: [shutil.rmtree(tier / name) for name in ("objects", "partial")],
+    "no folder": lambda tier: shutil.rmtree(tier / "objects"),
     "only a lock": lambda tier: [shutil.rmtree(tier), tier.mkdir(), (tier / "lock").touch()],
 }
 
@@ -349,7 +369,7 @@ def test_after_a_crash_of_the_machine_the_folder_is_emptied(clean, hits, open_ca
 
 def test_another_version_is_refused(tmp_path) -> None:
     (tmp_path / control.MARKER).write_text(json.dumps({"format": control.FORMAT, "version": 9}))
-    with pytest.raises(UsageError, match=r"another version; found version 9.*expected version 2"):
+    with pytest.raises(UsageError, match=r"another version; found version 9.*expected version 3"):
         Cache(MemoryStore(), disk=tmp_path)
 
 
@@ -508,7 +528,7 @@ def test_a_pipe_among_the_records_being_written_is_removed(open_cache, tmp_path,
         store = open_cache()
         await fill(store, 3)
         store.close()
-        pipe = tmp_path / "tier" / control.PARTIAL / "10-pipe"
+        pipe = next((tmp_path / "tier" / "objects").iterdir()) / f"{'ab' * 16}.10-pipe"
         os.mkfifo(pipe)
         again = open_cache()
         await fill(again, 3)

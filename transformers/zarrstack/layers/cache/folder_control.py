@@ -1,12 +1,12 @@
 """Control files that processes use to share a cache folder.
 
-    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 2}; written last
+    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 3}; written last
     control                counters that every process reads and writes (below)
     lock                   flock: held to open the folder, to count bytes and to evict records
     step                   flock: held briefly to increment a slot of the version table
     users                  flock, shared: held by every process while it uses the folder
-    objects/ab/abcd...     one record each (record.py); its modification time is its last use
-    partial/size-...       records being written, flocked by their writers
+    objects/a/abcd...      one record each (record.py); its modification time is its last use
+    objects/a/abcd....size-random   a record being written, flocked by its writer
 
 `control` is little-endian uint64: magic, number of slots in the table, identity of the tier (2 words), bytes
 counted, budget, 1 unused, identity of the boot in which it is in use or zeros (2 words), 7 unused; then the
@@ -35,16 +35,13 @@ from .regular_file import NotRegularError, create_new, open_regular
 from .versions import PENDING
 
 FORMAT: Final = "zarrstack-cache"
-VERSION: Final = 2
+VERSION: Final = 3
 MARKER: Final = "zarrstack-cache.json"
 OBJECTS: Final = "objects"
-PARTIAL: Final = "partial"
-OURS: Final = frozenset(
-    {MARKER, MARKER + ".new", "control", "control.new", "lock", "step", "users", OBJECTS, PARTIAL}
-)
+OURS: Final = frozenset({MARKER, MARKER + ".new", "control", "control.new", "lock", "step", "users", OBJECTS})
 
 MAGIC: Final = int.from_bytes(b"zsccache", "little")
-SLOTS, TIER, TOTAL, BUDGET, BOOT, TABLE = 1, 2, 4, 5, 7, 16
+TIER, TOTAL, BUDGET, BOOT, TABLE = 2, 4, 5, 7, 16
 """Indexes of the words in `control`."""
 UNUSED: Final = (0, 0)
 """Stands for the boot after the last process has left and synced the table."""
@@ -155,7 +152,10 @@ class FileCounters:
 
     def pair(self, place: int) -> tuple[int, int]:
         """Two consecutive words."""
-        return self[place], self[place + 1]
+        data = _read_at(self._fd, 16, 8 * (self._first + place))
+        if len(data) < 16:
+            raise _length_changed()
+        return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
 
     def tobytes(self) -> bytes:
         """All words."""
@@ -221,7 +221,7 @@ def is_sound(words: FileCounters) -> bool:
     """Whether these words are a complete, valid table."""
     try:
         words.check()
-        return words[0] == MAGIC and words[SLOTS] == len(words) - TABLE > 0
+        return words.pair(0) == (MAGIC, len(words) - TABLE) and len(words) > TABLE
     except OSError:
         return False
 
@@ -255,13 +255,10 @@ def write_marker(root: str) -> None:
 
 
 def empty_folder(root: str) -> None:
-    """Remove all records and recreate their folders."""
+    """Remove all records."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(root, MARKER))
-    for name in (OBJECTS, PARTIAL):
-        path = os.path.join(root, name)
-        shutil.rmtree(path, ignore_errors=True)
-        os.makedirs(path, exist_ok=True)
+    shutil.rmtree(os.path.join(root, OBJECTS), ignore_errors=True)
 
 
 def prepare(root: str, budget: int, *, alone: bool) -> FileCounters:
@@ -286,8 +283,7 @@ def prepare(root: str, budget: int, *, alone: bool) -> FileCounters:
         words.flush()  # before any record or slot is written
     if words is None:
         raise OSError(0, "other processes use a cache folder that is damaged")
-    for name in (OBJECTS, PARTIAL):
-        os.makedirs(os.path.join(root, name), exist_ok=True)
+    os.makedirs(os.path.join(root, OBJECTS), exist_ok=True)
     words[BUDGET] = budget
     return words
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final
 
@@ -21,7 +20,6 @@ from .folder_control import (
     BOOT,
     BUDGET,
     OBJECTS,
-    PARTIAL,
     TOTAL,
     UNUSED,
     VersionTable,
@@ -38,6 +36,8 @@ from .versions import Versions
 MANY: Final = 100
 """Number of records from which an eviction frees 5 % more than necessary, because it scans every file."""
 
+_HEAD: Final = 512
+"""Bytes of a record besides its value, if its key is not unusually long."""
 MOST_IDENTITY: Final = 2**16
 """Bytes of a record that are read to find its identity: a key has at most a few kilobytes."""
 
@@ -140,7 +140,7 @@ class LocalTier:
         return cached
 
     def _path(self, digest: str) -> str:
-        return f"{self.root}/{OBJECTS}/{digest[:2]}/{digest}"
+        return f"{self.root}/{OBJECTS}/{digest[0]}/{digest}"
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -151,7 +151,12 @@ class LocalTier:
         """
         head = record_head(ident, cached, self._id)
         size = len(head) + cached.size
-        partial = f"{self.root}/{PARTIAL}/{size}-{uuid.uuid4().hex}"
+        path = self._path(name(ident))
+        folder = os.path.dirname(path)
+        if folder not in self._folders:
+            os.makedirs(folder, exist_ok=True)
+            self._folders.add(folder)
+        partial = f"{path}.{size}-{os.urandom(8).hex()}"
         with self._lock:
             if not self._make_room(size):
                 return
@@ -163,7 +168,7 @@ class LocalTier:
             _write_all(fd, head)
             if cached.data is not None:
                 _write_all(fd, cached.data)
-            self._publish(partial, name(ident), size)
+            self._publish(partial, path, size)
             complete = True
         finally:
             os.close(fd)
@@ -172,11 +177,7 @@ class LocalTier:
                     os.unlink(partial)
                 self._give_back(size)
 
-    def _publish(self, partial: str, digest: str, size: int) -> None:
-        path = self._path(digest)
-        if digest[:2] not in self._folders:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self._folders.add(digest[:2])
+    def _publish(self, partial: str, path: str, size: int) -> None:
         with self._lock:
             with contextlib.suppress(FileNotFoundError):
                 old = os.stat(path).st_size
@@ -195,11 +196,11 @@ class LocalTier:
     def remove_if(self, is_removed: Callable[[bytes], bool]) -> None:
         """Remove the records with these identities."""
         with contextlib.suppress(OSError):
-            for _, _, path in self._records():
-                with contextlib.suppress(OSError), open(open_regular(path), "rb", buffering=0) as file:
+            for each in self._files():
+                with contextlib.suppress(OSError), open(open_regular(each.path), "rb", buffering=0) as file:
                     ident = identity_in(file.read(MOST_IDENTITY))
-                    if ident is not None and is_removed(ident):
-                        self._remove(path)
+                    if ident is not None and "." not in each.name and is_removed(ident):
+                        self._remove(each.path)
 
     def _remove(self, path: str) -> None:
         with contextlib.suppress(OSError), self._lock:
@@ -209,9 +210,18 @@ class LocalTier:
 
     # -- the budget ------------------------------------------------------------------------------
 
+    def has_room(self, size: int) -> bool:
+        """Whether a value can probably be written, or refused, without a look at every file."""
+        try:
+            total, budget = self._words.pair(TOTAL)
+        except OSError:
+            return True
+        return self.keeps or total + size + _HEAD <= budget
+
     def _make_room(self, size: int) -> bool:
         """Reserve room; return whether there is enough. The caller holds the counter."""
-        if self._words[TOTAL] + size <= self._words[BUDGET]:
+        total, budget = self._words.pair(TOTAL)  # and BUDGET
+        if total + size <= budget:
             return True
         if self.keeps:
             self.refusals += 1
@@ -220,8 +230,7 @@ class LocalTier:
 
     def _clear_until(self, size: int) -> bool:
         """Recount the folder and evict the least recently used records until `size` more bytes fit."""
-        base, reserved = self._count_other()
-        records = self._records()
+        base, reserved, records = self._scan()
         total = base + reserved + sum(bytes_ for _, bytes_, _ in records)
         budget = self._words[BUDGET]
         if base + reserved + size <= budget < total + size:
@@ -238,34 +247,32 @@ class LocalTier:
         self._words[TOTAL] = total
         return total + size <= budget
 
-    def _records(self) -> list[tuple[int, int, str]]:
-        """(last use in ns, bytes, path) of every record."""
-        records = []
+    def _scan(self) -> tuple[int, int, list[tuple[int, int, str]]]:
+        """Bytes of the control files, bytes reserved by records being written, and every record.
+
+        A record is (last use in ns, bytes, path). Files of dead writers, which hold no lock, are removed.
+        """
+        with os.scandir(self.root) as files:
+            base = sum(file.stat().st_size for file in files if file.is_file())
+        reserved, records = 0, []
+        for file in self._files():
+            with contextlib.suppress(FileNotFoundError):
+                _, is_partial, rest = file.name.partition(".")
+                if not is_partial:
+                    stat = file.stat(follow_symlinks=False)
+                    records.append((stat.st_mtime_ns, stat.st_size, file.path))
+                elif _is_abandoned(file.path):
+                    os.unlink(file.path)
+                else:
+                    reserved += int(rest.split("-")[0])
+        return base, reserved, records
+
+    def _files(self) -> Iterator[os.DirEntry[str]]:
+        """The records, and those being written."""
         with os.scandir(f"{self.root}/{OBJECTS}") as folders:
             for folder in folders:
                 with os.scandir(folder.path) as files:
-                    for file in files:
-                        with contextlib.suppress(FileNotFoundError):
-                            stat = file.stat(follow_symlinks=False)
-                            records.append((stat.st_mtime_ns, stat.st_size, file.path))
-        return records
-
-    def _count_other(self) -> tuple[int, int]:
-        """Bytes of the control files, and bytes reserved by records being written.
-
-        Files of dead writers, which hold no lock, are removed.
-        """
-        base = reserved = 0
-        with os.scandir(self.root) as files:
-            base = sum(file.stat().st_size for file in files if file.is_file())
-        with os.scandir(f"{self.root}/{PARTIAL}") as files:
-            for file in files:
-                with contextlib.suppress(FileNotFoundError):
-                    if _is_abandoned(file.path):
-                        os.unlink(file.path)
-                    else:
-                        reserved += int(file.name.split("-")[0])
-        return base, reserved
+                    yield from files
 
     def close(self) -> None:
         """Leave the folder; the last process to leave marks it as clean."""

@@ -10,7 +10,7 @@
            40  tier                     16 bytes identity of the tier that wrote it
            56  the identity, then the value
 
-Little-endian throughout. The layout is this project's, version 2 (`folder_control.VERSION`). A record is
+Little-endian throughout. The layout is this project's, version 3 (`folder_control.VERSION`). A record is
 accepted only if lengths, checksum, tier and identity all match, so a torn or corrupted file reads as missing.
 """
 
