@@ -27,6 +27,7 @@ EXAMPLES: Final = {
     "zarrlift status cells.zarr --verbose\n"
     "zarrlift status cells.zarr --html report.html --check",
     "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",
+    "diff": "zarrlift diff zarrlift-demo/ocean.zarr ocean3.zarr --full",
     "digest": "zarrlift digest zarrlift-demo/ocean.zarr --output ocean.digest\n"
     "zarrlift verify ocean3.zarr --digest ocean.digest",
     "finish": "cp -r zarrlift-demo/ocean.zarr in-place.zarr\n"

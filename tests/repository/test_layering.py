@@ -23,7 +23,9 @@ ROOMS = {
         "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "codec_spec",
         "chunk_keys_v3", "shard_index",
     ),
-    "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),
+    "zarrstack": (
+        "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
+    ),
     "zarrlift.core": (
         "git_pointers", "identity_cache", "json_fields", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",

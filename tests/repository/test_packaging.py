@@ -33,12 +33,14 @@ class Distribution(NamedTuple):
 
     project: Path
     root: Path
-    registers: str
+    registers: list[str]
 
 
 DISTRIBUTIONS = {
-    "zarrlift": Distribution(ROOT, ROOT / "migrate", "console_scripts"),
-    "zarrstack": Distribution(ROOT / "transformers", ROOT / "transformers", "zarrstack.transformers"),
+    "zarrlift": Distribution(ROOT, ROOT / "migrate", ["console_scripts"]),
+    "zarrstack": Distribution(
+        ROOT / "transformers", ROOT / "transformers", ["zarr.codec_pipeline", "zarrstack.transformers"]
+    ),
 }
 TEXTS = (
     *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "transformers" / "README.md",
@@ -139,7 +141,7 @@ def test_a_wheel_carries_its_licence_and_what_it_registers(name: str, wheel: zip
     assert about(wheel, "licenses/LICENSE").startswith("MIT License")
     entries = configparser.ConfigParser()
     entries.read_string(about(wheel, "entry_points.txt"))
-    assert entries.sections() == [DISTRIBUTIONS[name].registers]
+    assert entries.sections() == DISTRIBUTIONS[name].registers
 
 
 def test_the_readme_of_a_wheel_leads_to_the_repository(name: str, wheel: zipfile.ZipFile) -> None:

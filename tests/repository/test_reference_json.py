@@ -57,6 +57,8 @@ digest broken.zarr
 verify mixed3.zarr --digest mixed.digest
 CHANGE
 verify mixed.zarr mixed3.zarr --full
+diff mixed.zarr mixed3.zarr --full
+diff broken.zarr broken.zarr
 update mixed3.zarr --dry-run
 update mixed3.zarr
 migrate OCEAN --in-place

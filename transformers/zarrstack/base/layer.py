@@ -36,6 +36,11 @@ class Layer(LayerOptions, WrapperStore[Store]):
         """Statistics since the layer was created, as a frozen dataclass; None if it counts nothing."""
         return None
 
+    def cache_of(self, key: str) -> Any:
+        """The state of the cache that serves a key, with the same bytes as this layer; None without one."""
+        below = getattr(self._store, "cache_of", None)
+        return below(key) if below is not None and getattr(self, "transparent", False) else None
+
     @property
     def buffers(self) -> bool:
         """Whether `set` may return before the value is stored, so that layers above must not rely on it."""

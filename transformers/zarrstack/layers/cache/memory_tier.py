@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
-from .record import CachedValue, Part
+from .record import CachedValue
 from .versions import VersionedPath
 
 OVERHEAD: Final = 600
@@ -17,7 +17,8 @@ OVERHEAD: Final = 600
 Measured with tracemalloc: 578 bytes for the entry of a missing key (CPython 3.11 and 3.13).
 """
 
-Where: TypeAlias = str | tuple[str, Part]
+Where: TypeAlias = str | tuple[str, Hashable]
+"""A key, or a key and which part or which meaning of its value."""
 Check: TypeAlias = Callable[[CachedValue, VersionedPath], bool]
 
 

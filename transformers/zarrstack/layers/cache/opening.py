@@ -16,6 +16,10 @@ class OpenCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_ope
     _state: CacheState
     _source: str | None
 
+    def cache_of(self, key: str) -> CacheState:
+        """The state of this cache."""
+        return self._state
+
     async def _open_tier(self, *, blocking: bool) -> None:
         """Open the disk tier, if there is one."""
         state = self._state

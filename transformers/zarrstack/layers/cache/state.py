@@ -7,7 +7,7 @@ import errno
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -237,6 +237,34 @@ class CacheState:
         if cached is not None:
             self.count(MEMORY, cached.size)
         return cached
+
+    def version_of(self, key: str) -> tuple[VersionedPath, int, float] | None:
+        """What `remember_as` needs to know from before the fetch; None while the key changes."""
+        place = self.versions.place(key)
+        stamp = None if place is None else place.stable_stamp()
+        return None if place is None or stamp is None else (place, stamp, self.clock())
+
+    def remember_as(
+        self, key: str, kind: Hashable, data: memoryview, version: tuple[VersionedPath, int, float]
+    ) -> None:
+        """Store what a value means, such as a decoded chunk, in memory, instead of the value."""
+        place, stamp, started = version
+        entry = self.memory.get(key)
+        if self.ttl is not None:  # as old as the value, which may have been fetched long before
+            if entry is None:
+                return
+            started = min(started, entry[0].stored)
+        self.memory.put((key, kind), CachedValue(data, started, stamp), place, self.is_valid)
+        if entry is not None and self.memory.get((key, kind)) is not None:
+            self.memory.drop(key)
+
+    def in_memory_as(self, key: str, kind: Hashable) -> bytes | memoryview | None:
+        """What `remember_as` stored, if it is still valid; counted as a hit."""
+        entry = self.memory.get((key, kind))
+        if entry is None or not self.is_valid(entry[0], entry[1]):
+            return None
+        self.count(MEMORY, entry[0].size)
+        return entry[0].data
 
     def on_disk(self, tier: LocalTier, ident: bytes, place: VersionedPath) -> CachedValue | None:
         """Read a valid record from the disk tier."""

@@ -14,7 +14,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -131,6 +131,12 @@ class PerArray(BufferedArrays):
             return self._store
         array.check(writes=writes)
         return array.store
+
+    def cache_of(self, key: str) -> Any:
+        """The state of the cache below the array that contains a key, if the array is known."""
+        known = (self._arrays.get(path) for path in ancestors(key))
+        below = next((getattr(array.store, "cache_of", None) for array in known if array is not None), None)
+        return None if below is None else below(key)
 
     def _forget(self, folder: str) -> None:
         for path in list(self._arrays):  # other threads may add entries concurrently
