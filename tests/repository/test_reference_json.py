@@ -38,6 +38,7 @@ migrate OCEAN new.zarr --recipe recipe.toml --dry-run
 migrate CELLS new.zarr --chunks 1,192,256 --dry-run
 migrate rows.zarr new.zarr --chunks -1,2 --dry-run
 migrate OCEAN --in-place --dry-run
+migrate OCEAN new.zarr --dry-run --provenance --show /
 migrate OCEAN new.json --virtual --dry-run
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db --parts 2
