@@ -137,6 +137,11 @@ def test_a_wheel_holds_its_package_and_nothing_else(name: str, wheel: zipfile.Zi
     assert {path for path in wheel.namelist() if ".dist-info/" not in path} == expected
 
 
+def test_both_wheels_together_install_less_than_4_mb(name: str, wheel: zipfile.ZipFile) -> None:
+    most = {"zarrlift": 3_450_000, "zarrstack": 550_000}
+    assert sum(file.file_size for file in wheel.infolist()) < most[name]
+
+
 def test_a_wheel_carries_its_licence_and_what_it_registers(name: str, wheel: zipfile.ZipFile) -> None:
     assert about(wheel, "licenses/LICENSE").startswith("MIT License")
     entries = configparser.ConfigParser()
