@@ -5,6 +5,7 @@
 - `cache`: seconds to open and read an array from a store with 20 ms latency, with a cold cache and again,
   beside zarr's own cache. The array is in memory below the latency, so that nothing but the layers differs.
   Then microseconds of a get that misses, one that hits, and a set.
+- `prefetch`: chunks read one after the other from a store with 20 ms latency.
 - `sharding`: requests and time of an uncompressed array that is written into shards, beside zarr's own, until
   everything is stored, and its first two rows read back.
 """
@@ -32,7 +33,7 @@ from zarr.experimental.cache_store import CacheStore
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from zarr.testing.store import LatencyStore
 
-from zarrstack import Cache, Sharding, stack
+from zarrstack import Cache, Prefetch, Sharding, stack
 from zarrstack.base.registry import find, registered
 from zarrstack.layers.rekey import Prefix
 
@@ -179,11 +180,9 @@ def cache(folder: Path, rounds: int) -> None:
     found = interleaved({name: partial(reads, name, source, folder) for name in CACHES}, rounds)
     rows = [[name, *(spread(each, 3) for each in zip(*runs, strict=True))] for name, runs in found.items()]
     print(markdown([f"{chunks:,} chunks of 4 KB, 20 ms latency, seconds", "first read", "again"], *rows))
+    names = [name for name in CACHES if "Decoded" not in name]
     contenders = {
-        f"{name}, over {kind}": partial(operations, name, kind, folder)
-        for kind in KINDS
-        for name in CACHES
-        if "Decoded" not in name
+        f"{name}, over {kind}": partial(operations, name, kind, folder) for kind in KINDS for name in names
     }
     medians = {
         name: [f"{statistics.median(each):.0f}" for each in zip(*runs, strict=True)]
@@ -191,6 +190,30 @@ def cache(folder: Path, rounds: int) -> None:
     }
     rows = [[name, *cells] for name, cells in medians.items()]
     print(f"\n{markdown(['microseconds per 3.3 KB', 'miss', 'hit', 'set'], *rows)}")
+
+
+# What reading ahead is worth
+
+
+def ahead(depth: int, slab: int, source: MemoryStore) -> list[float]:
+    """Seconds, processor seconds and requests for chunks, of a loop over an array."""
+    below = Counted(LatencyStore(source, get_latency=0.02))
+    array = zarr.open_array(stack(below, Prefetch(depth=depth)) if depth else below)
+    began, worked = time.perf_counter(), time.process_time()
+    for number in range(0, array.shape[0], slab):
+        array[number : number + slab]
+    return [time.perf_counter() - began, time.process_time() - worked, below.gets]
+
+
+def prefetch(_: Path, rounds: int) -> None:
+    """One table."""
+    source, chunks = MemoryStore(), 128 if rounds else 16
+    zarr.create_array(source, data=np.random.default_rng(0).random((chunks, 64, 64)), chunks=(1, 64, 64))
+    ways = {"one by one": (0, 1), "`Prefetch()`": (8, 1), "`depth=32`": (32, 1), "8 at a time": (0, 8)}
+    found = interleaved({name: partial(ahead, *way, source) for name, way in ways.items()}, rounds)
+    columns = {name: list(zip(*runs, strict=True)) for name, runs in found.items()}
+    rows = [[name, spread(wall), spread(work), max(gets)] for name, (wall, work, gets) in columns.items()]
+    print(markdown([f"{chunks} chunks of 32 KB, 20 ms", "seconds", "processor, s", "requests"], *rows))
 
 
 # What shards cost
@@ -215,7 +238,7 @@ class Counted(WrapperStore[Store]):
         self.gets = self.sets = self.bytes = 0
 
     async def get(self, key: str, *more: Any, **options: Any) -> Any:
-        self.gets += "/c/" in key
+        self.gets += "c/" in key
         return await self._store.get(key, *more, **options)
 
     async def set(self, key: str, value: Any) -> None:
@@ -266,4 +289,5 @@ def sharding(folder: Path, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    {"layers": layers, "cache": cache, "sharding": sharding}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))
+    tables = {"layers": layers, "cache": cache, "prefetch": prefetch, "sharding": sharding}
+    tables[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))

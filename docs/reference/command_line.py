@@ -16,6 +16,7 @@ from zarrlift.cli.parser import COMMANDS, app
 EXAMPLES: Final = {
     "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
     "migrate": "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3 --dry-run\n"
+    "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3 --dry-run --show sst\n"
     "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
     "resume": "zarrlift resume ocean3.zarr",
     "update": "zarrlift update ocean3.zarr --dry-run",
@@ -27,6 +28,7 @@ EXAMPLES: Final = {
     "zarrlift status cells.zarr --verbose\n"
     "zarrlift status cells.zarr --html report.html --check",
     "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",
+    "diff": "zarrlift diff zarrlift-demo/ocean.zarr ocean3.zarr --full",
     "digest": "zarrlift digest zarrlift-demo/ocean.zarr --output ocean.digest\n"
     "zarrlift verify ocean3.zarr --digest ocean.digest",
     "finish": "cp -r zarrlift-demo/ocean.zarr in-place.zarr\n"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .jobs.batch.start import batch
     from .jobs.census.assess import census
     from .jobs.census.census import Census
+    from .jobs.diff import diff
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
     from .recipe.toml_file import load_recipe
+    from .verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Archive": "archive.nodes",
+    "ArchiveDiff": "verification.archive_diff",
     "ArchiveDigest": "verification.digest_report",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
@@ -58,6 +61,7 @@ _HOMES = {
     "JobReport": "jobs.job_report",
     "Layout": "archive.nodes",
     "LegacyView": "views.legacy",
+    "NodeDifference": "verification.archive_diff",
     "NodeStatus": "jobs.status",
     "NodeUpdate": "jobs.update.steps",
     "Outcome": "jobs.outcome",
@@ -67,9 +71,11 @@ _HOMES = {
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.update",
+    "ValueDifference": "verification.archive_diff",
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
+    "diff": "jobs.diff",
     "digest": "jobs.digests",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
@@ -94,6 +100,7 @@ _HOMES = {
 
 __all__ = [
     "Archive",
+    "ArchiveDiff",
     "ArchiveDigest",
     "ArrayNode",
     "ArrayRecipe",
@@ -107,6 +114,7 @@ __all__ = [
     "JobReport",
     "Layout",
     "LegacyView",
+    "NodeDifference",
     "NodeStatus",
     "NodeUpdate",
     "Outcome",
@@ -116,9 +124,11 @@ __all__ = [
     "ReverseView",
     "Status",
     "UpdatePlan",
+    "ValueDifference",
     "VerificationReport",
     "batch",
     "census",
+    "diff",
     "digest",
     "finish",
     "gather",

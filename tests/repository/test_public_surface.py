@@ -23,9 +23,9 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part",
-    "open", "open_array", "open_group", "plan", "plan_parts", "plan_update", "present", "resume", "status",
-    "undo", "update", "verify",
+    "batch", "census", "diff", "digest", "finish", "gather", "inspect", "job_report", "migrate",
+    "migrate_part", "open", "open_array", "open_group", "plan", "plan_parts", "plan_update", "present",
+    "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
@@ -35,8 +35,8 @@ LAYERS = (
 )  # fmt: skip
 
 DATA = (
-    "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
-    "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
+    "Archive", "ArchiveDiff", "NodeDifference", "ValueDifference", "ArchiveDigest", "ArrayNode", "GroupNode",
+    "Layout", "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
     "UpdatePlan", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView", "load_recipe",

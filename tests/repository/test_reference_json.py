@@ -38,6 +38,7 @@ migrate OCEAN new.zarr --recipe recipe.toml --dry-run
 migrate CELLS new.zarr --chunks 1,192,256 --dry-run
 migrate rows.zarr new.zarr --chunks -1,2 --dry-run
 migrate OCEAN --in-place --dry-run
+migrate OCEAN new.zarr --dry-run --provenance --show /
 migrate OCEAN new.json --virtual --dry-run
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db --parts 2
@@ -57,6 +58,8 @@ digest broken.zarr
 verify mixed3.zarr --digest mixed.digest
 CHANGE
 verify mixed.zarr mixed3.zarr --full
+diff mixed.zarr mixed3.zarr --full
+diff broken.zarr broken.zarr
 update mixed3.zarr --dry-run
 update mixed3.zarr
 migrate OCEAN --in-place

@@ -8,12 +8,14 @@ from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
+from zarrlift.jobs.node_change import NodeChange
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.status import Activity, NodeStatus, PartStatus, Status
 from zarrlift.planning.move import Move
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import Recipe
+from zarrlift.verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
 from zarrlift.verification.report import VerificationReport
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.codec_spec import CodecSpec
@@ -334,3 +336,74 @@ DIFFERENT = replace(
         ),
     ),
 )
+
+DIFF = ArchiveDiff(
+    first="/data/old.zarr",
+    second="/data/copy.n5",
+    first_format="zarr2",
+    second_format="n5",
+    full=False,
+    groups=2,
+    arrays=6,
+    chunks=19,
+    bytes=4_700_000,
+    share=0.0321,
+    differences=(
+        NodeDifference(
+            node="", what="attribute", place="/title", first='"A year"', second='"' + 30 * "long " + '"'
+        ),
+        NodeDifference(node="images/0", what="node", first="array"),
+        NodeDifference(node="temperature", what="shape", first="[12, 90, 180]", second="[12, 90, 181]"),
+        NodeDifference(
+            node="wind",
+            what="values",
+            count=1204,
+            values=tuple(
+                ValueDifference(index=(0, 17 + i), first=f"{i}.5", second="nan (bits 7fc00000)")
+                for i in range(9)
+            ),
+        ),
+        NodeDifference(
+            node="clouds", what="values", values=(ValueDifference(index=(4,), first="0", second="1"),)
+        ),
+    ),
+    stored=tuple(
+        NodeDifference(
+            node=f"s{number}", what="codecs", first="bytes:little > zlib:5", second="N5 blocks: gzip:5"
+        )
+        for number in range(6)
+    ),
+    problems=(
+        Problem(
+            kind="chunk",
+            node="rain",
+            key="rain/0.7",
+            message="in A: the chunk has the wrong size",
+            found="4000 bytes",
+            expected="4096 bytes",
+        ),
+    ),
+)
+
+CHANGE = NodeChange(
+    path="wind",
+    kind="array",
+    before={
+        "wind/.zarray": {
+            "chunks": [4, 45, 90], "compressor": {"id": "zlib", "level": 5}, "dtype": "<i2", "fill_value": 0,
+            "filters": None, "order": "C", "shape": [12, 90, 180], "zarr_format": 2,
+        },
+        "wind/.zattrs": {"_ARRAY_DIMENSIONS": ["t", "y", "x"], **{f"same_{n}": n for n in range(9)}},
+    },
+    after={
+        "wind/zarr.json": {
+            "zarr_format": 3, "node_type": "array", "shape": [12, 90, 180], "data_type": "int16",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 45, 90]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "fill_value": 0, "dimension_names": ["t", "y", "x"],
+            "attributes": {**{f"same_{n}": n for n in range(9)}, "title": "long " * 30},
+        }
+    },
+    notes=("The attribute zarrlift will have the time of the migration.",),
+)  # fmt: skip

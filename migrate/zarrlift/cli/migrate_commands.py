@@ -29,6 +29,7 @@ def migrate(
     destination: o.Destination = None,
     *,
     dry_run: o.DryRun = False,
+    show: o.Show = None,
     options: o.Migrating,
     virtual: o.Virtual = False,
     storage: s.Storage,
@@ -40,13 +41,16 @@ def migrate(
 ) -> Answer:
     """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
-    With --dry-run, show what would be done and cost, array by array. With --job and --parts, create a job
-    whose parts are done by --job and --part, in any order and on any machine, and published by `gather`.
+    With --dry-run, show what would be done and cost, array by array; with --show too, what would change in
+    the metadata of a node. With --job and --parts, create a job whose parts are done by --job and --part, in
+    any order and on any machine, and published by `gather`.
 
     \b
     zarrlift migrate old.zarr new.zarr
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
+    if show is not None and (not dry_run or virtual or part is not None):
+        raise usage("--show is for a plan of a copy or in place", expected="--dry-run, without --virtual")
     if part is not None:
         of_run = {"job", "verify", *options.of(Running, Watching)} - {"take_over"}
         others = [source, destination, virtual, parts, dry_run, recipe.given(), options.given() - of_run]
@@ -67,6 +71,8 @@ def migrate(
         output.session.previews = True
         keywords = arguments()
         keywords.pop("job_storage_options", None)
+        if show is not None:
+            return _shown(show, source or "", destination, keywords)
         if dry_run:
             return _planned(zarrlift.plan(source or "", destination, virtual=virtual, **keywords))
         job = options.of(JobPlace).get("job")
@@ -97,6 +103,14 @@ def _planned(plan: Plan, job: str | None = None) -> Answer:
         data=lambda: report_json.plan_json(plan),
         brief=lambda: refused_briefly(len(plan.refusals)),
     )
+
+
+def _shown(path: str, source: str, destination: str | None, keywords: dict[str, Any]) -> Answer:
+    from ..jobs.node_change import node_change
+    from ..report import node_change as report
+
+    change = node_change(path, source, destination, **keywords)
+    return Answer(code=DONE, text=lambda: report.blocks(change), data=change.to_json)
 
 
 def _migrate_part(

@@ -27,7 +27,6 @@ from .session import (
 )
 
 _HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
-
 Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
 
 Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
@@ -45,6 +44,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
     "status": ("status_command", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
+    "diff": ("diff_command", "Compare any two archives: nodes, metadata and values."),
     "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),

@@ -28,7 +28,7 @@ INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
 PRINTING: Final = frozenset(
-    {"inspect", "status", "digest", "list", "completion", "model show", "model schema"}
+    {"inspect", "status", "diff", "digest", "list", "completion", "model show", "model schema"}
 )
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
@@ -82,6 +82,8 @@ class Session:
     color: Color = "auto"
     previews: bool = False
     """Whether the command only shows what it would do (`--dry-run`)."""
+    trouble: int = PARTLY
+    """The exit code if the command cannot do its work, except for that of an invalid request."""
     interrupted: bool = False
     how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
     """Advice in one line after an interruption, given the job's path and options if known."""
@@ -176,7 +178,7 @@ class Session:
             text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
             advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
             problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
-        code = USAGE if problem.kind == "usage" else PARTLY
+        code = USAGE if problem.kind == "usage" else self.trouble
         from ..jobs.units import safe
 
         if self.json:

@@ -29,6 +29,8 @@ class Storage(Group):
     """Those that the command has, besides those of references."""
     unnamed: ClassVar[tuple[str, ...]] = ("src",)
     """Those that get options without a place."""
+    referring: ClassVar[tuple[str, ...]] = ("src",)
+    """Those that may consist of references."""
 
     @classmethod
     @cache
@@ -64,7 +66,8 @@ class Storage(Group):
         if theirs or allowed:
             from ..storage.reference_options import with_references
 
-            per_place["src"] = with_references(per_place.get("src"), allowed, theirs) or {}
+            for place in self.referring:
+                per_place[place] = with_references(per_place.get(place), allowed, theirs) or {}
         return {_ARGUMENTS[place]: options for place, options in per_place.items() if options}
 
 
@@ -104,6 +107,13 @@ class ComparedStorage(Storage):
 
         named = {"src": source, "dst": destination or ""}
         return self.given_for(tuple(place for place in self.unnamed if is_url(named[place])) or ("src",))
+
+
+class DiffStorage(ComparedStorage):
+    """How two archives that are compared without a job are opened."""
+
+    places = ("src", "dst")
+    referring = ("src", "dst")
 
 
 def by_place(

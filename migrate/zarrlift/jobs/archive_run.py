@@ -24,7 +24,7 @@ from .ledger.ledger import Job
 from .observed import Observed
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
-from .places import refuse_claim_in_source, refuse_closed, refuse_existing
+from .places import refuse_claim_in_source, refuse_closed, refuse_existing, refuse_without_links
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
 from .run_job import refuse_unsuitable, run_job
@@ -89,7 +89,10 @@ class ArchiveRequest(Request, Places):
             from .virtual.run import plan_virtual
 
             return plan_virtual(self.virtual_request())
-        ends = self.described(self.open())
+        return self.plan_of(self.described(self.open()))
+
+    def plan_of(self, ends: Endpoints) -> Plan:
+        """The plan for ends that are opened and described; nothing is written."""
         plan, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
         refuse_unapplied(plan)
         return plan
@@ -148,6 +151,8 @@ def migrate_archive(
         if not request.in_place:
             refuse_existing(ends.destination, overwrite=request.overwrite)
         refuse_closed(ends.place)
+        if request.link == "hard":
+            refuse_without_links(without_layers(ends.source), ends.place)
         ends = request.described(ends)
         new_id = claim.new_id or os.urandom(4).hex()
         with (

@@ -17,6 +17,7 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 
 from ..storage.base import Storage
+from ..storage.local.partial_files import may_link_in
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
 
@@ -142,6 +143,22 @@ def refuse_closed(destination: Storage) -> None:
     if not may_create_in(destination.real):
         denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         raise storage_error("cannot write to the destination", destination.url, denied)
+
+
+def refuse_without_links(source: Storage, destination: Storage) -> None:
+    """Raise UsageError, before a job is made, if no file of one can be a hard link to a file of the other."""
+    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        return
+    place = Path(destination.real)
+    while not place.is_dir():
+        place = place.parent
+    if os.stat(source.real).st_dev != os.stat(place).st_dev:
+        reason = "source and destination are on different file systems"
+    elif not may_link_in(place):
+        reason = f"the file system of {place} has no hard links"
+    else:
+        return
+    raise UsageError(f"chunks cannot be hard links: {reason}", advice="Omit --link hard.")
 
 
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:

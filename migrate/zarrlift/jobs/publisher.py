@@ -27,7 +27,6 @@ from zarrstack.core.paths import join
 from ..archive.chunk_inventory import take_inventory
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
-from ..planning.zarr_json import consolidate
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
@@ -161,7 +160,7 @@ class Publisher:
                 return  # a document above would hide it
         root = next((group for group in groups if group.path == ""), None)
         if root is not None and depends and not json.loads(self.job.fact("update") or "{}").get("keeps_root"):
-            content = self._consolidated(root) if self.plan.consolidate else root.document
+            content = self.plan.document("", {row.path for row in self.job.nodes() if row.state == "done"})
             if with_digest:
                 content = provenance.with_digest(content, self.job.digests.documents())
             expected = digest(document(content))
@@ -190,10 +189,3 @@ class Publisher:
             return False
         self.job.record_node(row.id, "done", published_ns=published)
         return True
-
-    def _consolidated(self, root: GroupPlan) -> JSONObject:
-        done = {row.path for row in self.job.nodes() if row.state == "done"}
-        documents: dict[str, JSONObject] = {
-            node.path: node.document for node in self.plan.published if node.path in done and node.path
-        }
-        return consolidate({"": root.document, **documents})

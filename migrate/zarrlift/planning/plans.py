@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
@@ -19,6 +19,7 @@ from .changes import Changes
 from .move import Move
 from .regrid.intermediate import IntermediateArray, shape_from_json, shape_to_json
 from .routes import Route
+from .zarr_json import consolidate
 
 
 # As for `Move`, without `__slots__`.
@@ -300,6 +301,18 @@ class Plan(NotebookResult):
         """All nodes except the excluded ones, sorted by path."""
         nodes: list[Planned] = [*self.arrays, *self.groups, *self.refusals]
         return tuple(sorted(nodes, key=lambda node: node.path))
+
+    def document(self, path: str, done: Collection[str] | None = None) -> JSONObject:
+        """The `zarr.json` to write for a node; KeyError if none is.
+
+        Consolidated metadata of the root is that of the nodes that are `done`, of all by default.
+        """
+        documents = {
+            node.path: node.document
+            for node in self.published
+            if node.path == path or (not path and self.consolidate and (done is None or node.path in done))
+        }
+        return consolidate(documents) if not path and self.consolidate else documents[path]
 
     def all_problems(self) -> tuple[Problem, ...]:
         """All problems, the archive's first, then by node."""

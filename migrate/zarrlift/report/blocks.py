@@ -111,6 +111,15 @@ class Document(Block):
     value: Any
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Change(Block):
+    """Lines before and after, with what they are: side by side if there is room, else as a unified diff."""
+
+    before: Sequence[str]
+    after: Sequence[str]
+    heads: tuple[str, str]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Column:
     """Title and layout of a column."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import blocks as b
-from . import problems
+from . import changed_lines, problems
 from .names import node_names
 from .page import Page
 from .table import fits, table
@@ -66,6 +66,8 @@ def _lines(block: b.Block, page: Page) -> Iterable[str]:
                 *problems.failures(excerpt, page),
                 *page.rest(len(block.rows) - len(excerpt), block.what),
             )
+        case b.Change():
+            return changed_lines.lines(block, page)
         case b.Advice():
             return page.advice(block.text, block.command)
     return ()

@@ -1,7 +1,7 @@
 """Compares the values of one array on both sides, region by region.
 
-The source is decoded by zarrlift, the result by zarr-python. If the chunk grids differ, regions consist of
-whole chunks of both sides, as far as memory allows, to avoid decoding chunks repeatedly.
+The source is decoded by zarrlift, the result by what `results` has for it. If the chunk grids differ, regions
+consist of whole chunks of both sides, as far as memory allows, to avoid decoding chunks repeatedly.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
 from ..core.data_types.compare import Values, part_of
@@ -34,20 +32,16 @@ from .regions import (
     Division,
     Region,
     first_coordinates,
-    inner_chunk_shape,
     intersection,
     list_chunks,
     overlapping,
     parts,
     within,
 )
+from .results import Result
 from .source_objects import SourceObjects
-from .v3_tree import key_below
-from .zarr_python_reader import chunk_shape, data_type_name, native, open_array, read_regions, reading_store
 
 if TYPE_CHECKING:
-    from zarr.core.metadata.v3 import ArrayV3Metadata
-
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting
     from ..core.digest.value_digest import ValueSums
@@ -95,51 +89,46 @@ class _Piece:
 class ArrayValues:
     """Both sides of one array; ZarrstackError if one of them cannot be decoded at all.
 
-    `document` is the result's `zarr.json`, which need not be stored, and `metadata` its parsed form by
-    zarr-python. With `stays_missing`, equal values are not sufficient: an object that is missing in the
-    source must be missing in the result; each is asked for if both sides have the same objects and either
-    cannot list, or if only some are compared (`sampled`). `digest` adds up the values of the result.
+    With `stays_missing`, equal values are not sufficient: an object that is missing in the source must be
+    missing in the result; each is asked for if both sides have the same objects and either cannot list, or if
+    only some are compared (`sampled`). `digest` adds up the values of the result. `expect` is by default what
+    a migration has to make of the source's values.
     """
 
     def __init__(
         self,
         source: Storage,
         layout: Layout,
-        destination: Storage,
-        document: JSONObject,
-        metadata: ArrayV3Metadata,
-        path: str,
+        result: Result,
         *,
-        casting: Casting,
-        objects: Literal["refuse", "json"],
+        casting: Casting = "exact",
+        objects: Literal["refuse", "json"] = "refuse",
         allow_pickle: bool,
         fill_is_null: bool,
         stays_missing: bool = False,
         sampled: bool = False,
         digest: ValueSums | None = None,
+        expect: type[Expectation] = Expectation,
     ) -> None:
         self.described = {
-            "layout": layout, "document": document, "path": path, "casting": casting, "objects": objects,
-            "allow_pickle": allow_pickle, "fill_is_null": fill_is_null, "stays_missing": stays_missing,
-            "digest": digest,
+            "layout": layout, "document": result.document, "path": result.path, "casting": casting,
+            "objects": objects, "allow_pickle": allow_pickle, "fill_is_null": fill_is_null,
+            "stays_missing": stays_missing, "digest": digest,
         }  # fmt: skip
         """What another process needs to compare the same array."""
-        self.path = path
+        self.path = path = result.path
         self.layout = layout
-        self.grid = Grid(tuple(metadata.shape), chunk_shape(metadata))
+        self.result = result
+        self.grid = result.grid
         self._source = source
-        self._destination = destination
-        self._keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
-        self._inner_chunk = inner_chunk_shape(document, self.grid)
-        self._item = _item_bytes(metadata)
+        self._destination = result.storage
+        self._inner_chunk = result.inner_chunk
+        self._item = 16 if result.type_name in VARIABLE else max(result.dtype.itemsize, 1)
         self._fill_is_null = fill_is_null
         self._digest = digest
         self._asks_for_missing = stays_missing and self.aligned and (sampled or not self.listed)
         self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
-        self._array = open_array(metadata, reading_store(destination), path)
-        self._expect = Expectation(
-            layout, data_type_name(metadata), native(metadata), casting=casting, objects=objects
-        )
+        self._expect = expect(layout, result, casting=casting, objects=objects)
 
     @property
     def listed(self) -> bool:
@@ -153,7 +142,7 @@ class ArrayValues:
 
     def stored(self) -> Stored:
         """The objects of both sides, from a new listing; StorageError."""
-        there = list_chunks(self._destination, key_below(self.path, ""), self._keys, self.grid)
+        there = list_chunks(self._destination, self.result.prefix, self.result.keys, self.grid)
         objects = self.layout.objects
         legacy = list_chunks(self._source, self.layout.prefix(self.path), self.layout.keys, objects)
         return Stored(there, legacy if self.aligned else touched(legacy, objects, self.grid))
@@ -180,9 +169,7 @@ class ArrayValues:
 
     def key(self, place: tuple[int, ...]) -> str:
         """The key of the result's object that contains the element at `place`."""
-        lengths = self.grid.chunk_shape
-        inside = tuple(at // length for at, length in zip(place, lengths, strict=True))
-        return key_below(self.path, self._keys.key(inside))
+        return self.result.key(place)
 
     # Division of the work
 
@@ -263,7 +250,7 @@ class ArrayValues:
             wanted += [(piece.part, [piece]) for piece in pieces] if refused else [(region, pieces)]
         read, sums = 0, None if self._digest is None else self._digest.nothing()
         for (region, pieces), found in zip(
-            wanted, read_regions(self._array, [region for region, _ in wanted]), strict=True
+            wanted, self.result.read([region for region, _ in wanted]), strict=True
         ):
             if isinstance(found, Exception):
                 problems += self._expect.compare(found, np.empty(0), self.path, self.key, region)
@@ -297,7 +284,8 @@ class ArrayValues:
                 elif not self._fill_is_null:
                     pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
-                problems.append(error.at(node=self.path, key=self._inner_chunks.key(place)).problem)
+                error = error.at(node=self.path, key=self._inner_chunks.key(place))
+                problems.append(self._expect.unreadable_source(error.problem))
         return pieces, problems
 
     def _judge(self, piece: _Piece, found: Values) -> list[Problem]:
@@ -311,11 +299,6 @@ class ArrayValues:
         """The problem for an object of the result that the source does not have."""
         key = self.key(first_coordinates(region))
         return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
-
-
-def _item_bytes(metadata: ArrayV3Metadata) -> int:
-    """Bytes of one element in memory; an estimate of 16 for variable length."""
-    return 16 if data_type_name(metadata) in VARIABLE else max(native(metadata).itemsize, 1)
 
 
 def _cut(values: Values, region: Region) -> Values:

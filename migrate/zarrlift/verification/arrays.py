@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from ..planning.chunk_advice import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .array_values import ArrayValues
-from .documents import VARIABLE, fill_difference, type_difference
+from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .node_differences import MAX_LISTED, Differences, compare_attributes
+from .results import ZarrPythonResult
 from .sampling import a_missing_chunk, first_look
 from .v3_tree import FoundNode
 from .zarr_python_reader import data_type_name, native
@@ -78,8 +79,8 @@ class ArrayComparison:
         compare_attributes(self.differences, self.node, self.found, change, self.recipe)
         names = self.layout.dimension_names if change.dimension_names is None else change.dimension_names
         mine = self.metadata.dimension_names
-        if _named(mine) != _named(names):
-            say("list of dimension names", _named(mine), _named(names))
+        if named(mine) != named(names):
+            say("list of dimension names", named(mine), named(names))
         if tuple(self.metadata.shape) != self.layout.shape:
             say("shape", list(self.metadata.shape), list(self.layout.shape))
             return False
@@ -126,10 +127,7 @@ class ArrayComparison:
             values = ArrayValues(
                 self.source,
                 self.layout,
-                self.destination,
-                self.found.document,
-                self.metadata,
-                self.path,
+                ZarrPythonResult(self.destination, self.path, self.found.document, self.metadata),
                 casting=self.recipe.casting,
                 objects=self.recipe.objects,
                 allow_pickle=self.recipe.allow_pickle,
@@ -189,8 +187,3 @@ class ArrayComparison:
         some = first_look(grid, listed.unnamed, rng, random_inner_chunks=_SAMPLED)
         some += a_missing_chunk(grid, listed.stored, rng)
         return np.union1d(some, listed.suspects).astype(np.int64), len(listed.stored)
-
-
-def _named(names: Any) -> tuple[str | None, ...] | None:
-    """Normalized dimension names: absent names and only nulls are equal."""
-    return None if names is None or all(name is None for name in names) else tuple(names)

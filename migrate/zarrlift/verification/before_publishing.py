@@ -13,8 +13,8 @@ from zarrstack.core.errors import Problem, WorkerError, ZarrstackError, refusal
 
 from .array_values import ArrayValues
 from .regions import Compared
+from .results import ZarrPythonResult
 from .sampling import read_bytes, regions_of
-from .zarr_python_reader import parse
 
 if TYPE_CHECKING:
     from ..core.digest.value_digest import BlockSums
@@ -98,10 +98,7 @@ def both_sides(
     return ArrayValues(
         source,
         plan.source,
-        destination,
-        plan.document,
-        parse(plan.document),
-        plan.path,
+        ZarrPythonResult(destination, plan.path, plan.document),
         casting=plan.move.casting,
         objects=plan.move.objects,
         allow_pickle=plan.move.allow_pickle,

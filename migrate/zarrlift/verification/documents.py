@@ -131,7 +131,7 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     compare("codec chain", _decoding(Chain.from_json(document["codecs"])), _decoding(stored_chain(layout)))
     stored = [codec["name"] for codec in document["codecs"]]
     compare("order of codecs", [str(codec.to_dict()["name"]) for codec in metadata.codecs], stored)
-    compare("dimension names", _names(metadata.dimension_names), _names(layout.dimension_names))
+    compare("dimension names", named(metadata.dimension_names), named(layout.dimension_names))
     encoding = metadata.chunk_key_encoding.to_dict()
     compare("chunk key encoding", canonical(encoding), canonical(layout.keys.to_json()))
     # zarr-python refuses these when it opens the array (3.1.6, 3.4.2), not when it parses the document.
@@ -161,21 +161,25 @@ def _decoding_of(codec: CodecSpec) -> str:
     return canonical([codec.name, list(configuration["chunk_shape"]), inner, index])
 
 
-def _names(names: Any) -> tuple[str | None, ...] | None:
+def named(names: Any) -> tuple[str | None, ...] | None:
     """Normalized dimension names: absent names and only nulls are equal."""
     return None if names is None or all(name is None for name in names) else tuple(names)
 
 
 def type_difference(metadata: ArrayV3Metadata, data_type: DataType) -> tuple[str, str] | None:
     """(found, expected) if zarr-python reads values of another type; different names alone do not count."""
+    return differing_types(data_type_name(metadata), native(metadata), data_type)
+
+
+def differing_types(name: str, dtype: np.dtype[Any], data_type: DataType) -> tuple[str, str] | None:
+    """The same, for a data type of this name whose values have this type in memory."""
     variable = VARIABLE.get(data_type.name)
-    name = data_type_name(metadata)
     if variable is not None or name in VARIABLE:
         found = VARIABLE.get(name, name)
         if variable in {"object", found}:
             return None
         return found, variable or data_type.name
-    found, expected = kind(native(metadata)), kind(data_type.numpy)
+    found, expected = kind(dtype), kind(data_type.numpy)
     return None if found == expected else (found, expected)
 
 
@@ -184,7 +188,7 @@ def fill_difference(
 ) -> tuple[str, str] | None:
     """(found, expected) if zarr-python reads another fill value, compared bit by bit."""
     try:
-        expected = scalar_array(fill_from_json(fill_value, data_type), data_type.numpy)
+        expected = fill_of(data_type, fill_value)
         found = scalar_array(metadata.fill_value, native(metadata))
     except Exception as error:  # noqa: BLE001 - whatever zarr-python makes of a fill value
         return words(error), canonical(fill_value)
@@ -192,6 +196,11 @@ def fill_difference(
         return None
     differs = mismatch(found, expected)
     return None if differs is None else (differs.found, differs.expected)
+
+
+def fill_of(data_type: DataType, fill_value: JSON) -> Values:
+    """A fill value in the v3 JSON form of its data type, as a 0-d array."""
+    return scalar_array(fill_from_json(fill_value, data_type), data_type.numpy)
 
 
 def scalar_array(value: Any, dtype: np.dtype[Any]) -> Values:

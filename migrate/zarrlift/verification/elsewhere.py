@@ -15,7 +15,7 @@ from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent
 from .array_values import ArrayValues
 from .regions import Compared, Division
-from .zarr_python_reader import parse
+from .results import ZarrPythonResult
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -124,8 +124,9 @@ def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
 def _values(version: str, described: bytes) -> tuple[str, ArrayValues]:
     spec, about = received(version, described)
     source, destination = _ends(spec)
-    values = ArrayValues(source, destination=destination, metadata=parse(about["document"]), **about)
-    return about["path"], values
+    path = about.pop("path")
+    result = ZarrPythonResult(destination, path, about.pop("document"))
+    return path, ArrayValues(source, result=result, **about)
 
 
 @functools.lru_cache(maxsize=4)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from .zarr_python_reader import words
 if TYPE_CHECKING:
     from ..archive.nodes import Layout
     from ..core.data_types.cast import Casting
+    from .results import Result
 
 KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
 """Gives the key of the destination's object that contains the element at given coordinates."""
@@ -29,15 +31,14 @@ class Expectation:
     def __init__(
         self,
         layout: Layout,
-        target_name: str,
-        target: np.dtype[Any],
+        result: Result,
         *,
         casting: Casting,
         objects: Literal["refuse", "json"],
     ) -> None:
-        source = layout.data_type
+        source, target = layout.data_type, result.dtype
         self._tagged = may_be_anything(layout.chain.codecs[layout.chain.middle].name)
-        mine, theirs = VARIABLE.get(source.name), VARIABLE.get(target_name)
+        mine, theirs = VARIABLE.get(source.name), VARIABLE.get(result.type_name)
         to_text = theirs == "string" and mine != "string"
         self._texts = to_text and objects == "json"
         self._blank = to_text and objects != "json"
@@ -60,15 +61,7 @@ class Expectation:
     ) -> list[Problem]:
         """Compare found with source values; returns no problem or one."""
         if isinstance(found, Exception):
-            return [
-                refusal(
-                    "verify-unreadable",
-                    f"zarr-python cannot read {region_text(region)}",
-                    node=path,
-                    key=key(first_coordinates(region)),
-                    found=words(found),
-                )
-            ]
+            return [self.unreadable(found, path, key(first_coordinates(region)), region)]
         if self._texts:
             return self._compare_texts(found, values, path, key(first_coordinates(region)), region)
         if self._casting is not None:
@@ -89,7 +82,22 @@ class Expectation:
         where = f"at {list(place)}"
         if differs.count > 1:
             where = f"{differs.count} of them, first {where}"
-        return [value_problem(path, key(place), region, differs.found, differs.expected, where)]
+        problem = value_problem(path, key(place), region, differs.found, differs.expected, where)
+        return [replace(problem, index=place, count=differs.count)]
+
+    def unreadable(self, error: Exception, path: str, key: str, region: Region) -> Problem:
+        """The problem for a region of the result that cannot be read."""
+        return refusal(
+            "verify-unreadable",
+            f"zarr-python cannot read {region_text(region)}",
+            node=path,
+            key=key,
+            found=words(error),
+        )
+
+    def unreadable_source(self, problem: Problem) -> Problem:
+        """The problem for an object of the source that cannot be read, given that of its decoder."""
+        return problem
 
     def _compare_texts(
         self, found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
@@ -108,14 +116,24 @@ class Expectation:
         return [value_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueProblem(Problem):
+    """Values that differ in a region."""
+
+    index: tuple[int, ...] | None = None
+    """Coordinates of the first one in the array, if there is one."""
+    count: int = 1
+    """Number of those that differ."""
+
+
 def value_problem(
     path: str, key: str, region: tuple[slice, ...], found: str, expected: str, where: str = ""
-) -> Problem:
+) -> ValueProblem:
     """The problem for a region whose values differ."""
     place = f" ({where})" if where else ""
-    return refusal(
-        "verify-values",
-        f"values differ in {region_text(region)}{place}",
+    return ValueProblem(
+        kind="verify-values",
+        message=f"values differ in {region_text(region)}{place}",
         node=path,
         key=key,
         found=found,

@@ -13,13 +13,12 @@ from zarrstack.core.errors import ZarrstackError
 from ..archive.decoder import ObjectDecoder, object_decoder
 from ..archive.nodes import Layout
 from ..core.data_types.compare import Values, part_of
-from ..core.data_types.v3 import fill_from_json
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import within as inner_chunks_within
 from ..storage.base import Storage
 from ..transfer.inner_chunks import inner_chunks
 from ..transfer.stored_chunks import MissingObject
-from .documents import scalar_array
+from .documents import fill_of
 from .regions import Region, intersection
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class SourceObjects:
         self.grid = layout.objects
         self._allow_pickle = allow_pickle
         self._stored = inner_chunks(storage, path, layout, allow_pickle=allow_pickle)
-        self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
+        self._fill = fill_of(layout.data_type, layout.fill_value)
 
     @cached_property
     def _decoder(self) -> ObjectDecoder:

@@ -70,6 +70,10 @@ status done
 status doen.zarr.zarrlift.db
 resume cells.n5
 verify ocean.zarr empty
+migrate ocean.zarr out.zarr -n --show sts
+migrate ocean.zarr out.zarr --show sst
+diff ocean.zarr nope.zarr
+diff ocean.zarr cells.n5 --from zarr2
 undo nope.zarr --yes
 undo done.zarr
 finish done.zarr --yes

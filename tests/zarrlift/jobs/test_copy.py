@@ -103,6 +103,21 @@ def test_hard_links_share_the_stored_bytes(source: Path, tmp_path: Path) -> None
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
 
 
+def test_hard_links_that_cannot_be_are_refused_before_anything_is_written(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exFAT has none: as a failure of each chunk it left a job that no resume could end."""
+
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UsageError, match=r"has no hard links\. Omit --link hard\."):
+        zarrlift.migrate(source, tmp_path / "out.zarr", link="hard")
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_an_existing_destination_is_refused(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out.zarr").mkdir()
     (tmp_path / "out.zarr/precious").write_text("do not touch")

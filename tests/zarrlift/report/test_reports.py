@@ -18,6 +18,8 @@ from tests.support import report_examples as examples
 from zarrlift.jobs.status import NodeStatus
 from zarrlift.jobs.units import columns
 from zarrlift.report import archive as report_archive
+from zarrlift.report import diff as report_diff
+from zarrlift.report import node_change as report_node_change
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
 from zarrlift.report import status as report_status
@@ -55,6 +57,8 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "status-of-parts": lambda page: printed(report_status.blocks(examples.IN_PARTS), page),
     "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
     "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
+    "diff": lambda page: printed(report_diff.blocks(examples.DIFF), page),
+    "show": lambda page: printed(report_node_change.blocks(examples.CHANGE), page),
     "different": lambda page: printed(report_outcome.verification_blocks(examples.DIFFERENT), page),
 }
 

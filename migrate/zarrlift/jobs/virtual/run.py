@@ -20,7 +20,6 @@ from ...formats.describe import describe
 from ...planning.inventories import Inventories
 from ...planning.planner import make_plan
 from ...planning.regrid.blocks import memory_budget
-from ...planning.zarr_json import consolidate
 from ...recipe.options import Format, Places, Reading, VerifyLevel
 from ...recipe.recipe import Recipe
 from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
@@ -226,11 +225,10 @@ class VirtualRun:
                     found=problem.found,
                     advice="Run the command again. Nothing was written.",
                 )
-        nodes = {node.path: node.document for node in plan.published if node.path not in failed}
-        if plan.consolidate:
-            nodes[""] = consolidate(nodes)
+        done = {node.path for node in plan.published if node.path not in failed}
         for group in plan.groups:
-            self.output.document(join(group.path, "zarr.json"), nodes[group.path])
+            content = group.document if group.path else plan.document("", done)
+            self.output.document(join(group.path, "zarr.json"), content)
 
 
 _NO_VERSIONS = Problem(

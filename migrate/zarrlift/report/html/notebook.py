@@ -9,13 +9,15 @@ from ...archive.nodes import Archive
 from ...jobs.outcome import Outcome
 from ...jobs.status import Status
 from ...planning.plans import Plan
+from ...verification.archive_diff import ArchiveDiff
 from ...verification.report import VerificationReport
-from .. import archive, outcome, plan, status
+from .. import archive, diff, outcome, plan, status
 from .. import blocks as b
 from .rendering import notebook
 
 _BLOCKS: Final[Mapping[type, Callable[[Any], Iterable[b.Block]]]] = {
     Archive: archive.blocks,
+    ArchiveDiff: diff.blocks,
     Plan: plan.blocks,
     Outcome: outcome.notebook_blocks,
     Status: status.blocks,
@@ -23,6 +25,6 @@ _BLOCKS: Final[Mapping[type, Callable[[Any], Iterable[b.Block]]]] = {
 }
 
 
-def notebook_html(result: Archive | Plan | Outcome | Status | VerificationReport) -> str:
+def notebook_html(result: Archive | ArchiveDiff | Plan | Outcome | Status | VerificationReport) -> str:
     """A fragment of HTML without scripts and requests, whose size is bounded."""
     return notebook(_BLOCKS[type(result)](result), type(result).__name__)
