@@ -90,8 +90,8 @@ class StoreStorage(Storage):
         from zarrstack.base.forked import guard
 
         self._store = own(store)
-        self.native = native(self._store)
         guard(self)
+        self.native = native(self._store)
         """The library below, if there is nothing in between; None for other stores."""
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""
