@@ -18,6 +18,7 @@ from zarrstack.core.errors import UsageError
 
 from ..storage.base import Storage
 from ..storage.local.partial_files import may_link_in
+from ..storage.local.presence import is_dir
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
 
@@ -150,7 +151,7 @@ def refuse_without_links(source: Storage, destination: Storage) -> None:
     if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
         return
     place = Path(destination.real)
-    while not place.is_dir():
+    while not is_dir(place):
         place = place.parent
     if os.stat(source.real).st_dev != os.stat(place).st_dev:
         reason = "source and destination are on different file systems"
