@@ -55,6 +55,8 @@ EXAMPLES: Final = {
 
 
 SHARED: Final = "Options of several commands"
+TARGET: Final = "TARGET"
+"""The argument that the page explains once."""
 
 Record = tuple[str, str]
 """Names and help of an argument or an option."""
@@ -123,7 +125,7 @@ def _command(command: Any, name: str, shared: set[Record]) -> Iterator[str]:
         yield f"```bash\n{EXAMPLES[name]}\n```\n"
     sections = _sections(command, name)
     for heading, records in sections.items():
-        own = [record for record in records if _option(record) not in shared]
+        own = [record for record in records if record[0] != TARGET and _option(record) not in shared]
         if own:
             yield f"**{heading}**\n"
             yield from _records(own)
