@@ -28,7 +28,6 @@ from .session import (
 
 _HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
-
 Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
 {{commands}}
 

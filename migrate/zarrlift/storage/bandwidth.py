@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from zarrstack.core.errors import JobError, UsageError
 from zarrstack.core.sizes import parse_rate
-from zarrstack.system.clock import Clock
 
 from .base import Storage
 from .transformer_stack import through
 
 if TYPE_CHECKING:
+    from zarrstack.system.clock import Clock
     from zarrstack.system.rate_limits import TokenBucket
 
 End = Literal["source", "destination"]
@@ -63,7 +63,11 @@ class Bandwidth:
 
     def __init__(self, rate: float | None, clock: Clock | None = None) -> None:
         """`rate` None is that of the file of a job."""
-        self._clock = clock or Clock()
+        if clock is None:
+            from zarrstack.system.clock import Clock  # not loaded where nothing is limited
+
+            clock = Clock()
+        self._clock = clock
         self._given = rate
         self._rate = math.inf if rate is None else rate
         self._file: Path | None = None

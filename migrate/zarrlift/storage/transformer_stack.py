@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from zarrstack.base.transformer import StorageTransformer
 
+    from .remote.zarr_store import StoreStorage
+
 
 def without_layers(storage: Storage) -> Storage:
     """The storage below all `zarrstack` layers over a storage's store, where writes end up."""
@@ -87,6 +89,7 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
             )
     if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
+    result = through(storage, layers, written=written)
     if written:
         for layer in reversed(layers):
             if layer.read_only or not layer.supports_writes:
@@ -96,10 +99,11 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
                     expected="layers that support writes",
                     advice="Remove it, or use it for the source.",
                 )
-    return through(storage, layers, written=written)
+        refuse_buffers(result.backing)
+    return result
 
 
-def through(storage: Storage, layers: Sequence[StorageTransformer], *, written: bool) -> Storage:
+def through(storage: Storage, layers: Sequence[StorageTransformer], *, written: bool) -> StoreStorage:
     """The storage through these layers, ordered from the migration down to the store."""
     from zarrstack.base.stack import stack
 
@@ -114,8 +118,6 @@ def through(storage: Storage, layers: Sequence[StorageTransformer], *, written: 
         store = storage.zarr_store()
     result = StoreStorage(stack(store, *layers), url=storage.url)
     result.scratch = str(store.scratch) if isinstance(store, LayeredLocalStore) else storage.scratch
-    if written:
-        refuse_buffers(result.backing)
     if all(layer.transparent for layer in layers):
         result.beneath = storage
     result.document_bound = storage.document_bound
