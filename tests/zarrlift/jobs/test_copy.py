@@ -103,6 +103,21 @@ def test_hard_links_share_the_stored_bytes(source: Path, tmp_path: Path) -> None
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
 
 
+def test_hard_links_that_cannot_be_are_refused_before_anything_is_written(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exFAT has none: as a failure of each chunk it left a job that no resume could end."""
+
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UsageError, match=r"has no hard links\. Omit --link hard\."):
+        zarrlift.migrate(source, tmp_path / "out.zarr", link="hard")
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_an_existing_destination_is_refused(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out.zarr").mkdir()
     (tmp_path / "out.zarr/precious").write_text("do not touch")
@@ -285,3 +300,31 @@ def test_a_plan_counts_texts_by_what_they_take_now(
     (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
     assert array.bytes_out == pytest.approx(array.bytes_in * times, abs=1)
     assert not array.bytes_out_known
+
+
+def test_names_that_the_destination_cannot_hold_are_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exFAT ignores case and has no colons: each chunk of such an array failed in the middle of a run."""
+    source = zarr.open_group(str(tmp_path / "old.zarr"), mode="w", zarr_format=2)
+    for name in ("plain", "A", "a", "b:c"):
+        source.create_array(name, shape=(4,), chunks=(2,), dtype="i4")[:] = 1
+    real = os.mkdir
+
+    def mkdir(path: str, *mode: int, **more: object) -> None:
+        above, name = os.path.split(path)
+        if ":" in name:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        real(os.path.join(above, name.lower()), *mode, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(UsageError) as refused:
+        zarrlift.migrate(tmp_path / "old.zarr", tmp_path / "new.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.zarr"]
+    assert "the names of 2 nodes; found /a (the same name as 'A' there), /b:c (Invalid argument)" in str(
+        refused.value
+    )
+    outcome = zarrlift.migrate(
+        tmp_path / "old.zarr", tmp_path / "new.zarr", recipe=zarrlift.Recipe(exclude=("A", "b:c"))
+    )
+    assert outcome.ok

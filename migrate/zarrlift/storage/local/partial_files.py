@@ -75,6 +75,20 @@ def create_file(path: str, data: bytes) -> bool:
             os.unlink(partial)
 
 
+def may_link_in(directory: str | os.PathLike[str]) -> bool:
+    """Whether the file system of a directory has hard links; tried in a temporary directory in it."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryDirectory(prefix=".zarrlift-", dir=directory) as folder:
+            name = os.path.join(folder, "1")
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.link(name, os.path.join(folder, "2"))
+    except OSError as error:
+        return error.errno not in _NO_LINKS
+    return True
+
+
 def _create_slowly(path: str, data: bytes) -> bool:
     """Like `create_file`, except that the file is briefly visible without content."""
     try:
