@@ -55,6 +55,8 @@ EXAMPLES: Final = {
 
 
 SHARED: Final = "Options of several commands"
+TARGET: Final = "TARGET"
+"""The argument that the page explains once."""
 
 Record = tuple[str, str]
 """Names and help of an argument or an option."""
@@ -123,7 +125,7 @@ def _command(command: Any, name: str, shared: set[Record]) -> Iterator[str]:
         yield f"```bash\n{EXAMPLES[name]}\n```\n"
     sections = _sections(command, name)
     for heading, records in sections.items():
-        own = [record for record in records if _option(record) not in shared]
+        own = [record for record in records if record[0] != TARGET and _option(record) not in shared]
         if own:
             yield f"**{heading}**\n"
             yield from _records(own)
@@ -152,17 +154,14 @@ def _records(records: list[Record]) -> Iterator[str]:
 
 
 def _limits(text: str) -> str:
-    """The default and the range of an option, or that an argument is required."""
+    """The default of an option, or that an argument is required."""
     said = ""
     for item in filter(None, text.split("; ")):
         name, colon, value = item.partition(": ")
         if colon:
             said += f" {name.capitalize()}: `{value}`."
-        elif item == "required":
-            said += " Required."
         else:
-            low, *high = re.findall(r"\d+", item)  # x>=1, 0<=x<=1
-            said += f" {low} to {high[0]}." if high else f" At least {low}."
+            said += f" {item.capitalize()}."
     return said
 
 

@@ -169,8 +169,12 @@ START, END = "<!-- table -->\n\n", "<!-- end of the table -->"
 def page_tables() -> str:
     """The table as the page shows it: readers, data types, codecs, and other features."""
     whole = reader_table.table()
-    own = [reader for reader in whole.readers if reader.built_on is None]
+    features = [feature for group in whole.features.values() for feature in group]
+    apart = [reader for reader in whole.readers if reader.built_on is None]
+    own = [reader for reader in apart if any(reader.answer(feature) for feature in features)]
+    nothing = ", ".join(str(reader) for reader in apart if reader not in own)
     parts = [_markdown(("reader", "evidence"), ((str(reader), evidence(reader)) for reader in whole.readers))]
+    parts.append(f"Without a column, because they read nothing of these tables: {nothing}.\n")
     others = []
     for group, features in whole.features.items():
         kind = {"data types": "data type", "codecs": "codec"}.get(group)
