@@ -24,7 +24,13 @@ from .ledger.ledger import Job
 from .observed import Observed
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
-from .places import refuse_claim_in_source, refuse_closed, refuse_existing, refuse_without_links
+from .places import (
+    refuse_claim_in_source,
+    refuse_closed,
+    refuse_existing,
+    refuse_names,
+    refuse_without_links,
+)
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
 from .run_job import refuse_unsuitable, run_job
@@ -169,6 +175,8 @@ def migrate_archive(
                 )
             refuse_unsuitable(plan)
             refuse_unapplied(plan)
+            if not request.in_place:
+                refuse_names((node.path for node in plan.published), ends.place)
             record, notes = ends.record(request), ends.notes(digest=options.digest)
             new = Job.create(path, plan, id=new_id, record=record, notes=notes, fsync=options.fsync)
             with new as created, noted_run(created):

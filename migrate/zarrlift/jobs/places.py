@@ -11,18 +11,23 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
 from zarrstack.core.errors import UsageError
 
 from ..storage.base import Storage
+from ..storage.local.held_names import not_held
 from ..storage.local.partial_files import may_link_in
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
+from .units import count_text
 
 _APART: Final = "two separate locations"
 _MOUNTS: Final = "/proc/self/mountinfo"
+_SHOWN: Final = 5
+"""Maximum number of names in a message."""
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -149,9 +154,7 @@ def refuse_without_links(source: Storage, destination: Storage) -> None:
     """Raise UsageError, before a job is made, if no file of one can be a hard link to a file of the other."""
     if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
         return
-    place = Path(destination.real)
-    while not place.is_dir():
-        place = place.parent
+    place = _existing(destination)
     if os.stat(source.real).st_dev != os.stat(place).st_dev:
         reason = "source and destination are on different file systems"
     elif not may_link_in(place):
@@ -159,6 +162,34 @@ def refuse_without_links(source: Storage, destination: Storage) -> None:
     else:
         return
     raise UsageError(f"chunks cannot be hard links: {reason}", advice="Omit --link hard.")
+
+
+def refuse_names(paths: Iterable[str], destination: Storage) -> None:
+    """Raise UsageError, before a job is made, if a local destination cannot hold the names of these nodes."""
+    if not isinstance(destination, LocalStorage):
+        return
+    place = _existing(destination)
+    try:
+        wrong = [f"/{path} ({reason})" for path, reason in not_held(place, paths)]
+    except OSError:  # reported when something is written
+        return
+    if wrong:
+        some = ", ".join(wrong[:_SHOWN]) + (
+            f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
+        )
+        raise UsageError(
+            f"the file system of {place} cannot hold the names of {count_text(len(wrong), 'node')}",
+            found=some,
+            advice="Choose another place, exclude these nodes (--exclude), or rename them in the source.",
+        )
+
+
+def _existing(destination: LocalStorage) -> Path:
+    """The directory of a destination, or the one that exists above it."""
+    place = Path(destination.real)
+    while not place.is_dir():
+        place = place.parent
+    return place
 
 
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:

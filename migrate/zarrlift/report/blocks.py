@@ -113,7 +113,10 @@ class Document(Block):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Change(Block):
-    """Lines before and after, with what they are: side by side if there is room, else as a unified diff."""
+    """Lines before and after, with what they are; for text, side by side if there is room.
+
+    Else it is a unified diff. No page has one.
+    """
 
     before: Sequence[str]
     after: Sequence[str]

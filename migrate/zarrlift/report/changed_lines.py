@@ -19,6 +19,10 @@ _AROUND: Final = 3
 _SIDES: Final = 100
 """Least number of columns for two sides."""
 _BETWEEN: Final = 3
+_MOST: Final = 400
+"""Maximum number of lines."""
+_MANY: Final = 1000
+"""Number of lines, as of consolidated metadata, from which frequent ones are not matched: it takes long."""
 
 
 class Part(NamedTuple):
@@ -39,7 +43,8 @@ def parts(block: Change, *, everything: bool) -> Iterator[Part]:
     """
     before, after = ([safe(line) for line in side] for side in (block.before, block.after))
     keys = [[line.strip().rstrip(",") for line in side] for side in (before, after)]
-    matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    many = len(before) + len(after) > _MANY
+    matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=many)
     for group in [matcher.get_opcodes()] if everything else _groups(matcher, len(after)):
         for kind, a, b, c, d in group:
             if kind == "omitted":
@@ -61,10 +66,13 @@ def _groups(matcher: SequenceMatcher[str], length: int) -> Iterator[list[tuple[s
 
 
 def lines(block: Change, page: Page) -> Iterator[str]:
-    """The lines that fit a page."""
-    if page.width >= _SIDES:
-        yield from _side_by_side(block, page)
-        return
+    """The lines that fit a page; the rest of very many is counted."""
+    found = list((_side_by_side if page.width >= _SIDES else _unified)(block, page))
+    some = page.shown(found, _MOST)
+    return iter((*some, *page.rest(len(found) - len(some), "line")))
+
+
+def _unified(block: Change, page: Page) -> Iterator[str]:
     yield from page.paragraph(f"--- {safe(block.heads[0])}", hang=4, tone="bad")
     yield from page.paragraph(f"+++ {safe(block.heads[1])}", hang=4, tone="good")
     for part in parts(block, everything=page.everything):

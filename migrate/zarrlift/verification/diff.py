@@ -60,9 +60,6 @@ def diff_archives(
     `verify_archives`.
     """
     sides = (first, second)
-    common = [path for path in first.raw if path in second.raw]
-    if any(may_need_conventions(first.raw[path], second.raw[path]) for path in common):
-        first.converts = second.converts = True
     comparison = _Comparison(sides, full, progress)
     if progress is not None:
         progress(Planned(bytes=None, chunks=None))
@@ -105,14 +102,13 @@ class _Comparison:
 
     def compare(self, path: str, pool: ThreadPoolExecutor) -> None:
         """Compare the nodes at one path."""
-        nodes = [side.nodes.get(path) for side in self.sides]
-        one, other = nodes
-        kinds = [
-            None if node is None else "array" if isinstance(node, ArrayNode) else "group" for node in nodes
-        ]
+        one, other = (side.raw.get(path) for side in self.sides)
+        kinds = [node and ("array" if isinstance(node, ArrayNode) else "group") for node in (one, other)]
         if one is None or other is None or kinds[0] != kinds[1]:
             self.differences.append(_difference(path, "node", *kinds))
             return
+        if may_need_conventions(one, other):
+            one, other = (side.converted[path] for side in self.sides)
         if one.refused or other.refused:
             for side, node in zip(self.sides, (one, other), strict=True):
                 wrong = [problem for problem in node.problems if problem.severity == "refusal"]

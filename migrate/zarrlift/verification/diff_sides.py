@@ -43,8 +43,6 @@ class Side:
     archive: Archive
     storage: Storage
     follow_links: bool = False
-    converts: bool = False
-    """Whether nodes are seen as conventions would have them in Zarr v3."""
 
     @cached_property
     def raw(self) -> dict[str, Node]:
@@ -52,10 +50,8 @@ class Side:
         return {node.path: node for node in self.archive.nodes}
 
     @cached_property
-    def nodes(self) -> dict[str, Node]:
-        """The nodes as they are compared, by path."""
-        if not self.converts:
-            return self.raw
+    def converted(self) -> dict[str, Node]:
+        """The nodes as conventions would have them in Zarr v3, by path."""
         applied = apply_conventions(self.archive, self.storage, Recipe())
         nodes = {}
         for path, raw in self.raw.items():
@@ -87,11 +83,14 @@ def of_side(name: str, problem: Problem) -> Problem:
 
 
 def may_need_conventions(one: Node, other: Node) -> bool:
-    """Whether nodes may be equal as conventions have them, although they are not as they are described."""
+    """Whether nodes may be equal as conventions have them, although they are not as they are described.
+
+    Equal ones are not converted, because other nodes decide whether a convention applies.
+    """
     if one.refused or other.refused or canonical(one.attributes) != canonical(other.attributes):
         return True
     layouts = [node.layout for node in (one, other) if isinstance(node, ArrayNode)]
-    return len({layout and named(layout.dimension_names) for layout in layouts}) > 1
+    return len({layout and (named(layout.dimension_names), layout.data_type) for layout in layouts}) > 1
 
 
 def stored_form(node: ArrayNode) -> tuple[Any, ...]:

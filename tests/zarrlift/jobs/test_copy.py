@@ -300,3 +300,31 @@ def test_a_plan_counts_texts_by_what_they_take_now(
     (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
     assert array.bytes_out == pytest.approx(array.bytes_in * times, abs=1)
     assert not array.bytes_out_known
+
+
+def test_names_that_the_destination_cannot_hold_are_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exFAT ignores case and has no colons: each chunk of such an array failed in the middle of a run."""
+    source = zarr.open_group(str(tmp_path / "old.zarr"), mode="w", zarr_format=2)
+    for name in ("plain", "A", "a", "b:c"):
+        source.create_array(name, shape=(4,), chunks=(2,), dtype="i4")[:] = 1
+    real = os.mkdir
+
+    def mkdir(path: str, *mode: int, **more: object) -> None:
+        above, name = os.path.split(path)
+        if ":" in name:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        real(os.path.join(above, name.lower()), *mode, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(UsageError) as refused:
+        zarrlift.migrate(tmp_path / "old.zarr", tmp_path / "new.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.zarr"]
+    assert "the names of 2 nodes; found /a (the same name as 'A' there), /b:c (Invalid argument)" in str(
+        refused.value
+    )
+    outcome = zarrlift.migrate(
+        tmp_path / "old.zarr", tmp_path / "new.zarr", recipe=zarrlift.Recipe(exclude=("A", "b:c"))
+    )
+    assert outcome.ok

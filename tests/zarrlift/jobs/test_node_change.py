@@ -22,6 +22,10 @@ from zarrlift.cli import main
 from zarrlift.errors import SourceChangedError
 from zarrlift.jobs import node_change as module
 from zarrlift.jobs.node_change import change_of, node_change
+from zarrlift.report import blocks as b
+from zarrlift.report.node_change import json_lines
+from zarrlift.report.page import Page
+from zarrlift.report.text import lines as text_lines
 from zarrlift.storage.local.storage import LocalStorage
 
 SOURCES = [
@@ -136,6 +140,18 @@ def test_a_document_that_is_not_json_is_shown_as_text(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("plain\ntext")
     content = {"a": module.digest(b"plain\ntext")}
     assert module._documents(LocalStorage(tmp_path), content) == {"a": "plain\ntext"}
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_lines_of_large_consolidated_metadata_are_counted(width: int) -> None:
+    before, after = ({f"a{n}": {"zarr_format": form, "shape": [n]} for n in range(2000)} for form in (2, 3))
+    block = b.Change(json_lines({"metadata": before}), json_lines({"metadata": after}), ("old", "new"))
+    some = [*text_lines([block], Page(width=width))]
+    assert len(some) < 410
+    assert re.fullmatch(r"  and [0-9,]+ more lines \(--all shows them\)", some[-1])
+    everything = "\n".join(text_lines([block], Page(width=width, everything=True)))
+    assert '"a1999": {"zarr_format": 2, "shape": [1999]}' in everything
+    assert '"a1999": {"zarr_format": 3, "shape": [1999]}' in everything
 
 
 # ----- on terminals

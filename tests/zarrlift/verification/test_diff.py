@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.end_to_end.test_digests import n5, v2
 from tests.support.fixtures_index import archive, archives
+from tests.support.web_servers import Files, serving
 
 import zarrlift
 from zarrlift import ArchiveDiff
@@ -107,6 +109,26 @@ def test_an_archive_equals_its_migration_and_its_convention_is_stored_differentl
         ("attribute", "/_ARRAY_DIMENSIONS"), ("attribute", "/_FillValue"), ("attribute", "/range/1/top"),
         ("dimension names", None),
     }  # fmt: skip
+
+
+def test_archives_in_zip_files_and_in_memory(origin: tuple[Path, Path], tmp_path: Path) -> None:
+    packed = shutil.make_archive(str(tmp_path / "a.zarr"), "zip", origin[0])
+    store = zarr.storage.MemoryStore()
+    assert zarrlift.migrate(origin[0], store).ok
+    assert zarrlift.diff(packed, store, full=True).ok
+    zarr.open_array(store, path="g/x")[0, 0] = 8
+    (difference,) = zarrlift.diff(store, packed, full=True).differences
+    assert difference.values[0].index == (0, 0)
+
+
+def test_a_store_that_cannot_list_is_compared_chunk_by_chunk(values: np.ndarray, tmp_path: Path) -> None:
+    first, second = v2(tmp_path / "a", values), v2(tmp_path / "b", values, stored=False)
+    with serving(partial(Files, directory=tmp_path)) as url:
+        for full in (False, True):
+            assert zarrlift.diff(f"{url}/a/a", second / "a", full=full).ok
+        (second / "a/3.2").unlink()
+        (difference,) = zarrlift.diff(first / "a", f"{url}/b/a", full=True).differences
+    assert difference.count == 2 * 8
 
 
 MIGRATED = ["zarr-2.18/people/ocean", "zarr-2.18/fills", "zarr_v1/zarr-1.1/arrays", "n5/java-3.5.1/tree"]
@@ -213,6 +235,19 @@ def test_an_attribute_is_named_by_its_place(pair: tuple[Path, Path]) -> None:
     attributes(pair[1] / "g/x", range=[1, {"top": "NaN"}])
     (difference,) = compare(*pair).differences
     assert (difference.place, difference.first, difference.second) == ("/range/0", "0", "1")
+
+
+def test_a_broken_convention_on_one_side_is_one_difference(tmp_path: Path) -> None:
+    """Conventions then convert one side alone, whose other nodes are nevertheless equal."""
+    assert main(["demo", str(tmp_path / "demo")]) == 0
+    first, second = tmp_path / "demo/spots.zarr", tmp_path / "b"
+    shutil.copytree(first, second)
+    document = json.loads((second / ".zattrs").read_text())
+    document["multiscales"][0]["axes"] = "none"
+    (second / ".zattrs").write_text(json.dumps(document))
+    found = compare(first, second)
+    assert {one for one, _ in told(found)} == {""}
+    assert not found.stored
 
 
 def test_a_chunk_that_one_side_lacks_is_always_in_the_sample(values: np.ndarray, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ..core.errors import UsageError
 from .chunks import KnownArrays
 from .descend import UNBOUND, descend
 from .description import LayerOptions
+from .forked import guard
 
 LayerType = TypeVar("LayerType", bound=Store)
 
@@ -21,6 +22,7 @@ class Layer(LayerOptions, WrapperStore[Store]):
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(UNBOUND if store is None else store)
+        guard(self)
         self._known_arrays = KnownArrays()
 
     @property
@@ -99,6 +101,7 @@ class Layer(LayerOptions, WrapperStore[Store]):
                 advice="Create a separate layer for each stack.",
             )
         self._store = store
+        guard(self)
         return self
 
     def _with_store(self, store: Store) -> Self:
@@ -109,6 +112,7 @@ class Layer(LayerOptions, WrapperStore[Store]):
         layer = object.__new__(type(self))
         layer.__dict__.update(self.__dict__)
         layer._store = store
+        guard(layer)
         return layer
 
     def __enter__(self) -> Self:

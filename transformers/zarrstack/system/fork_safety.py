@@ -1,12 +1,16 @@
 """Reset of state that a forked child must not inherit, such as locks held by its parent's threads.
 
-Only those threads would release them, and they do not run in the child.
+Only those threads would release them, and they do not run in the child. Neither do the threads of obstore,
+which answer its requests.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Protocol
+import sys
+from pathlib import Path
+from typing import Final, Protocol
 from weakref import WeakSet
 
 
@@ -18,6 +22,11 @@ class ResetAfterFork(Protocol):
 
 
 _alive: WeakSet[ResetAfterFork] = WeakSet()
+_RUNTIME: Final = {"tokio-rt-worker", "tokio-runtime-w"}
+"""Names of tokio's threads, of which Linux shows 15 characters (obstore 0.12.1, icechunk 1.1.21)."""
+_TASKS: Final = Path("/proc/self/task")
+_running = False
+_lost = False
 
 
 def reset_after_fork(thing: ResetAfterFork) -> None:
@@ -25,10 +34,33 @@ def reset_after_fork(thing: ResetAfterFork) -> None:
     _alive.add(thing)
 
 
+def lost_threads() -> bool:
+    """Whether requests of obstore would wait for ever: this process was forked from one with its threads.
+
+    Any thread of tokio counts if obstore was imported: it may be that of another package, such as icechunk.
+    """
+    return _lost
+
+
+def _before_fork() -> None:
+    global _running  # noqa: PLW0603 - of the process
+    _running = "obstore" in sys.modules and not _RUNTIME.isdisjoint(_thread_names())
+
+
+def _thread_names() -> set[str]:
+    names = set()
+    for task in _TASKS.glob("*/comm"):  # none if this is not Linux
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            names.add(task.read_text().strip())
+    return names
+
+
 def _after_fork() -> None:
+    global _lost  # noqa: PLW0603 - of the process
+    _lost = _lost or _running
     for thing in tuple(_alive):
         thing.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

@@ -21,7 +21,13 @@ from ..claim import claimed
 from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
 from ..opened_job import refuse_unsupported
-from ..places import refuse_claim_in_source, refuse_closed, refuse_existing
+from ..places import (
+    refuse_claim_in_source,
+    refuse_closed,
+    refuse_existing,
+    refuse_names,
+    refuse_without_links,
+)
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
 from ..stored_inventories import keep_inventory, new_inventories
@@ -96,6 +102,8 @@ def plan_parts(
         if not migration.in_place:
             refuse_existing(ends.destination)
         refuse_closed(ends.place)
+        if migration.link == "hard":
+            refuse_without_links(without_layers(ends.source), ends.place)
         ends = migration.described(ends)
         with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
             plan, _ = ends.plan(
@@ -103,6 +111,8 @@ def plan_parts(
             )
             refuse_unsuitable(plan)
             refuse_unapplied(plan)
+            if not migration.in_place:
+                refuse_names((node.path for node in plan.published), ends.place)
             record, notes = ends.record(migration, parts), ends.notes(digest=migration.digest)
             new = Job.create(path, plan, id=claim.new_id, record=record, notes=notes, fsync=True)
             with new as created:

@@ -10,7 +10,6 @@ from zarrstack.core.errors import short
 
 from ...jobs.units import count_text
 from .. import blocks as b
-from .. import changed_lines
 from ..names import node_names
 from ..problem_groups import MAX_PLACES, ORDER, ProblemGroup
 from .pictures import Pictures
@@ -78,15 +77,6 @@ class View:
             (place, column)
             for place, column in enumerate(table.columns)
             if column.title and any(row[place] for row in rows)
-        ]
-
-    def change(self, block: b.Change) -> list[str]:
-        """The lines of a unified diff."""
-        return [
-            mark + line
-            for part in changed_lines.parts(block, everything=True)
-            for mark, side in (("- ", part.before), ("+ ", part.after), ("  ", part.same))
-            for line in side
         ]
 
     def document(self, block: b.Document) -> list[str]:

@@ -14,6 +14,8 @@ from typing import TypeVar
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
+from zarrstack.base.forked import guard
+
 from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
 from .event_loop import collect, loop
 from .store_listing import settled
@@ -31,6 +33,7 @@ class CrossLoopStore(Store):
     def __init__(self, store: Store, prefix: str, pace: ConcurrencyLimiter) -> None:
         super().__init__(read_only=store.read_only)
         self._inner = store
+        guard(self, "_inner")
         self._prefix = prefix
         self._pace = pace
 

@@ -87,7 +87,10 @@ class StoreStorage(Storage):
         url: str | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
+        from zarrstack.base.forked import guard
+
         self._store = own(store)
+        guard(self)
         self.native = native(self._store)
         """The library below, if there is nothing in between; None for other stores."""
         self.base = path.strip("/")
@@ -105,8 +108,7 @@ class StoreStorage(Storage):
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
         self.tells_versions = self.native is not None and self.native.tells_versions
-        if self._store is not store:
-            # Our own file system: its connections are not closed elsewhere.
+        if self._store is not store:  # our own file system: its connections are not closed elsewhere
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
     def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:

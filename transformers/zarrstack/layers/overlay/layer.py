@@ -12,6 +12,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, MemoryStore
 
 from ...base.descend import descend
+from ...base.forked import guard
 from ...base.option_checks import invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.json_text import JSONObject
@@ -57,6 +58,7 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
             # A deletion is forgotten when a new value is written: a crash would show the value below again.
             raise invalid_option(self, "writes", writes, "a store that returns when a value is stored")
         self._upper = self._writes
+        guard(self, "_upper")
         self._options = {"writes": self._writes}
 
     def _opened(self, target: Any) -> Store:
@@ -127,6 +129,7 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
     def _with_upper(self, upper: Store) -> Self:
         layer = self._with_store(self._store)
         layer._upper = upper  # noqa: SLF001
+        guard(layer, "_upper")
         return layer
 
     def __reduce__(self) -> tuple[Any, ...]:

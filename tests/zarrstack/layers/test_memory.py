@@ -1,0 +1,92 @@
+"""What layers hold in memory is bounded as docs/transformers/data-loaders.md says, whatever passes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import tracemalloc
+
+import pytest
+import zarr
+from tests.support.counted import buffer
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarrstack import Cache, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle, stack
+
+PROTOTYPE = default_buffer_prototype()
+
+
+class Fresh(MemoryStore):
+    """Makes a value for each key, and keeps none; documents are stored."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    async def get(self, key, prototype, byte_range=None):
+        if key.endswith(("json", ".zarray")) or self.size is None:
+            return await super().get(key, prototype, byte_range)
+        return buffer(bytes(self.size))
+
+    async def set(self, key, value):
+        if key.endswith("json"):
+            await super().set(key, value)
+
+
+#   name: layer, length of values (None: all keys are missing), number of values, bytes that may be held
+CASES = {
+    "cache": (lambda: Cache(memory_bytes=2_000_000), 4000, 1500, 2_200_000),
+    "cache that keeps": (lambda: Cache(memory_bytes=2_000_000, when_full="keep"), 4000, 1500, 2_200_000),
+    "missing keys": (lambda: Cache(memory_bytes=2_000_000), None, 6000, 2_600_000),
+    "log": (lambda: Log(level=10), 4000, 3000, 40_000),
+    "retry": (Retry, 4000, 3000, 20_000),
+    "throttle": (lambda: Throttle(in_flight=4, bytes_per_second=1e12), 4000, 3000, 20_000),
+    "readonly": (ReadOnly, 4000, 3000, 20_000),
+    "prefetch": (lambda: Prefetch(depth=64, memory_bytes=2_000_000), 100_000, 400, 2_600_000),
+}
+
+
+async def read(store, count):
+    await store.get("a/zarr.json", PROTOTYPE)
+    for number in range(count):
+        await store.get(f"a/c/{number}", PROTOTYPE)
+        for _ in range(3):
+            await asyncio.sleep(0)  # chunks that are read ahead arrive
+
+
+async def write(store, count):
+    order = random.Random(3)
+    for _ in range(count):
+        await store.set(f"a/c/{order.randrange(count)}", buffer(bytes(4000)))
+
+
+def peak(act):
+    """Bytes of Python that were allocated at most, beyond what was there before."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("name", CASES)
+def test_readers(name, caplog):
+    make, size, count, bound = CASES[name]
+    caplog.set_level("CRITICAL")
+    below = Fresh(size)
+    zarr.create_array(below, name="a", shape=(1000,), chunks=(1,), dtype="u1")
+    store = stack(below, make())
+    assert peak(lambda: asyncio.run(read(store, count))) < bound + 4 * (size or 0)
+
+
+@pytest.mark.needs_reader("once")
+def test_chunks_that_wait_for_their_shard():
+    store = stack(Fresh(None), Sharding(chunks_per_shard=[64], path="a", memory_bytes=2_000_000))
+    zarr.create_array(store, name="a", shape=(4000 * 4000,), chunks=(4000,), dtype="u1", compressors=None)
+    assert peak(lambda: asyncio.run(write(store, 2000))) < 2_600_000
+    store.close()
