@@ -154,17 +154,14 @@ def _records(records: list[Record]) -> Iterator[str]:
 
 
 def _limits(text: str) -> str:
-    """The default and the range of an option, or that an argument is required."""
+    """The default of an option, or that an argument is required."""
     said = ""
     for item in filter(None, text.split("; ")):
         name, colon, value = item.partition(": ")
         if colon:
             said += f" {name.capitalize()}: `{value}`."
-        elif item == "required":
-            said += " Required."
         else:
-            low, *high = re.findall(r"\d+", item)  # x>=1, 0<=x<=1
-            said += f" {low} to {high[0]}." if high else f" At least {low}."
+            said += f" {item.capitalize()}."
     return said
 
 

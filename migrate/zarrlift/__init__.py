@@ -14,7 +14,7 @@ from .archive.notebook import made_by as _html_made_by
 
 if TYPE_CHECKING:
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
-    from .errors import Interrupted
+    from .errors import Error, Interrupted
     from .jobs.api import inspect, migrate, plan, resume
     from .jobs.batch.batch import Batch
     from .jobs.batch.outcome import BatchOutcome
@@ -56,6 +56,7 @@ _HOMES = {
     "Batch": "jobs.batch.batch",
     "BatchOutcome": "jobs.batch.outcome",
     "BatchRow": "jobs.batch.rows",
+    "Error": "errors",
     "GroupNode": "archive.nodes",
     "Interrupted": "errors",
     "JobReport": "jobs.job_report",
@@ -109,6 +110,7 @@ __all__ = [
     "BatchOutcome",
     "BatchRow",
     "Census",
+    "Error",
     "GroupNode",
     "Interrupted",
     "JobReport",

@@ -1,9 +1,11 @@
 """The errors that zarrlift raises, those of zarrstack among them; importing them loads nothing heavy.
 
-All but `Interrupted` are subclasses of `ZarrstackError`.
+`zarrlift.Error` is the base of all but `Interrupted`, which is a `KeyboardInterrupt`.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from zarrstack.core.errors import (
     CastError,
@@ -23,6 +25,7 @@ from zarrstack.core.errors import (
 __all__ = [
     "CastError",
     "ChunkError",
+    "Error",
     "Interrupted",
     "JobError",
     "MetadataError",
@@ -35,6 +38,9 @@ __all__ = [
     "WorkerError",
     "ZarrstackError",
 ]
+
+Error: TypeAlias = ZarrstackError
+"""The base of all errors that zarrlift and zarrstack raise deliberately."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..recipe.option import Heading, Option, Size, flag_of
-from .option_values import formats, size, usage
+from .option_values import formats, size, usage, whole_number
 from .session import Answer, Session
 
 _HEADINGS: Final = ("What to convert", "How", "Where", "Result", "Running", "Output", "Options")
@@ -40,7 +40,11 @@ class Command(TyperCommand):
         many = len(items) >= _MANY
         for item, record in items:
             name = (many and getattr(item, "rich_help_panel", None)) or "Options"
-            sections["Arguments" if item.param_type_name == "argument" else name].append(record)
+            if item.param_type_name == "argument":
+                # Since typer 0.29, a type in brackets follows the name.
+                sections["Arguments"].append((record[0].partition(" <")[0], record[1]))
+            else:
+                sections[name].append(record)
         return {name: records for name, records in sections.items() if records}
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -132,7 +136,7 @@ def described(name: str, row: Option, default: Any) -> Parameter:
     if kind is Size:
         kind, default = str, None
     if kind is int:
-        more["min"] = 1
+        more["parser"] = whole_number(1)
     words = option(
         *flag_of(name, row).split(" "),
         help=row.help,

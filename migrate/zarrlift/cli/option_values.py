@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import typer
+
 
 def size(text: str | None, name: str) -> int | None:
     """Bytes for a text such as 512MB, 2GB or 1GiB; None if no text is given. UsageError."""
@@ -13,6 +17,22 @@ def size(text: str | None, name: str) -> int | None:
     if number is None:
         raise usage(f"{name} is not a size: {text}", expected="such as 512MB or 2GB")
     return int(number)
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """A parser of an option's value, whose error says in words which numbers the option takes."""
+
+    def parsed(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least or (most is not None and number > most):
+            bounds = f"of at least {least}" + (f" and at most {most}" if most is not None else "")
+            raise typer.BadParameter(f"found {text!r}, expected a whole number {bounds}.")
+        return number
+
+    return parsed
 
 
 def usage(message: str, *, expected: str | None = None) -> Exception:

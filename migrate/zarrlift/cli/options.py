@@ -10,6 +10,7 @@ import typer
 from ..recipe import options as table
 from ..recipe.options import VerifyLevel
 from .option_groups import Group, Tables, option
+from .option_values import whole_number
 from .run_display import watched
 from .session import Session
 
@@ -66,7 +67,7 @@ Parts: TypeAlias = Annotated[
         heading="Running",
         help="With --job: create a job of N parts, each done by --part; nothing is migrated.",
         metavar="N",
-        min=1,
+        parser=whole_number(1),
     ),
 ]
 DryRun: TypeAlias = Annotated[

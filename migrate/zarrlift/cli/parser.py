@@ -88,22 +88,6 @@ def main(arguments: list[str] | None = None) -> int:
         raise
 
 
-def _name_numbers(error: Any) -> None:
-    """Say in words which numbers an option takes; click writes `int range` and `x>=1`."""
-    kind = getattr(getattr(error, "param", None), "type", None)
-    nouns = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
-    noun = nouns.get(getattr(kind, "name", "").split(" ")[0])
-    value, is_not, reason = error.message.partition(" is not ")
-    if noun is None or not is_not or not reason.startswith(("a valid ", "in the range ")):
-        return
-    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
-    above, below = getattr(kind, "min_open", False), getattr(kind, "max_open", False)
-    bounds = [] if least is None else [f"above {least}" if above else f"of at least {least}"]
-    if most is not None:
-        bounds.append(f"below {most}" if below else f"of at most {most}")
-    error.message = f"found {value}, expected {noun} {' and '.join(bounds)}".rstrip() + "."
-
-
 def _run(words: list[str], arguments: list[str] | None) -> int:
     if arguments is None and COMPLETE in os.environ:
         from .completion_command import complete
@@ -113,7 +97,7 @@ def _run(words: list[str], arguments: list[str] | None) -> int:
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
     except _CLICK_ERROR as error:
-        _name_numbers(error)
+        error.message = error.message.removeprefix("Value error, ")  # pydantic's words, of typer since 0.29
         if "--json" in words:
             problem = {"kind": "usage", "severity": "refusal", "message": error.format_message()}
             with suppress(OSError):

@@ -9,6 +9,7 @@ import typer
 from ..recipe.changes import Separator
 from . import options as o
 from . import storage_options as s
+from .option_values import whole_number
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, Answer, OutputError, say, write
 
@@ -22,7 +23,10 @@ def serve(
     port: Annotated[
         int,
         typer.Option(
-            "--port", help="The port to listen on; 0 selects a free one.", metavar="PORT", min=0, max=65535
+            "--port",
+            help="The port to listen on; 0 selects a free one.",
+            metavar="PORT",
+            parser=whole_number(0, 65535),
         ),
     ] = _PORT,
     host: Annotated[

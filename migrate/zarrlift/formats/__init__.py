@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .description import NodeKind as NodeKind
     from .description import json_object as json_object
     from .files import Files as Files
+    from .registry import register as register
 
 _HOMES = {
     "Array": "description",
@@ -26,6 +27,7 @@ _HOMES = {
     "NodeKind": "description",
     "SourceFormat": "contract",
     "json_object": "description",
+    "register": "registry",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once

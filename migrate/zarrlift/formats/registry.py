@@ -1,10 +1,11 @@
-"""Looks up formats: zarrlift's own, and those added by other packages."""
+"""Looks up formats: zarrlift's own, those added by other packages, and those that a program registers."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
@@ -15,6 +16,8 @@ from ..recipe.options import Format
 from .table import FORMATS, MarkerDocument, NodeFormat
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from .contract import SourceFormat
     from .description import NodeKind
 
@@ -105,6 +108,58 @@ def broken(name: Format, what: str, found: str, expected: str | None = None) -> 
         expected=expected,
         advice=f"Report this to the authors of {package}, or uninstall it.",
     )
+
+
+T = TypeVar("T", bound="type[SourceFormat]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """A format of this process, in the place of an entry point."""
+
+    name: str
+    value: str
+    format: type
+    dist: None = None
+
+    def load(self) -> type:
+        return self.format
+
+
+def register(format: T) -> T:
+    """Add a format to this process, as an entry point would; returns it, so this is a decorator too.
+
+    It replaces a format of the same name, such as that of a notebook's cell that is run again, but none of
+    zarrlift's own. Each process that plans migrations calls it; workers need no format.
+
+    Raises
+    ------
+    UsageError
+        If it is not a subclass of `SourceFormat`, or has no usable name or documents.
+    """
+    name: object = getattr(format, "name", None)
+    if not isinstance(name, str) or not name or name in FORMATS:
+        raise UsageError(
+            "a format needs a name that is not one of zarrlift's own",
+            found=repr(name),
+            advice="Set `name` in the class.",
+        )
+    point = _Registered(name, f"{format.__module__}:{format.__qualname__}", format)
+    before = dict(format_names.at_run_time)
+    replace_registered({**before, name: cast("EntryPoint", point)})
+    try:
+        find(name)
+    except UsageError:
+        replace_registered(before)
+        raise
+    return format
+
+
+def replace_registered(points: dict[str, EntryPoint]) -> None:
+    """Have these formats, and no others, registered at run time."""
+    format_names.at_run_time.clear()
+    format_names.at_run_time.update(points)
+    forget()
 
 
 @functools.cache

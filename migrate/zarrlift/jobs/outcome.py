@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
-from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.errors import JobError, JoinedProblems, Problem, any_refusal
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
@@ -74,6 +74,20 @@ class Outcome(NotebookResult):
     def ok(self) -> bool:
         """Whether everything requested is done."""
         return self.state != "incomplete" and not any_refusal(self.problems)
+
+    def raise_for_problems(self) -> Self:
+        """This outcome if it is `ok`; otherwise JobError with every refusal and failure.
+
+        Examples
+        --------
+        >>> zarrlift.migrate("ocean.zarr", "new.zarr").raise_for_problems().state
+        'done'
+        """
+        if self.ok:
+            return self
+        found = [problem for problem in self.problems if problem.severity == "refusal"]
+        counts = f"{self.arrays_done} of {self.arrays_total} arrays are done"
+        raise JobError(JoinedProblems.of(found, before=f"{counts}; " if found else counts), key=self.job)
 
     def to_json(self) -> JSONObject:
         """JSON for machines, without the plan (see `zarrlift migrate --dry-run --json`)."""

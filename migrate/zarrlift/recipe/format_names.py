@@ -6,7 +6,8 @@ A package registers a format as an entry point of the group `zarrlift.formats`, 
     [project.entry-points."zarrlift.formats"]
     tiles = "my_package:Tiles"
 
-Entry points are looked up only to detect a format, or for a name that is not zarrlift's own.
+Entry points are looked up only to detect a format, or for a name that is not zarrlift's own. A program adds
+formats for itself with `zarrlift.formats.register`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,21 @@ if TYPE_CHECKING:
 GROUP: Final = "zarrlift.formats"
 
 
-@functools.cache
+at_run_time: Final[dict[str, EntryPoint]] = {}
+"""Formats registered by `zarrlift.formats.register`; each replaces a package's format of its name."""
+
+
 def outside() -> tuple[EntryPoint, ...]:
-    """The formats registered by other packages, by name."""
+    """The formats registered by this program and other packages, by name."""
+    packages = _of_packages()
+    if not at_run_time:
+        return packages
+    others = (point for point in packages if point.name not in at_run_time)
+    return tuple(sorted((*others, *at_run_time.values()), key=lambda point: point.name))
+
+
+@functools.cache
+def _of_packages() -> tuple[EntryPoint, ...]:
     return plugins.registered(GROUP)
 
 
@@ -67,7 +80,9 @@ def require_installed(name: Format, package: str | None) -> None:
         raise JobError(
             f"the source of this job has the format {name!r}, which no installed package reads",
             expected=package,
-            advice=f"Install {package or 'the package that adds it'} where zarrlift runs, then try again.",
+            advice=f"Install {package or 'the package that adds it'} where zarrlift runs, then try again."
+            if package is None or ":" not in package
+            else f"Run this in a program that calls zarrlift.formats.register with {package}.",
         )
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -47,24 +46,14 @@ _DAMAGE = (b"", b"\0", b"\xff\xfe", b"{", b"{}", b"[]", b"null", b"[" * 100_000,
 
 @contextmanager
 def installed(*formats: type[SourceFormat]) -> Iterator[None]:
-    """Use these formats in this process as if their packages were installed, and no others of their names.
-
-    Each is defined at the top of a module that can be imported.
-    """
-    before = format_names.outside
-    points = {
-        each.name: EntryPoint(each.name, f"{each.__module__}:{each.__qualname__}", format_names.GROUP)
-        for each in formats
-    }
-    others = (point for point in before() if point.name not in points)
-    everything = tuple(sorted((*others, *points.values()), key=lambda point: point.name))
-    format_names.outside = lambda: everything  # type: ignore[assignment]  # a function without a cache
-    registry.forget()
+    """Use these formats in this process, in place of installed ones of their names."""
+    before = dict(format_names.at_run_time)
     try:
+        for each in formats:
+            registry.register(each)
         yield
     finally:
-        format_names.outside = before
-        registry.forget()
+        registry.replace_registered(before)
 
 
 class FormatTests:

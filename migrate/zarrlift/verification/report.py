@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import JoinedProblems, Problem, VerificationError
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
@@ -54,6 +55,12 @@ class VerificationReport(NotebookResult):
     def ok(self) -> bool:
         """Whether there are no differences."""
         return not self.differences
+
+    def raise_for_problems(self) -> Self:
+        """This report if it is `ok`; otherwise VerificationError with the first differences of each node."""
+        if self.ok:
+            return self
+        raise VerificationError(JoinedProblems.of(self.problems, before=f"{self.source} differs; "))
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -526,13 +526,14 @@ def test_help_of_a_command_with_many_options_has_headings(capsys):
         ),
         (
             ["migrate", "a", "b", "--workers", "0"],
-            "'--workers' / '-j': found 0, expected a whole number of at least 1.",
+            "'--workers' / '-j': found '0', expected a whole number of at least 1.",
         ),
         (
             ["batch", "run", "a", "--workers", "1.5"],
             "'--workers' / '-j': found '1.5', expected a whole number of at least 1.",
         ),
-        (["serve", "a", "--port", "many"], "'--port': found 'many', expected a whole number"),
+        (["serve", "a", "--port", "70000"], "'--port': found '70000', expected a whole number of at least 0"),
+        (["migrate", "a", "b", "--axes", "up"], "'--axes': 'up' is not one of 'reversed', 'kept'."),
     ],
 )
 def test_an_option_says_which_numbers_it_takes(words, expected, capsys) -> None:

@@ -12,8 +12,8 @@ import zarr
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.errors import MetadataError, Problem, UsageError
-from zarrlift.formats import Array, Directory, Group, NodeKind, SourceFormat, json_object, registry
+from zarrlift.errors import JobError, MetadataError, Problem, UsageError
+from zarrlift.formats import Array, Directory, Group, NodeKind, SourceFormat, json_object, register, registry
 from zarrlift.formats.detect import detect
 from zarrlift.recipe import format_names
 from zarrlift.storage.open_storage import open_storage
@@ -334,6 +334,49 @@ def test_the_name_of_a_built_in_format_is_refused(tmp_path, install):
     words = "a package registers a format 'zarr2', which is the name of one of zarrlift's own"
     with pytest.raises(UsageError, match=words):
         zarrlift.inspect(slab(tmp_path / "old"))
+
+
+# ----- formats registered at run time
+
+
+def test_a_class_of_a_cell_is_a_format_once_it_is_registered(tmp_path, slabs):
+    old = slab(tmp_path / "old")
+
+    @register
+    class Local(Slabs):
+        name = "local"
+
+        def recognise(self, document, content):
+            return None
+
+    assert zarrlift.inspect(old).format == "slabs"
+
+    @register  # the cell is run again
+    class Local(Local):
+        def recognise(self, document, content):
+            return "array"
+
+    assert zarrlift.migrate(old, tmp_path / "new", format="local").raise_for_problems().state == "done"
+    assert zarr.open_array(tmp_path / "new", mode="r")[:].tolist() == list(range(10))
+    registry.replace_registered({})
+    with pytest.raises(JobError, match=r"calls zarrlift.formats.register with .*:.*Local"):
+        zarrlift.verify(old, tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (type("Zarr2", (Slabs,), {"name": "zarr2"}), "needs a name that is not one of zarrlift's own"),
+        (object, "needs a name"),
+        (type("NoFormat", (), {"name": "none"}), "is not a format"),
+        (NoDocuments, "names no documents"),
+    ],
+)
+def test_what_is_no_format_is_not_registered(value, words, slabs):
+    with pytest.raises(UsageError, match=words):
+        register(value)
+    assert set(format_names.at_run_time) == {"slabs", "index"}
+    assert registry.find("slabs") is Slabs
 
 
 # ----- formats that describe nonsense

@@ -152,6 +152,15 @@ class ZarrstackError(Exception):
 
     The keyword arguments are fields of `Problem`, which is in `problem`: `node`, `key`, `found`, `expected`
     and `advice`.
+
+    Examples
+    --------
+    >>> from zarrstack.errors import ZarrstackError
+    >>> try:
+    ...     zarrstack.parse_stack("throttle:fast")
+    ... except ZarrstackError as error:
+    ...     print(error.kind)
+    usage
     """
 
     kind: ClassVar[str] = "error"

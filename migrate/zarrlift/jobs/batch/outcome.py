@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
-from zarrstack.core.errors import any_refusal
+from zarrstack.core.errors import JobError, JoinedProblems, any_refusal
 from zarrstack.core.json_text import JSONObject
 
 from ..units import columns, safe
@@ -67,6 +67,21 @@ class BatchOutcome:
         refused = refused or any(any_refusal(row.problems) for row in self.rows if self.left)
         is_done = self.state != "incomplete" or 0 < self.left == others
         return is_done and not refused and not self.added
+
+    def raise_for_problems(self) -> Self:
+        """This outcome if it is `ok`; otherwise JobError with the refusals and failures of every archive."""
+        if self.ok:
+            return self
+        found = [
+            f"{row.relative}: {problem}"
+            for row in self.rows
+            for problem in row.problems
+            if problem.severity == "refusal"
+        ]
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        raise JobError(
+            JoinedProblems.of(found, before=f"{counts}; " if found else counts), key=self.list_file
+        )
 
     @property
     def counts(self) -> dict[str, int]:
