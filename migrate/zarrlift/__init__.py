@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.job_status import status
+    from .jobs.limit import limit
     from .jobs.outcome import Outcome
     from .jobs.parts.gather import gather
     from .jobs.parts.migrate_part import migrate_part
@@ -82,6 +83,7 @@ _HOMES = {
     "gather": "jobs.parts.gather",
     "inspect": "jobs.api",
     "job_report": "jobs.job_report",
+    "limit": "jobs.limit",
     "load_recipe": "recipe.toml_file",
     "migrate": "jobs.api",
     "migrate_part": "jobs.parts.migrate_part",
@@ -136,6 +138,7 @@ __all__ = [
     "gather",
     "inspect",
     "job_report",
+    "limit",
     "load_recipe",
     "migrate",
     "migrate_part",

@@ -23,7 +23,7 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "census", "diff", "digest", "finish", "gather", "inspect", "job_report", "migrate",
+    "batch", "census", "diff", "digest", "finish", "gather", "inspect", "job_report", "limit", "migrate",
     "migrate_part", "open", "open_array", "open_group", "plan", "plan_parts", "plan_update", "present",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip

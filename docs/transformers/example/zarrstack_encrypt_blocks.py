@@ -92,7 +92,7 @@ class EncryptBlocks(StorageTransformer):
         cipher, value = self._cipher(header), []
         for number in numbers:
             at = number * (BLOCK + TAG) - before
-            block = stored[max(at, 0) : min(at + BLOCK + TAG, size - before)]
+            block = memoryview(stored)[max(at, 0) : min(at + BLOCK + TAG, size - before)]
             try:
                 value.append(cipher.decrypt(nonce(number), block, header + key.encode()))
             except InvalidTag:

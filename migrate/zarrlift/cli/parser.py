@@ -28,7 +28,6 @@ from .session import (
 
 _HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
-
 Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
 {{commands}}
 
@@ -42,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resume": ("migrate_commands", "Continue a migration or a batch."),
     "update": ("migrate_commands", "Bring a result up to date with a source that has changed."),
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
+    "limit": ("limit_command", "Change the bandwidth of a job while it runs."),
     "status": ("status_command", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
     "diff": ("diff_command", "Compare any two archives: nodes, metadata and values."),

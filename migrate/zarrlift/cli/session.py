@@ -122,7 +122,7 @@ class Session:
 
     def _unprintable(self, error: OutputError, code: int) -> int:
         say(f"zarrlift: {'the output' if self._prints else 'the report'} {unprinted(error)}")
-        return code or PARTLY if self._prints else code
+        return code or self.trouble if self._prints else code
 
     @property
     def _prints(self) -> bool:
@@ -155,7 +155,7 @@ class Session:
         from ..transfer.unexpected_errors import broken_package
 
         if isinstance(error, OutputError):
-            return self._unprintable(error, PARTLY)
+            return self._unprintable(error, self.trouble)
         if os.environ.get(DEBUG):
             import traceback
 

@@ -48,6 +48,7 @@ def status(
 
     Reads the job file alone, and with --html, source and result for pictures. With --watch until it ends:
     exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
+    To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.
     """
     batch = batch_of(target, only, options)
     output.session.how_to_continue = lambda _: f"The {'batch' if batch else 'job'} is not affected."

@@ -147,6 +147,8 @@ def migrate(
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
       cluster of Dask. Workers elsewhere must be able to access both places.
     - `workers`: their number; by default that of the executor, or what suits the work and the machine.
+    - `bwlimit`: the bytes per second at each end, such as "50MB/s", of all workers together; `limit` changes
+      it. In place, nothing is limited.
     - `verify`: how much is compared before an array is published.
     - `digest`: store a digest of the values of each array in the job (see `digest`).
     - `fsync`: protect the result against power failures.
@@ -200,6 +202,8 @@ def migrate(
             return run.end(migrate_virtual(migration.virtual_request(), request.verify, run.progress))
     ends = migration.open()
     path = job_path(ends.beside, ends.destination.url, job)
+    run_options = run_options.with_limit_of(path)
+    ends = ends.limited(run_options.limit)
     with ends.observed(progress, watching) as run:
         return run.end(migrate_archive(migration, ends, path, run_options, run.progress))
 

@@ -182,7 +182,11 @@ def migrate_archive(
             with new as created, noted_run(created):
                 keep_inventory(created, inventories)
                 set_aside(created, ends.destination)
-                return claim.end(run_job(created, plan, ends, options, checks, inventories, progress))
+                options.follow_limit(path)
+                outcome = run_job(created, plan, ends, options, checks, inventories, progress)
+                if options.limit is not None and outcome.state == "done":
+                    options.limit.forget()
+                return claim.end(outcome)
 
 
 def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) -> bool:

@@ -21,6 +21,7 @@ from ..planning.without_collecting import without_collecting
 from ..recipe.format_names import require_installed
 from ..recipe.options import Format, Moved, PathText, Places, Reading, Request, StorageOptions, Watching
 from ..recipe.recipe import Recipe
+from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
@@ -138,6 +139,22 @@ class Endpoints:
             destination_through=job.record.dest_through,
         )
         return replace(opened, provenance=job.record.provenance)
+
+    def limited(self, limit: Bandwidth | None) -> Endpoints:
+        """The same within a limit of bytes per second; in place, where no chunk moves, there is none.
+
+        Icechunk makes its own requests, so a repository that is written is not limited.
+        """
+        if limit is None or self.in_place:
+            return self
+        on_branch = self.destination.on_branch
+        return replace(
+            self,
+            source=limit.over(self.source, "source"),
+            destination=self.destination
+            if on_branch
+            else limit.over(self.destination, "destination", written=True),
+        )
 
     def described(self, recipe: Recipe, **flags: bool) -> Endpoints:
         """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""

@@ -141,8 +141,9 @@ def found_in(
     if verb in ("part", "gather"):
         require_parts(job)
     ends = ends_of(job, target, places, moved)
-    options = replace(options, verify=verify or level_before(job))
+    options = replace(options, verify=verify or level_before(job)).with_limit_of(job.path)
     refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
+    ends = ends.limited(options.limit)
     ends.check_reach(options)
     return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
 
@@ -174,6 +175,8 @@ class OpenJob:
 
     def end(self, outcome: Outcome) -> Outcome:
         """Release the places; the outcome with what that has shown."""
+        if self.options.limit is not None and outcome.state != "incomplete":
+            self.options.limit.forget()
         return self.run.end(self.claim.end(outcome))
 
 
@@ -217,6 +220,7 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         if digest and job.fact("digest") is None and job.state == "incomplete":
             job.note(digest="yes")
         options = replace(options, digest=digest, hard_links=job.record.link == "hard")
+        options.follow_limit(found.path)
         yield OpenJob(
             job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed
         )

@@ -24,6 +24,7 @@ from .processes.executors import (
     forks_for,
     in_pool,
     own_pool,
+    with_share,
     workers_for,
 )
 
@@ -56,7 +57,11 @@ class RunEngine:
         """What runs the tasks of some arrays; `worker` runs those in this process."""
         engine = self._opened(arrays)
         if engine is not None:
-            return in_pool(engine, worker) if engine.in_process else elsewhere(engine, self._reporting())
+            return (
+                in_pool(engine, worker)
+                if engine.in_process
+                else elsewhere(engine, self._reporting(), self._options.limit)
+            )
         number = workers_for(arrays, self._options, self.budget, local=self.local)
         forks = forks_for(arrays, self._options, self.budget, local=self.local)
         return own_pool(worker, forks or number, forks=forks > 0)
@@ -75,7 +80,7 @@ class RunEngine:
         engine = self._opened(list(self._plan.arrays))
         assert engine is not None
         budget = self._options.budget_of_one(self._plan.recipe.memory, engine)
-        return Elsewhere(engine, self._spec, budget)
+        return Elsewhere(engine, with_share(self._spec, self._options.limit, engine), budget)
 
     def _reporting(self) -> WorkerSpec | None:
         """The access of workers, which report servers that do not answer if they are on this machine."""

@@ -16,7 +16,9 @@ from ..archive.inventory_file import InventoryFile
 from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory, changed_keys
+from ..storage.bandwidth import limit_path
 from ..storage.base import Storage
+from ..storage.local.presence import exists
 from .ledger.ledger import Job
 from .source_check import source_changed
 
@@ -37,7 +39,7 @@ def inventory_path(job: JobPath) -> Path:
 def _fetched(job: JobPath) -> Path:
     """The same, where it is if it exists anywhere."""
     path = inventory_path(job)
-    if not isinstance(job, Path) and not path.exists():
+    if not isinstance(job, Path) and not exists(path):
         try:
             job.fetch_beside(path)
         except (StorageError, OSError) as error:
@@ -47,7 +49,7 @@ def _fetched(job: JobPath) -> Path:
 
 def has_inventory(job: JobPath) -> bool:
     """Whether the listings of a job are stored."""
-    return _fetched(job).exists()
+    return exists(_fetched(job))
 
 
 def keep_inventory(job: Job, inventories: Inventories) -> None:
@@ -57,7 +59,7 @@ def keep_inventory(job: Job, inventories: Inventories) -> None:
         job.commit()
         return
     path = inventory_path(job.path)
-    if inventories.complete() and not isinstance(job.path, Path) and path.exists():
+    if inventories.complete() and not isinstance(job.path, Path) and exists(path):
         try:
             job.path.send_beside(path)
         except (StorageError, OSError) as error:
@@ -69,11 +71,12 @@ def _lists_slowly(source: Storage) -> bool:
 
 
 def remove_inventory(job: JobPath) -> None:
-    """Delete the stored listings of a job; a failure is only logged."""
+    """Delete the stored listings of a job and its limit; a failure is only logged."""
     path = inventory_path(job)
     try:
         path.unlink(missing_ok=True)
         _later(job).unlink(missing_ok=True)
+        limit_path(Path(job)).unlink(missing_ok=True)
         if not isinstance(job, Path):
             job.delete_beside(path)
     except (StorageError, OSError) as error:
@@ -92,7 +95,7 @@ def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = Fa
 
 def later_inventories(job: Job, source: Storage) -> Inventories:
     """Where the listings of an update are put, until `replace_inventory`."""
-    if _lists_slowly(source) or inventory_path(job.path).exists():
+    if _lists_slowly(source) or exists(inventory_path(job.path)):
         return Inventories(InventoryFile.create(_later(job.path), job.id))
     return Inventories(InventoryFile.temporary(job.id))
 
@@ -104,7 +107,7 @@ def _later(job: JobPath) -> Path:
 
 def replace_inventory(job: Job, inventories: Inventories) -> None:
     """Let the listings of an update take the place of earlier ones; a failure is only logged."""
-    if _later(job.path).exists() and inventories.complete():
+    if exists(_later(job.path)) and inventories.complete():
         try:
             os.replace(_later(job.path), inventory_path(job.path))
         except OSError as error:

@@ -33,7 +33,7 @@ from .ledger.job_record import JobRecord
 from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .observed import ticking
-from .processes.executors import RunOptions, engine_for
+from .processes.executors import RunOptions, engine_for, with_share
 from .progress import ProgressChoice
 from .provenance import as_expected, digest_of
 from .settled_places import settled
@@ -65,8 +65,8 @@ def verify(
     a place that belongs to a job, and the job provides the other arguments. Without `full`, the first and the
     last chunk, an edge chunk, a missing one and some random chunks of every array are compared.
 
-    `executor`, `dask_address` and `workers` are those of `migrate`; they are for `full`, which otherwise uses
-    threads.
+    `executor`, `dask_address`, `workers` and `bwlimit` are those of `migrate`; the executor is for `full`,
+    which otherwise uses threads.
 
     Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how
     the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
@@ -159,6 +159,9 @@ def verify(
     if known_job is not None:
         first = with_layers(first, known_job.record.source_through)
         second = with_layers(second, known_job.record.dest_through)
+    limit = run_options.limit
+    if limit is not None and not in_place:
+        first, second = limit.over(first, "source"), limit.over(second, "destination", written=False)
     archive = describe(first, format=format, options=reading)
     compare = partial(
         verify_archives,
@@ -248,6 +251,7 @@ def _on_engine(
 
     engine = engine_for((), options, options.budget(memory), local=True)
     try:
+        spec = with_share(spec, options.limit, engine)
         return compare(elsewhere=Elsewhere(engine, spec, options.budget_of_one(memory, engine)))
     except BrokenExecutor as error:
         raise WorkerError("a worker died", found=str(error), advice="Try fewer workers.") from error

@@ -70,6 +70,7 @@ class ExecutingKeywords(TypedDict, total=False):
     workers: int | None
     executor: ExecutorChoice | None
     dask_address: str | None
+    bwlimit: str | float | None
 
 
 class TakingOverKeywords(TypedDict, total=False):

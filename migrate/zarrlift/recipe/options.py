@@ -227,6 +227,12 @@ class Executing(Table):
         heading="Running",
         metavar="URL",
     )
+    bwlimit: str | float | None = option(
+        None,
+        "Bytes per second at each end, such as 50MB/s, of all workers together. zarrlift limit changes it.",
+        heading="Running",
+        metavar="RATE",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

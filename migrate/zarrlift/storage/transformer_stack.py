@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import UsageError
@@ -12,6 +13,10 @@ from .redact import redact
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
+
+    from zarrstack.base.transformer import StorageTransformer
+
+    from .remote.zarr_store import StoreStorage
 
 
 def without_layers(storage: Storage) -> Storage:
@@ -65,12 +70,8 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
     if text is None:
         return storage
 
-    from zarrstack.base.stack import stack
     from zarrstack.base.stack_text import parse_stack
     from zarrstack.layers.readonly import ReadOnly
-
-    from .local.layered_store import LayeredLocalStore, RegularLocalStore
-    from .remote.zarr_store import StoreStorage
 
     if redact(text) != text:
         # The job stores the text.
@@ -88,15 +89,7 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
             )
     if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
-    # `zarr_store()` of a missing directory is an empty store, which cannot be written to.
-    store: Store
-    if isinstance(storage, LocalStorage):
-        store = LayeredLocalStore(storage.root) if written else RegularLocalStore(storage.root)
-    else:
-        store = storage.zarr_store()
-    result = StoreStorage(stack(store, *layers), url=storage.url)
-    if isinstance(store, LayeredLocalStore):
-        result.scratch = str(store.scratch)
+    result = through(storage, layers, written=written)
     if written:
         for layer in reversed(layers):
             if layer.read_only or not layer.supports_writes:
@@ -107,6 +100,24 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
                     advice="Remove it, or use it for the source.",
                 )
         refuse_buffers(result.backing)
+    return result
+
+
+def through(storage: Storage, layers: Sequence[StorageTransformer], *, written: bool) -> StoreStorage:
+    """The storage through these layers, ordered from the migration down to the store."""
+    from zarrstack.base.stack import stack
+
+    from .local.layered_store import LayeredLocalStore, RegularLocalStore
+    from .remote.zarr_store import StoreStorage
+
+    # `zarr_store()` of a missing directory is an empty store, which cannot be written to.
+    store: Store
+    if isinstance(storage, LocalStorage):
+        store = LayeredLocalStore(storage.root) if written else RegularLocalStore(storage.root)
+    else:
+        store = storage.zarr_store()
+    result = StoreStorage(stack(store, *layers), url=storage.url)
+    result.scratch = str(store.scratch) if isinstance(store, LayeredLocalStore) else storage.scratch
     if all(layer.transparent for layer in layers):
         result.beneath = storage
     result.document_bound = storage.document_bound

@@ -6,6 +6,7 @@ import functools
 import json
 import pickle
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from zarrstack.core.errors import WorkerError, ZarrstackError
 from zarrstack.version import __version__
 
 from ..planning.move import Move
+from ..storage.bandwidth import shares_of
 from ..storage.base import Storage
 from ..storage.open_storage import open_storage
 from ..storage.silence import report_in
@@ -56,6 +58,8 @@ class WorkerSpec:
     digest: bool = False
     silences: str | None = None
     """Where a worker on this machine reports that a server does not answer (`storage.silence`)."""
+    bytes_per_second: float | None = field(default=None, compare=False)
+    """The limit at each end of one call, if there is one; it may change between calls."""
 
 
 class Worker:
@@ -174,8 +178,10 @@ def move(version: str, errand: bytes) -> MoveResult:
     Unexpected errors are in the result, so that raised ones come from the executor.
     """
     spec, task = received(version, errand)
+    share = spec.bytes_per_second
     try:
-        return _worker(spec).run(task)
+        with nullcontext() if share is None else shares_of(spec.run).during(share):
+            return _worker(spec).run(task)
     except ZarrstackError:
         raise
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
@@ -192,7 +198,11 @@ def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
     )
     destination.attach(spec.job_id, worker=write)
     source = with_layers(source, spec.source_through)
-    return source, with_layers(destination, spec.destination_through, written=write)
+    destination = with_layers(destination, spec.destination_through, written=write)
+    if spec.bytes_per_second is None:
+        return source, destination
+    limit = shares_of(spec.run)
+    return limit.over(source, "source"), limit.over(destination, "destination", written=write)
 
 
 @functools.lru_cache(maxsize=4)

@@ -405,6 +405,14 @@ def test_what_is_no_answer_is_trouble(
     assert (answer["exit_code"], answer["error"]["kind"]) == (2, "storage")
 
 
+def test_a_result_that_cannot_be_printed_is_trouble(values: np.ndarray, tmp_path: Path) -> None:
+    place = str(v2(tmp_path / "a", values))
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "zarrlift", "diff", place, place]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
 def test_json_has_every_place(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     last_value(pair[1])
     assert main(["diff", *map(str, pair), "--json"]) == 1

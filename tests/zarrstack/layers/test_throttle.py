@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,6 +50,18 @@ def test_no_window_gets_more_than_the_rate_and_one_burst(rate, burst, steps):
         clock.pass_by(bucket.take(amount))
         taken += amount
         assert taken <= (rate * (clock.now() - start + burst)) * (1 + 1e-6) + 1e-3
+
+
+def test_a_new_rate_applies_to_those_who_wait():
+    clock, rates = FakeClock(), [1.0]
+    bucket = TokenBucket(lambda: rates[0], 0, clock)
+    slept = []
+    for step in bucket.steps(bucket.take(100)):
+        slept.append(step)
+        clock.pass_by(step)
+        rates[0] = 2.0 if len(slept) == 20 else math.inf if len(slept) == 30 else rates[0]
+    assert slept == [1.0] * 30
+    assert bucket.take(1000) == 0  # what was owed at the old rate is forgotten
 
 
 def test_nothing_is_waited_for_below_the_rate():

@@ -20,7 +20,8 @@ T = TypeVar("T")
 class Throttle(Intercept):
     """Delays operations to limit the load on the store below.
 
-    `bytes_per_second` counts values read and written, a number or a text such as "50MB/s";
+    `bytes_per_second` counts values read and written: a number, a text such as "50MB/s", or a
+    `zarrstack.system.rate_limits.TokenBucket` that several layers share and whose rate may change.
     `requests_per_second` counts operations, a listing as one; `in_flight` limits concurrent operations.
     Capacity unused during the last `burst` seconds may be used at once. The limits cover all threads and
     event loops that use the layer, and its read-only copies; a pickled copy has separate limits.
@@ -40,14 +41,15 @@ class Throttle(Intercept):
         self,
         store: Store | None = None,
         *,
-        bytes_per_second: float | str | None = None,
+        bytes_per_second: float | str | TokenBucket | None = None,
         requests_per_second: float | str | None = None,
         in_flight: int | None = None,
         burst: float = 1.0,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(store)
-        self.bytes_per_second = self._rate("bytes_per_second", bytes_per_second)
+        shared = bytes_per_second if isinstance(bytes_per_second, TokenBucket) else None
+        self.bytes_per_second = shared.rate() if shared else self._rate("bytes_per_second", bytes_per_second)
         self.requests_per_second = self._rate("requests_per_second", requests_per_second)
         if in_flight is not None:
             number(self, "in_flight", in_flight, least=1, whole=True)
@@ -55,14 +57,14 @@ class Throttle(Intercept):
         either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
         self._options = given(
             self,
-            bytes_per_second=self.bytes_per_second,
+            bytes_per_second=shared or self.bytes_per_second,
             requests_per_second=self.requests_per_second,
             in_flight=in_flight,
             burst=burst,
             clock=clock,
         )
         self._clock = clock or Clock()
-        self._bytes = self._bucket(self.bytes_per_second, burst)
+        self._bytes = shared or self._bucket(self.bytes_per_second, burst)
         self._requests = self._bucket(self.requests_per_second, burst)
         self._gate = None if in_flight is None else ConcurrencyGate(in_flight)
 
@@ -127,16 +129,16 @@ class Throttle(Intercept):
         if bucket is None or not amount:
             return
         wait = bucket.take(amount)
-        if wait > 0:
-            try:
-                await self._clock.sleep(wait)
-            except BaseException:
-                bucket.give_back(amount)
-                raise
+        try:
+            for step in bucket.steps(wait):
+                await self._clock.sleep(step)
+        except BaseException:
+            bucket.give_back(amount)
+            raise
 
     def _pay_sync(self, bucket: TokenBucket | None, amount: int | None) -> None:
         if bucket is None or not amount:
             return
         wait = bucket.take(amount)
-        if wait > 0:
-            self._clock.sleep_sync(wait)
+        for step in bucket.steps(wait):
+            self._clock.sleep_sync(step)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import Final
 
 from .clock import Clock
 from .fork_safety import reset_after_fork
+
+_STEP: Final = 1.0
+"""Longest sleep in seconds; a new rate applies after it."""
 
 
 class TokenBucket:
@@ -17,8 +23,11 @@ class TokenBucket:
     Callers that take more tokens than available wait for them, in the order of taking.
     """
 
-    def __init__(self, rate: float, burst: float, clock: Clock) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+    def __init__(self, rate: float | Callable[[], float], burst: float, clock: Clock) -> None:
+        """`rate` is tokens per second, or a function that gives them now; `math.inf` is no limit."""
+        self.rate: Callable[[], float] = rate if callable(rate) else (lambda: rate)
+        """The tokens per second, now."""
+        self._rate, self._burst, self._clock = self.rate(), burst, clock
         self._guard = threading.Lock()
         # Time until which all tokens taken are paid for; in the past if tokens are available.
         self._paid = clock.now() - burst
@@ -30,10 +39,23 @@ class TokenBucket:
 
     def take(self, amount: float) -> float:
         """Take tokens; return the seconds to wait until they are available."""
+        rate = self.rate()
         with self._guard:
             now = self._clock.now()
-            self._paid = max(self._paid, now - self._burst) + amount / self._rate
+            if rate != self._rate and self._paid > now:
+                self._paid = now + (self._paid - now) * self._rate / rate
+            self._rate = rate
+            self._paid = max(self._paid, now - self._burst) + amount / rate
             return max(0.0, self._paid - now)
+
+    def steps(self, wait: float) -> Iterator[float]:
+        """Seconds to sleep, in steps, so that a wait gets shorter or longer when the rate changes."""
+        while wait > 0:
+            rate, step = self.rate(), min(wait, _STEP)
+            yield step
+            wait -= step
+            if (now := self.rate()) != rate:
+                wait *= rate / now if rate < math.inf else 0
 
     def give_back(self, amount: float) -> None:
         """Undo a `take` whose wait was cancelled."""

@@ -36,7 +36,8 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
         call.options, verify=wanted.verify, digest=wanted.digest, hard_links=wanted.link == "hard"
     )
     try:
-        outcome = migrate_archive(request, request.open(), call.job, options, call.progress)
+        ends = request.open().limited(options.limit)
+        outcome = migrate_archive(request, ends, call.job, options, call.progress)
     except HeldError:
         return None
     # Another process may have done it after the look above.
@@ -61,6 +62,7 @@ def verify_all(*, full: bool) -> Act:
             executor=None if options.engine is None else options.executor,
             dask_address=options.dask_address if options.engine is not None else None,
             workers=options.workers,
+            bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
         )
         return tuple(report.problems)
 

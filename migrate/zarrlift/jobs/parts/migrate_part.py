@@ -121,6 +121,7 @@ def migrate_part(
             checks,
         ):
             ledger.begin(earlier, file)
+            run_options.follow_limit(path, parts=parts)
             share = PartShare(division, index, file.sync)
             outcome = Run(ledger, own, ends, run_options, checks, inventories, run.progress, share)()
             if outcome.state == "done" and not share.moved and not share.waits():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Final, Self
 
@@ -13,6 +13,7 @@ from zarrstack.core.errors import JobError
 from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ...recipe.options import Executing, Request, Running, VerifyLevel, values
+from ...storage.bandwidth import Bandwidth
 from ...transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
 from ...transfer.executors.engine import Engine, SharedEngine
 from ...transfer.tasks import Task
@@ -57,6 +58,8 @@ class RunOptions(Running):
     """The open engine of `executor`, if other runs use it too; None opens one for this run."""
     stop: Event | None = None
     """Ends the run at its next task when it is set, as Ctrl-C does."""
+    limit: Bandwidth | None = None
+    """The limit of bytes per second; archives of a batch share it."""
 
     def __post_init__(self) -> None:
         check_choice(self.executor, dask_address=self.dask_address)
@@ -69,7 +72,19 @@ class RunOptions(Running):
             verify=request.verify,
             digest=request.digest,
             hard_links=request.link == "hard",
+            limit=Bandwidth.of(executing.bwlimit),
         )
+
+    def with_limit_of(self, job: object) -> Self:
+        """The same with the limit that an earlier run has left in a job, unless another one is given."""
+        if self.limit is not None or self.stop is not None:  # that of a batch stays as it was given
+            return self
+        return replace(self, limit=Bandwidth.of_job(job))
+
+    def follow_limit(self, job: object, *, parts: int | None = None) -> None:
+        """Let the file of the job, which is open for writing, change the limit from now on; JobError."""
+        if self.limit is not None and self.stop is None:
+            self.limit.follow(job, parts=parts)
 
     @property
     def digest_of_tasks(self) -> bool:
@@ -194,11 +209,16 @@ def engine_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *,
     return engine
 
 
-def elsewhere(engine: Engine, spec: WorkerSpec | None) -> TaskExecutor:
+def elsewhere(engine: Engine, spec: WorkerSpec | None, limit: Bandwidth | None = None) -> TaskExecutor:
     """Tasks on an engine whose workers open both ends themselves; JobError if they cannot."""
     if spec is None:
         raise out_of_reach()
-    return TaskExecutor(engine=engine, call=lambda task: (move, *sent(spec, task)))
+    return TaskExecutor(engine=engine, call=lambda task: (move, *sent(with_share(spec, limit, engine), task)))
+
+
+def with_share(spec: WorkerSpec, limit: Bandwidth | None, engine: Engine) -> WorkerSpec:
+    """The same with the share that one call on an engine has of a limit, now."""
+    return spec if limit is None else replace(spec, bytes_per_second=limit.share(engine.slots()))
 
 
 def in_pool(engine: Engine, worker: Worker) -> TaskExecutor:

@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=500, help="kills, or with --failing runs")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     parser.add_argument("--only", default="", help="scenarios whose id contains this")
+    parser.add_argument("--directory", type=Path, help="where the archives are, such as another file system")
     parser.add_argument("--failing", action="store_true", help="calls fail, nothing is killed")
     parser.add_argument("--at", action="append", help="this moment, in place of drawn ones")
     parser.add_argument("--server", choices=SERVERS, help="a server that others wrote, in place of our own")
@@ -48,7 +49,7 @@ def main() -> int:
         "aiohttp.server"
     ).disabled = True  # a client that was killed is no error of the server's
     with (
-        folder_in_memory("zarrlift-kills-") as folder,
+        folder_in_memory("zarrlift-kills-", asked.directory) as folder,
         server(asked.server) if asked.server else nullcontext() as others,
         serving(others) as bucket,
     ):

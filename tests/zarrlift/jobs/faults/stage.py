@@ -16,10 +16,10 @@ KILLED = -9
 
 
 @contextmanager
-def folder_in_memory(prefix: str) -> Iterator[Path]:
+def folder_in_memory(prefix: str, directory: Path | None = None) -> Iterator[Path]:
     """A folder for many small files, in memory if the system has such a place; removed at the end."""
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=memory if memory.is_dir() else None))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=directory or (memory if memory.is_dir() else None)))
     try:
         yield folder
     finally:

@@ -1,0 +1,200 @@
+"""A limit of bandwidth: at both ends, of everything that works on a job, and changed while it runs."""
+
+from __future__ import annotations
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.fake_clock import FakeClock
+from tests.support.job_archives import tree
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.errors import JobError, UsageError
+from zarrlift.jobs.processes.executors import with_share
+from zarrlift.storage.bandwidth import Bandwidth, limit_path, parse_limit, shares_of
+from zarrlift.transfer.events import TaskDone
+from zarrlift.transfer.executors.engine import Engine
+from zarrlift.transfer.worker import WorkerSpec, both_ends
+
+CHUNKS, SIZE = 64, 1000
+RATE = 4000
+
+
+def source(folder: Path, *, seed: int = 0) -> Path:
+    """64 chunks of 1,000 random bytes."""
+    array = zarr.create_array(
+        folder, shape=(CHUNKS * SIZE,), chunks=(SIZE,), dtype="u1", zarr_format=2, compressors=None
+    )
+    array[:] = np.random.default_rng(seed).integers(0, 255, CHUNKS * SIZE, dtype="u1")
+    return folder
+
+
+def job_of(result: Path) -> Path:
+    return result.with_name(result.name + ".zarrlift.db")
+
+
+def stop(event: object) -> None:
+    """Interrupt a run after its first task, from the thread of the call."""
+    if isinstance(event, TaskDone):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("codecs", [None, "zstd:1"], ids=["relink", "recode"])
+def test_both_ends_are_limited_and_the_result_is_the_same(codecs, tmp_path):
+    old, clock = source(tmp_path / "old"), FakeClock()
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs)) if codecs else None
+    zarrlift.migrate(old, tmp_path / "fast", recipe=recipe)
+    limit = Bandwidth(RATE, clock)
+    zarrlift.migrate(old, tmp_path / "new", recipe=recipe, bwlimit=limit).raise_for_problems()
+    assert tree(tmp_path / "new") == tree(tmp_path / "fast")
+    # What is read in one burst is free, at each end.
+    assert clock.now() - 1000 >= CHUNKS * SIZE / RATE - 1
+    assert not limit_path(job_of(tmp_path / "new")).exists()
+
+
+def test_a_full_comparison_is_limited(tmp_path):
+    old, clock = source(tmp_path / "old"), FakeClock()
+    zarrlift.migrate(old, tmp_path / "new")
+    report = zarrlift.verify(old, tmp_path / "new", full=True, bwlimit=Bandwidth(RATE, clock))
+    assert report.ok
+    assert clock.now() - 1000 >= CHUNKS * SIZE / RATE - 1
+
+
+def test_archives_of_a_batch_share_a_limit(tmp_path):
+    clock = FakeClock()
+    for name in ("a", "b", "c"):
+        source(tmp_path / "in" / name)
+    limit = Bandwidth(RATE, clock)
+    batch = zarrlift.batch(str(tmp_path / "in" / "*"), to=str(tmp_path / "out/{relative}"), bwlimit=limit)
+    batch.outcome.raise_for_problems()
+    assert clock.now() - 1000 >= 3 * CHUNKS * SIZE / RATE - 1
+    assert not list((tmp_path / "out").glob("*.limit"))
+
+
+def test_a_limit_is_changed_while_the_job_runs(tmp_path):
+    old, new, changed = source(tmp_path / "old"), tmp_path / "new", []
+
+    class Impatient(FakeClock):
+        """Once the job has begun, and this waits, the limit is removed."""
+
+        def sleep_sync(self, seconds):
+            super().sleep_sync(seconds)
+            if not changed and limit_path(job_of(new)).exists():
+                assert limit_path(job_of(new)).read_text() == "10"
+                zarrlift.limit(new, "off")
+                changed.append(self.now())
+
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:1"))
+    clock = Impatient()
+    zarrlift.migrate(old, new, recipe=recipe, bwlimit=Bandwidth(10, clock)).raise_for_problems()
+    assert max(clock.naps) <= 1
+    assert clock.now() - changed[0] <= 2 * CHUNKS  # at most one more nap of each request, rather than 6400
+    assert not limit_path(job_of(new)).exists()
+
+
+def test_a_limit_stays_with_an_interrupted_job(tmp_path, capsys):
+    old, new = source(tmp_path / "old"), tmp_path / "new"
+    with pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(old, new, bwlimit="1GB/s", progress=stop)
+    assert limit_path(job_of(new)).read_text() == "1000000000"
+    assert main(["limit", str(new), "2GB/s"]) == 0
+    assert "at most 2GB/s at each end" in capsys.readouterr().out
+    clock, seen = FakeClock(), []
+    follow = Bandwidth.of_job(job_of(new))
+    assert follow is not None
+    follow._clock = clock
+    follow.follow(job_of(new))
+    seen.append(follow.rate())
+    assert seen == [2e9]
+    assert zarrlift.resume(new).raise_for_problems().state == "done"
+    assert not limit_path(job_of(new)).exists()
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, "1GB/s"), ("1GB/s", None), ("off", "1GB/s")])
+def test_runs_with_and_without_a_limit_continue_each_other(first, second, tmp_path):
+    old, new = source(tmp_path / "old"), tmp_path / "new"
+    with pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(old, new, bwlimit=first, progress=stop)
+    if second is None:
+        limit_path(job_of(new)).unlink()
+    assert zarrlift.resume(new, bwlimit=second).raise_for_problems().state == "done"
+    assert zarrlift.update(new, bwlimit=first).state == "nothing to do"
+    zarr.open_array(old, mode="r+")[:10] = 7
+    assert zarrlift.update(new, bwlimit=second).raise_for_problems().chunks == 1
+    assert zarrlift.verify(new, full=True, bwlimit=first).ok
+    assert zarrlift.undo(new).state == "undone"
+    assert {path.name for path in tmp_path.iterdir()} == {"old", "new.zarrlift.db"}
+
+
+def test_workers_share_the_limit(tmp_path):
+    """A call has its share; as many calls as run in a process have theirs together, in whatever thread."""
+    old, new = source(tmp_path / "old"), tmp_path / "new"
+    outcome = zarrlift.migrate(old, new, executor="processes", workers=2, bwlimit="1GB/s")
+    assert outcome.raise_for_problems().state == "done"
+    spec = WorkerSpec(job_id="", run="r", source=str(old), destination=str(new))
+    with ThreadPoolExecutor(4) as pool:
+        shared = with_share(spec, Bandwidth(1000), Engine(pool))
+    assert shared.bytes_per_second == 250
+    assert shared == spec  # a changed limit opens neither end again
+    clock = FakeClock()
+    shares = shares_of("r")
+    shares._clock = clock
+    ends = both_ends(shared, write=False)
+    with shares.during(250):
+        assert shares.rate() == 250
+        thread = threading.Thread(target=lambda: both(shares))
+        thread.start()
+        thread.join()
+        for key in map(str, range(CHUNKS)):
+            assert ends[0].get(key) is not None
+    assert clock.now() - 1000 == pytest.approx(CHUNKS * SIZE / 250 - 1)
+
+
+def both(shares) -> None:
+    with shares.during(250):
+        assert shares.rate() == 500
+
+
+def test_a_part_has_an_equal_share(tmp_path):
+    old, job = source(tmp_path / "old"), tmp_path / "parts.zarrlift.db"
+    zarrlift.plan_parts(old, tmp_path / "new", job=job, parts=4)
+    limit = Bandwidth(1000)
+    for part in range(4):
+        zarrlift.migrate_part(job, part, bwlimit=limit if part == 0 else "1GB/s").raise_for_problems()
+        assert limit_path(job).exists()
+        if part == 0:
+            zarrlift.limit(job, 8000)
+            limit._read = -math.inf
+            assert limit.rate() == 2000
+    assert zarrlift.gather(job).raise_for_problems().state == "done"
+    assert not limit_path(job).exists()
+
+
+@pytest.mark.parametrize("rate", ["fast", "0", "-1MB/s", "50 MB per s", 0])
+def test_what_is_no_rate_is_refused_before_anything_is_written(rate, tmp_path):
+    with pytest.raises(UsageError, match=r"not a rate.*such as 50MB/s, or off"):
+        zarrlift.migrate(source(tmp_path / "old"), tmp_path / "new", bwlimit=rate)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert parse_limit("50MB/s") == 50e6
+
+
+def test_a_job_without_a_limit_has_none_to_change(tmp_path):
+    old, new = source(tmp_path / "old"), tmp_path / "new"
+    messages = []
+
+    def change(event: object) -> None:
+        if isinstance(event, TaskDone) and not messages:
+            with pytest.raises(JobError) as caught:
+                zarrlift.limit(new, "1MB/s")
+            messages.append(str(caught.value))
+
+    zarrlift.migrate(old, new, progress=change)
+    assert f"zarrlift resume {job_of(new)} --bwlimit 1MB/s" in messages[0]
+    with pytest.raises(JobError, match="the job does not run; found it is done"):
+        zarrlift.limit(new, "1MB/s")
