@@ -89,7 +89,7 @@ OTHERS_OPTIONS = {
     "--build-arg",
     "--tag",
 }
-"""Options not in the tables of commands: `--help`, of benchmarks, tests, vcztools, tail, systemd, pip and podman."""
+"""Not in the tables of commands: `--help`, options of benchmarks, tests, vcztools, tail, systemd, pip, podman."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
