@@ -85,8 +85,11 @@ OTHERS_OPTIONS = {
     "--no-build-isolation",
     "--no-deps",
     "--target",
+    "--file",
+    "--build-arg",
+    "--tag",
 }
-"""Options not in the tables of commands: `--help`, of benchmarks, tests, vcztools, tail, systemd and pip."""
+"""Not in the tables of commands: `--help`, options of benchmarks, tests, vcztools, tail, systemd, pip, podman."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
