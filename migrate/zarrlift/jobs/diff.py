@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from ..recipe.keywords import DescribingKeywords, PlacesKeywords
 from ..recipe.options import Describing, Places
 from ..recipe.signatures import explicit, given
 from ..storage.open_storage import Place, open_storage
+from ..verification.archive_diff import ArchiveDiff
 from .observed import ticking
 from .progress import ProgressChoice
-
-if TYPE_CHECKING:
-    from ..verification.archive_diff import ArchiveDiff
 
 
 class _Diffing(DescribingKeywords, PlacesKeywords):
