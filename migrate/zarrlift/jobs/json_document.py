@@ -20,7 +20,7 @@ DEBUG: Final = "ZARRLIFT_DEBUG"
 
 def document(command: str | None, code: int, content: JSONObject) -> JSONObject:
     """The document of a command that ends with an exit code."""
-    from .. import __version__
+    from zarrstack.version import __version__
 
     head = {"zarrlift": __version__, "command": command, "exit_code": code}
     # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
