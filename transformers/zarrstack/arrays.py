@@ -207,7 +207,8 @@ def create_array(
     UnsupportedError
         For a layer that metadata may not name.
     UsageError
-        For another `zarr_format` than 3: only its metadata can name storage transformers.
+        For another `zarr_format` than 3: only its metadata can name storage transformers. For a layer with
+        `must_understand: false`.
 
     Examples
     --------
@@ -228,6 +229,13 @@ def create_array(
         )
     place = _place(store, name or "", create=True, storage_options=storage_options)
     entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
+    if any(isinstance(entry, dict) and entry.get("must_understand") is False for entry in entries):
+        raise UsageError(
+            "a reader that skips a layer of an array would return other values",
+            node=name or "",
+            found="must_understand: false",
+            expected="layers that readers must understand, the default",
+        )
     block = _block(store, place.store, memory_bytes, buffer, concurrency)
     with place.store.declared(place.path, entries):
         array = zarr.create_array(place.store, name=place.path or None, zarr_format=3, **keywords)

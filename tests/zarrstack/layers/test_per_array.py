@@ -324,11 +324,14 @@ def put_field(store, entries, path="g/a"):
         ([{"title": "sharding"}], MetadataError, "not a storage transformer"),
         ([7], MetadataError, "not a storage transformer"),
         ({"name": "sharding"}, MetadataError, "not a list"),
+        ({}, MetadataError, "not a list"),
+        ([{**ENTRY, "type": "indexed"}], MetadataError, "unknown members of layer 'sharding'; found type"),
+        ([{**ENTRY, "must_understand": "no"}], MetadataError, "must_understand of layer 'sharding'"),
     ],
     ids=[
         "unknown", "name alone", "must be understood", "reaches out", "lacks an option",
         "an option that is no more", "slip", "number",
-        "no name", "7", "dict",
+        "no name", "7", "dict", "empty dict", "another member", "not a boolean",
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_an_error_that_names_it(store, entries, error, words):
@@ -337,6 +340,32 @@ def test_what_cannot_be_used_is_an_error_that_names_it(store, entries, error, wo
     with pytest.raises(error, match=words) as caught:
         zarrstack.open(store, path="g/a")
     assert (caught.value.problem.node, caught.value.problem.key) == ("g/a", "g/a/zarr.json")
+
+
+@pytest.mark.parametrize("member", ["shape", "chunk_key_encoding"])
+def test_a_document_without_what_layers_read_is_an_error_that_names_it(store, member):
+    create(store)
+    broken = document(store, "g/a")
+    del broken[member]
+    put(store, "g/a", broken)
+    with pytest.raises(MetadataError, match=f"no valid {member}"):
+        zarrstack.open(store, path="g/a")
+    with pytest.warns(UserWarning, match="left out of its group"):
+        assert dict(zarrstack.open_group(store, path="g").members()) == {}
+
+
+def test_an_array_whose_keys_would_all_be_records_of_checksums_is_refused(store):
+    create(store, (), name="g/a.crc32c")
+    put_field(store, ["checksum"], path="g/a.crc32c")
+    with pytest.raises(MetadataError, match=r"names that end with \.crc32c are reserved"):
+        zarrstack.open(store, path="g/a.crc32c")
+
+
+def test_layers_of_a_new_array_must_be_understood(store):
+    with pytest.raises(UsageError, match="a reader that skips a layer"):
+        create(store, [{**ENTRY, "must_understand": False}])
+    assert "g/a/zarr.json" not in keys(store)
+    create(store, [{**ENTRY, "must_understand": True}])
 
 
 def test_an_array_of_zarr_v2_cannot_name_layers(store):

@@ -61,7 +61,8 @@ def is_array(document: JSONObject) -> bool:
 
 def entries_of(document: JSONObject, path: str) -> list[JSON]:
     """The storage transformers named by an array's document; MetadataError if they are not a list."""
-    entries = document.get(FIELD) or []
+    entries = document.get(FIELD)
+    entries = [] if entries is None else entries
     if not isinstance(entries, list):
         raise MetadataError(
             f"{FIELD} is not a list", node=path, key=key_of(path), found=excerpt(entries), expected="a list"

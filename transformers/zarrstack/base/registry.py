@@ -102,8 +102,8 @@ def _named(name: str) -> tuple[EntryPoint, ...]:
 def split_entry(entry: JSON) -> tuple[str, JSONObject]:
     """Name and configuration of an entry; UsageError if it is invalid.
 
-    Source: Zarr v3.0 core specification, "Extension definition": an object with `name` and optionally
-    `configuration` and `must_understand`, or the name alone.
+    Source: Zarr v3 core specification, "Extension definition": an object with `name` and optionally
+    `configuration` and `must_understand`, or the name alone. Another member might change what is stored.
     """
     entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
@@ -116,5 +116,17 @@ def split_entry(entry: JSON) -> tuple[str, JSONObject]:
     if not isinstance(configuration, dict):
         raise UsageError(
             f"the configuration of layer {entry['name']!r} is not a JSON object", found=excerpt(configuration)
+        )
+    if unknown := sorted(entry.keys() - {"name", "configuration", "must_understand"}):
+        raise UsageError(
+            f"unknown members of layer {entry['name']!r}",
+            found=", ".join(unknown),
+            expected="name, configuration, must_understand",
+        )
+    if not isinstance(entry.get("must_understand", True), bool):
+        raise UsageError(
+            f"must_understand of layer {entry['name']!r}",
+            found=excerpt(entry["must_understand"]),
+            expected="true or false",
         )
     return entry["name"], configuration

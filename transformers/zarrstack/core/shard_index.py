@@ -50,7 +50,7 @@ class IndexFormat:
         """Parse `index_codecs` and `index_location` of a `sharding_indexed` configuration.
 
         UnsupportedError for index codecs other than `bytes` and `bytes, crc32c`: no writer uses others, and
-        the specification forbids codecs of variable size.
+        the specification forbids codecs of variable size; also for options that these do not have.
         """
         location = configuration.get("index_location", "end")
         if location not in ("start", "end"):
@@ -68,6 +68,14 @@ class IndexFormat:
                 found=", ".join(names),
                 expected="bytes, then perhaps crc32c",
             )
+        for spec in specs:
+            options = {"endian"} if spec.name == "bytes" else set()
+            if unknown := sorted(spec.configuration.keys() - options):
+                raise UnsupportedError(
+                    f"unknown option of the index codec {spec.name!r}",
+                    found=", ".join(unknown),
+                    expected=", ".join(options) or "none",
+                )
         endian = specs[0].configuration.get("endian")
         if endian not in ("little", "big"):
             raise MetadataError(

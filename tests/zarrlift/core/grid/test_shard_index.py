@@ -173,6 +173,7 @@ BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
         ({"index_codecs": ["bytes"]}, MetadataError),
         ({"index_codecs": [BYTES], "index_location": "middle"}, MetadataError),
         ({"index_codecs": [BYTES, "crc32c", "crc32c"]}, UnsupportedError),
+        ({"index_codecs": [BYTES, {"name": "crc32c", "configuration": {"order": "big"}}]}, UnsupportedError),
         ({"index_codecs": [BYTES, {"name": "gzip", "configuration": {"level": 1}}]}, UnsupportedError),
     ],
     ids=str,

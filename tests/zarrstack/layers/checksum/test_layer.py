@@ -271,7 +271,9 @@ def test_nothing_is_left_behind():
     assert memory == {}
 
 
+STATE = b"crc32c 486f40cc 9"  # that of the object
 BROKEN = [b"", b"nonsense", b"crc32c 12 9\n", b"crc32c 486f40cc 09\n", b"\xff\xfe", b"[]", b'{"format": "x"}']
+BROKEN += [STATE, STATE + b"\r\n", STATE + b"\n\n", STATE + b"\nabsent", STATE + b"\x0babsent\n"]
 
 
 @pytest.mark.parametrize("record", BROKEN, ids=str)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -13,6 +13,7 @@ from ...base.byte_ranges import cut
 from ...base.option_checks import given, invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.errors import ChunkError, Problem, UsageError
+from ...core.json_text import JSONObject
 from ..sharding.locks import SharedLock, lock_of, place_of
 from ..sharding.writer import run_to_completion
 from .records import (
@@ -65,6 +66,12 @@ class Checksum(StorageTransformer):
         self._options = given(self, unknown=unknown)
         self._refuse_unknown = unknown == "refuse"
         self._place: Any = None
+
+    @classmethod
+    def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
+        """Return the layer; UsageError for an array whose keys all look like records."""
+        _check_key(path)
+        return super().for_array(configuration, path, document)
 
     def check_below(self, layer: StorageTransformer) -> str | None:
         """Refuse a second checksum layer, which would treat the other's records as objects.

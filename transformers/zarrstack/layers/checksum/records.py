@@ -5,13 +5,12 @@ write there are two, the states before and after, so that the record matches the
 killed.
 
 The form is this project's: one line per state, `crc32c 8a9136aa 32` (crc32c in hexadecimal digits, length in
-bytes), or `absent`.
+bytes), or `absent`. Each line ends with a line feed: a record that was cut short is never taken for whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -24,7 +23,9 @@ from ...core.json_text import excerpt
 
 SUFFIX: Final = ".crc32c"
 """Suffix of the names of records, not allowed in any segment of an object's key."""
-_LINE: Final = re.compile(r"crc32c ([0-9a-f]{8}) (0|[1-9][0-9]*)")
+_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
+"""Lines, each with its line feed; what follows the last one is a line without."""
+_STATE: Final = re.compile(r"crc32c ([0-9a-f]{8}) (0|[1-9][0-9]*)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ async def states_of(store: Store, key: str) -> States | None:
     record = await store.get(key + SUFFIX, default_buffer_prototype())
     if record is None:
         return None
-    return _parse(record.to_bytes().decode("ascii", "replace").splitlines(), key, key + SUFFIX)
+    return _parse(record.to_bytes().decode("ascii", "replace"), key, key + SUFFIX)
 
 
 async def add_state(store: Store, key: str, state: RecordedState) -> None:
@@ -75,16 +76,16 @@ async def drop_states(store: Store, key: str) -> None:
     await store.delete(key + SUFFIX)
 
 
-def _parse(lines: Sequence[Any], key: str, record: str) -> States:
+def _parse(text: str, key: str, record: str) -> States:
     states = []
-    for line in lines:
-        match = _LINE.fullmatch(line) if isinstance(line, str) else None
-        if match is None and line != "absent":
+    for line in _LINES.findall(text):
+        match = _STATE.fullmatch(line)
+        if match is None and line != "absent\n":
             raise ChunkError(
                 f"layer 'checksum': the checksum stored for {key!r} cannot be read",
                 key=record,
                 found=excerpt(line),
-                expected="crc32c, 8 hexadecimal digits, and the length",
+                expected="crc32c, 8 hexadecimal digits, the length, and a line feed",
                 advice="Restore it, or remove it and seal the archive again if you trust the object.",
             )
         states.append(ABSENT if match is None else RecordedState(int(match[1], 16), int(match[2])))

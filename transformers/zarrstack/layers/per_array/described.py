@@ -14,7 +14,7 @@ from ...base.registry import find, split_entry
 from ...base.stack import stack
 from ...base.transformer import StorageTransformer
 from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
-from ...core.json_text import JSON, JSONObject
+from ...core.json_text import JSON, JSONObject, excerpt
 from ..sharding.buffer import ShardBuffer
 from ..sharding.buffered import BufferedArray
 
@@ -73,6 +73,8 @@ def describe(below: Store, path: str, document: JSONObject, buffer: ShardBuffer 
     layers, unknown = [], []
     try:
         entries = entries_of(document, path)
+        if entries:
+            _check_members(document)
         for entry in entries:
             name, configuration = split_entry(entry)
             try:
@@ -106,6 +108,21 @@ def describe(below: Store, path: str, document: JSONObject, buffer: ShardBuffer 
     return DescribedArray(
         document=document, entries=entries, layers=tuple(layers), store=store, unknown=tuple(unknown)
     )
+
+
+def _check_members(document: JSONObject) -> None:
+    """Raise MetadataError unless a document has the members that layers read, in their general form."""
+    forms: dict[str, tuple[type | tuple[type, ...], str]] = {
+        "shape": (list, "a list of lengths"),
+        "chunk_key_encoding": ((dict, str), "an object or a name"),
+    }
+    for name, (form, expected) in forms.items():
+        if not isinstance(document.get(name), form):
+            raise MetadataError(
+                f"the array's document has no valid {name}",
+                found=excerpt(document.get(name)),
+                expected=expected,
+            )
 
 
 def buffer_in(layers: Sequence[StorageTransformer], buffer: ShardBuffer | None) -> None:
