@@ -31,7 +31,8 @@ from .log_messages import print_warning
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
-    from .observed import Observed
+    from .batch.outcome import BatchOutcome
+    from .outcome import Outcome
 
 _SECONDS: Final = 30.0
 """For a webhook or a command to take the document."""
@@ -40,8 +41,10 @@ Send = Callable[[bytes], None]
 
 
 @contextmanager
-def notifying(target: str, run: Observed, verb: str) -> Iterator[None]:
-    """Tell a target how the block ends. UsageError for something else than a URL or a command."""
+def notifying(
+    target: str, outcome_of: Callable[[], Outcome | BatchOutcome | None], verb: str
+) -> Iterator[None]:
+    """Tell a target how the block ends, with its outcome. UsageError for what is no URL and no command."""
     name, send = _receiver(target)
     try:
         yield
@@ -53,9 +56,10 @@ def notifying(target: str, run: Observed, verb: str) -> Iterator[None]:
         code = USAGE if problem.kind == "usage" else PARTLY
         _tell(name, send, document(verb, code, {"error": dict(problem.to_json())}))
         raise
-    if run.outcome is not None:
-        code = DONE if run.outcome.ok else PARTLY
-        _tell(name, send, document(verb, code, {"result": run.outcome.to_json()}))
+    outcome = outcome_of()
+    if outcome is not None:
+        code = DONE if outcome.ok else PARTLY
+        _tell(name, send, document(verb, code, {"result": outcome.to_json()}))
 
 
 def _interrupted(stopped: KeyboardInterrupt) -> JSONObject:

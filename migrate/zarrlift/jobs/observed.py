@@ -74,7 +74,7 @@ def observed(
         if watching.notify is not None:
             from .notify import notifying
 
-            stack.enter_context(notifying(watching.notify, run, verb))
+            stack.enter_context(notifying(watching.notify, lambda: run.outcome, verb))
         if watching.metrics is not None:
             from .metrics_file import MetricsFile
 
