@@ -125,7 +125,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for base in reversed(kind.__mro__[:-1]):
         names = _Names(vars(sys.modules[base.__module__]) | {"JSON": Any, "JSONObject": dict[str, Any]})
-        own = dict(vars(base).get("__annotations__", {}))
+        own = inspect.get_annotations(base)
         own |= {
             name: item.fget.__annotations__["return"]
             for name, item in vars(base).items()

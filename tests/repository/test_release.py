@@ -304,6 +304,37 @@ def test_the_files_for_other_services_are_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+RENDER = """
+import sys
+from rattler_build import Stage0Recipe, VariantConfig
+
+for variant in Stage0Recipe.from_yaml(sys.stdin.read()).render(VariantConfig()):
+    print(variant.recipe.package.name, variant.recipe.package.version)
+"""
+
+
+@pytest.mark.needs_reader("release")
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("", "", ""),
+        ("license_file", "licence_file", "unknown field 'licence_file'"),
+        (">=3.1.6,<4", ">=3.1.6,<<4", "unable to parse version spec"),
+        ("${{ python_min }}", "${{ python_max }}", "undefined value"),
+    ],
+)
+def test_rattler_build_accepts_the_recipe_of_conda_and_no_slip(old: str, new: str, error: str) -> None:
+    python = Path(os.environ["ZARRLIFT_RELEASE"]) / "bin" / "python"
+    text = (ROOT / "release" / "recipe.yaml").read_text()
+    assert old in text
+    words = [python, "-c", RENDER]
+    done = subprocess.run(words, input=text.replace(old, new), capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (not error), done.stderr
+    assert error in done.stderr
+    if not error:
+        assert done.stdout.splitlines() == [f"{name} {zarrlift.__version__}" for name in PROJECTS]
+
+
 @pytest.mark.needs_reader("release")
 @pytest.mark.slow
 def test_a_release_is_built_twice_with_its_parts_and_their_licences(tmp_path: Path) -> None:

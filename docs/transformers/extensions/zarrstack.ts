@@ -1,4 +1,4 @@
-// Reads arrays whose `zarr.json` names layers of zarrstack, through zarrita.js; written from stored-format.md.
+// Reads arrays whose `zarr.json` names layers of zarrstack, through zarrita.js. It follows stored-format.md.
 import * as zarr from "zarrita";
 import type { AbsolutePath, AsyncReadable, RangeQuery } from "zarrita";
 

@@ -21,6 +21,7 @@ from zarrstack.core.errors import UsageError
 
 from ..storage.base import CLAIM
 from ..storage.listing import ListedPage
+from ..storage.local.presence import is_file
 
 _PAGE: Final = 10_000
 """Rows interpreted together."""
@@ -45,7 +46,7 @@ class StoreInventory:
     @classmethod
     def open(cls, path: Path) -> StoreInventory:
         """The inventory in a CSV file, or in those that a `manifest.json` names; UsageError."""
-        if not path.is_file():
+        if not is_file(path):
             raise UsageError("there is no such inventory", key=str(path))
         if path.suffix != ".json":
             return cls((path,), None)
@@ -170,7 +171,7 @@ def _beside(manifest: Path, key: str) -> Path:
     name = key.rpartition("/")[2]
     folders = (manifest.parent, manifest.parent / "data", manifest.parent.parent / "data")
     for folder in folders:
-        if (folder / name).is_file():
+        if is_file(folder / name):
             return folder / name
     raise UsageError(
         "a file of the inventory is missing",

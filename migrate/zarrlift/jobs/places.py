@@ -20,6 +20,7 @@ from zarrstack.core.errors import UsageError
 from ..storage.base import Storage
 from ..storage.local.held_names import not_held
 from ..storage.local.partial_files import may_link_in
+from ..storage.local.presence import is_dir
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
 from .units import count_text
@@ -187,7 +188,7 @@ def refuse_names(paths: Iterable[str], destination: Storage) -> None:
 def _existing(destination: LocalStorage) -> Path:
     """The directory of a destination, or the one that exists above it."""
     place = Path(destination.real)
-    while not place.is_dir():
+    while not is_dir(place):
         place = place.parent
     return place
 

@@ -18,6 +18,7 @@ from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.bandwidth import limit_path
 from ..storage.base import Storage
+from ..storage.local.presence import exists
 from .ledger.ledger import Job
 from .source_check import source_changed
 
@@ -38,7 +39,7 @@ def inventory_path(job: JobPath) -> Path:
 def _fetched(job: JobPath) -> Path:
     """The same, where it is if it exists anywhere."""
     path = inventory_path(job)
-    if not isinstance(job, Path) and not path.exists():
+    if not isinstance(job, Path) and not exists(path):
         try:
             job.fetch_beside(path)
         except (StorageError, OSError) as error:
@@ -48,7 +49,7 @@ def _fetched(job: JobPath) -> Path:
 
 def has_inventory(job: JobPath) -> bool:
     """Whether the listings of a job are stored."""
-    return _fetched(job).exists()
+    return exists(_fetched(job))
 
 
 def keep_inventory(job: Job, inventories: Inventories) -> None:
@@ -58,7 +59,7 @@ def keep_inventory(job: Job, inventories: Inventories) -> None:
         job.commit()
         return
     path = inventory_path(job.path)
-    if inventories.complete() and not isinstance(job.path, Path) and path.exists():
+    if inventories.complete() and not isinstance(job.path, Path) and exists(path):
         try:
             job.path.send_beside(path)
         except (StorageError, OSError) as error:
@@ -94,7 +95,7 @@ def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = Fa
 
 def later_inventories(job: Job, source: Storage) -> Inventories:
     """Where the listings of an update are put, until `replace_inventory`."""
-    if _lists_slowly(source) or inventory_path(job.path).exists():
+    if _lists_slowly(source) or exists(inventory_path(job.path)):
         return Inventories(InventoryFile.create(_later(job.path), job.id))
     return Inventories(InventoryFile.temporary(job.id))
 
@@ -106,7 +107,7 @@ def _later(job: JobPath) -> Path:
 
 def replace_inventory(job: Job, inventories: Inventories) -> None:
     """Let the listings of an update take the place of earlier ones; a failure is only logged."""
-    if _later(job.path).exists() and inventories.complete():
+    if exists(_later(job.path)) and inventories.complete():
         try:
             os.replace(_later(job.path), inventory_path(job.path))
         except OSError as error:

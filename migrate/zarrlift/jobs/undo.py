@@ -22,6 +22,7 @@ from ..recipe.keywords import JobPlaceKeywords, PlacesKeywords, TakingOverKeywor
 from ..recipe.options import JobPlace, PathText, Places, StorageOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import CLAIM, Storage
+from ..storage.local.presence import is_dir
 from ..storage.local.scratch import LAYERED, directory_of
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
@@ -209,7 +210,7 @@ def _sweep(
     Yields a refusal for each directory that cannot be removed, and a note for each that contains files of
     others. Keys in `reported` have a problem already, and so have those of arrays that remain `visible`.
     """
-    if not storage.root.is_dir():
+    if not is_dir(storage.root):
         return
     unlisted: list[Problem] = []
 

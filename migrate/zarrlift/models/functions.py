@@ -14,6 +14,7 @@ from ..formats.describe import opened
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
+from ..storage.local.presence import is_file
 from ..storage.open_storage import Place, is_url
 from .differences import Difference, differences
 from .hierarchy import (
@@ -90,7 +91,7 @@ def is_model_file(place: object) -> bool:
     if place == STANDARD_INPUT:
         return True
     path = Path(place).expanduser()
-    return path.is_file() and path.suffix != ".zip"
+    return is_file(path) and path.suffix != ".zip"
 
 
 @explicit

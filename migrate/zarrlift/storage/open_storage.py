@@ -22,6 +22,7 @@ from .containers.table import SUFFIXES, index_of, open_container
 from .documents import METADATA
 from .icechunk.place import is_icechunk_url
 from .local.files import kind_of
+from .local.presence import exists, is_dir, is_file
 from .local.storage import LocalStorage
 from .redact import redact
 from .reference_options import OF_REFERENCES, AskedReferences
@@ -147,7 +148,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
             )
         try:
-            is_file = path.exists() and not path.is_dir()
+            occupied = exists(path) and not is_dir(path)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
@@ -157,37 +158,37 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 expected="a name that the file system accepts (255 bytes on most)",
                 advice="Choose a shorter name.",
             ) from error
-        if is_file:
+        if occupied:
             raise UsageError(
                 "a file exists where a directory is to be written",
                 found=str(path),
                 advice="Choose another destination.",
             )
         return LocalStorage(path)
-    if path.is_dir():
+    if is_dir(path):
         return open_container(ContainerPlace(path, options=options or {})) or LocalStorage(path)
     path = index_of(path)
     if not os.path.lexists(path):
         for above in path.parents:
             # `Storage.url` of an archive below a directory of a container.
             inside = path.relative_to(above).as_posix()
-            if above.is_file():
+            if is_file(above):
                 return _inside(above, options, inside)
             if (
-                above.is_dir()
+                is_dir(above)
                 and (opened := open_container(ContainerPlace(above, inside, options or {}))) is not None
             ):
                 return opened
         from .open_errors import missing
 
         raise missing(path, text)
-    if not path.exists():
+    if not exists(path):
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
     if path.name in METADATA:
         raise UsageError(
             "a metadata document is not an archive", found=str(path), advice=f"Give {path.parent}."
         )
-    if not path.is_file():
+    if not is_file(path):
         found = f"{kind_of(path.stat().st_mode)}, {path}"
         raise UsageError("not an archive", found=found, expected="a directory, a zip or tar file, or a URL")
     return _inside(path, options)

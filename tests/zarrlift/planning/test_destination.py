@@ -451,6 +451,8 @@ def test_a_nan_that_zarr_python_misreads_is_refused_and_no_other(data_type: str,
     fill = f"0x{bits}"
     read = np.asarray(parse_data_type(data_type, zarr_format=3).from_json_scalar(fill, zarr_format=3))
     misread = read.astype(read.dtype.newbyteorder(">")).tobytes().hex() != bits
+    # Python 3.14 keeps the bits of a float16; versions that read the result may be older.
+    misread |= data_type == "float16" and bits not in {"7e00", "fe00"}
     assert misread_nan(fill) == misread
     _, problems = destination_layout(node(LITTLE, dtype=data_type, fill=fill), ArrayRecipe(), in_place=False)
     assert [problem.kind for problem in problems if problem.severity == "refusal"] == ["fill"] * misread

@@ -20,6 +20,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.base import DirectoryEntry
+from zarrlift.storage.local import presence
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import spooled_stream
@@ -238,6 +239,28 @@ def test_an_unreadable_directory_is_named_itself(unreadable: Path) -> None:
     assert "cannot read the directory" in text
     assert f"{unreadable}: Permission denied" in text
     assert "data.mdb" not in text
+
+
+def test_a_path_that_cannot_be_looked_at_is_not_absent(tmp_path: Path) -> None:
+    """On every Python; those of pathlib return False since 3.14."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "nowhere").symlink_to("nothing")
+    questions = (presence.exists, presence.is_dir, presence.is_file)
+    answers = {
+        name: [ask(tmp_path / name) for ask in questions] for name in (".", "file", "link", "nowhere", "no/x")
+    }
+    assert answers == {
+        ".": [True, True, False],
+        "file": [True, False, True],
+        "link": [True, True, False],
+        "nowhere": [False, False, False],
+        "no/x": [False, False, False],
+    }
+    for ask in questions:
+        assert not ask(tmp_path / "a\0b")
+        with pytest.raises(OSError, match="too long"):
+            ask(tmp_path / ("n" * 256))
 
 
 # Other chunks and shards from and to every kind of store: the objects are those of a directory.

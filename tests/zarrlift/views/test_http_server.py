@@ -58,7 +58,8 @@ def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[str,
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, dict(answer.headers), answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, dict(error.headers), error.read()
+        with error:
+            return error.code, dict(error.headers), error.read()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The reader in TypeScript, written from docs/transformers/stored-format.md, reads vectors and our arrays."""
+"""The reader in TypeScript follows docs/transformers/stored-format.md, and reads vectors and our arrays."""
 
 from __future__ import annotations
 

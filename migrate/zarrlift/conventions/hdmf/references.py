@@ -15,6 +15,7 @@ from typing import Final
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON
 
+from ...storage.local.presence import is_file
 from ...storage.local.storage import LocalStorage
 from ..base import View, finding
 
@@ -102,9 +103,9 @@ class FileNodes:
         if ".." in path.split("/"):
             return "a path that points outside its file"
         place = Path(os.path.normpath(os.path.join(self._root, source)))
-        if not any((place / name).is_file() for name in _DOCUMENTS):
+        if not any(is_file(place / name) for name in _DOCUMENTS):
             return "the other file does not exist"
-        if not any((place / path / name).is_file() for name in _DOCUMENTS):
+        if not any(is_file(place / path / name) for name in _DOCUMENTS):
             return "its target does not exist in the other file"
         return None
 

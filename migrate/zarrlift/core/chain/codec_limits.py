@@ -41,8 +41,8 @@ _BLOSC_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 def misread_nan(fill: JSON) -> bool:
     """Whether zarr-python misreads a NaN in a v3 fill value.
 
-    It converts the stated bits to a Python float first: every float16 NaN except the default one changes, and
-    so do signalling NaNs of float32 and complex64 (3.1.6 and 3.4.2, observed).
+    It converts the stated bits to a Python float first: every float16 NaN except the default one changes
+    before Python 3.14, and so do signalling NaNs of float32 and complex64 (3.1.6 and 3.4.2, observed).
     """
     parts = fill if isinstance(fill, list) else [fill]
     bits = [part.removeprefix("0x") for part in parts if isinstance(part, str) and part.startswith("0x")]

@@ -18,6 +18,7 @@ from typing import Any, Final
 from zarrstack.core.errors import JobError, UsageError
 
 from ...storage.local.partial_files import create_file, partial_name
+from ...storage.local.presence import is_file
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ..ledger.find_job import LIST_SUFFIX, job_beside
@@ -47,7 +48,7 @@ def list_at(target: str | os.PathLike[str]) -> Path | None:
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if not is_list(path):
         path = sibling(path.with_name(path.stem) if is_manifest(text) else path, LIST_SUFFIX)
-    return path if "://" not in text and path.is_file() else None
+    return path if "://" not in text and is_file(path) else None
 
 
 def list_path(target: str | os.PathLike[str]) -> Path:

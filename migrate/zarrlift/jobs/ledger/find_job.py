@@ -14,6 +14,7 @@ from zarrstack.core.errors import JobError, UsageError
 from zarrstack.core.similar_names import meant
 
 from ...recipe.options import JobPlace, PathText
+from ...storage.local.presence import exists, is_file
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
@@ -57,7 +58,7 @@ def job_beside(place: str, folder: Path) -> Path:
 
 def has_job(target: str) -> bool:
     """Whether a job file is where `migrate` puts that of a destination."""
-    return job_beside(target, Path.cwd()).is_file()
+    return is_file(job_beside(target, Path.cwd()))
 
 
 def _name_of_file(url: str) -> str:
@@ -126,7 +127,7 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
         if job_file is None:
             return fetch_job(os.fspath(job.job), options)
         _refuse(options)
-        if not job_file.is_file():
+        if not is_file(job_file):
             raise JobError("there is no such job file", key=os.fspath(job.job), advice=_near(job_file))
         return job_file
     text = os.fspath(target)
@@ -134,24 +135,24 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
         return fetch_job(text, options)
     _refuse(options)
     path = Path(text)
-    if text.endswith(LIST_SUFFIX) and path.is_file():
+    if text.endswith(LIST_SUFFIX) and is_file(path):
         raise JobError(
             "this is a list of archives, each of which has a job",
             key=text,
             advice="In Python, use zarrlift.Batch.",
         )
-    if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and path.is_file():
+    if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and is_file(path):
         raise JobError("this is the ledger of a part, not a job file", key=text, advice=f"Name {of_part[1]}.")
-    if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
+    if is_file(path) and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()
     local = _local(text)
-    if local is not None and path.suffix == Path(SUFFIX).suffix and not path.exists():
+    if local is not None and path.suffix == Path(SUFFIX).suffix and not exists(path):
         raise JobError("there is no such job file", key=text, advice=_near(local))
     names = names_of(text)
     folders = [Path.cwd()]
     if local is not None:
         beside = sibling(local, SUFFIX)
-        if beside.is_file():
+        if is_file(beside):
             Job.open(beside, write=False).close()  # report a damaged file rather than skip it
             if _is_local(beside) or _concerns(beside, names):
                 return beside
@@ -169,7 +170,7 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
             found=", ".join(str(file) for file in matches),
             advice="Name one of them.",
         )
-    if path.is_file():
+    if is_file(path):
         raise JobError(f"this is not a job file: {path}", found=_what(path), advice=_NAME_IT)
     url = redact(text).rstrip("/")
     name = _name_of_file(url) if local is None else sibling(local, SUFFIX).name
@@ -192,7 +193,7 @@ def _around(local: Path) -> str | None:
     """Advice that names the job, or the list, of a folder that contains this path; None without one."""
     for folder in local.parents[:-1]:
         for suffix, what in ((SUFFIX, "job"), (LIST_SUFFIX, "list")):
-            if sibling(folder, suffix).is_file():
+            if is_file(sibling(folder, suffix)):
                 again = command("status", str(folder))
                 return f"There is a {what} for {folder}, which contains it. Name that folder: {again}"
     return None

@@ -161,7 +161,7 @@ class SeekableFile(io.RawIOBase):
     """
 
     def __init__(self, ranges: Ranges, most: int = _MAX_READ) -> None:
-        """One read gets at most `most` bytes."""
+        """Reads get at most `most` bytes between two seeks: newer versions of tarfile read in pieces."""
         super().__init__()
         self._ranges = ranges
         self._most = most
@@ -169,6 +169,7 @@ class SeekableFile(io.RawIOBase):
         self._start = 0
         self._block = b""
         self._ahead = _SHORT
+        self._unbroken = 0
 
     def keep(self, start: int) -> None:
         """Read everything from `start` on in one request."""
@@ -193,16 +194,18 @@ class SeekableFile(io.RawIOBase):
         if base + offset < 0:
             raise OSError("negative seek value")
         self._at = base + offset
+        self._unbroken = 0
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
         """Bytes from the position on; StorageError for more than a directory of members can be."""
         rest = max(self._ranges.size - self._at, 0)
         wanted = rest if size is None or size < 0 else min(size, rest)
-        if wanted > self._most:
+        self._unbroken += wanted
+        if self._unbroken > self._most:
             raise StorageError(
                 "the directory of the file is too large",
-                found=f"{wanted} bytes in {self._ranges.shown}",
+                found=f"{self._unbroken} bytes in {self._ranges.shown}",
                 expected=f"at most {self._most} bytes",
             )
         offset = self._at - self._start

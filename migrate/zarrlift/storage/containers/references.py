@@ -5,6 +5,7 @@ from __future__ import annotations
 from zarrstack.core.errors import UsageError
 
 from ..base import Storage
+from ..local.presence import is_dir
 from ..local.storage import LocalStorage
 from .places import ContainerPlace
 
@@ -17,6 +18,6 @@ def open_container(place: ContainerPlace) -> Storage:
     if place.inside is not None:
         raise UsageError(f"no such directory: {place.path}/{place.inside}")
     text = str(place.path)
-    if place.path.is_dir():
+    if is_dir(place.path):
         return open_directory(LocalStorage(place.path), text, place.options, open_below)
     return open_document(text, place.options, open_below)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
+from ..local.presence import exists, is_dir, is_file
 from .places import HEAD, ContainerPlace, StoredContainer
 
 _TAR_BLOCK: Final = 512
@@ -97,7 +98,7 @@ def _is_object(head: bytes) -> bool:
 def _has_records(path: Path) -> bool:
     """Whether `.zmetadata` is that of references in Parquet; a directory of Zarr v2 has another one."""
     place = path / ".zmetadata"
-    if (path / ".zgroup").exists() or (path / ".zarray").exists() or not place.is_file():
+    if exists(path / ".zgroup") or exists(path / ".zarray") or not is_file(place):
         return False
     try:
         return b'"record_size"' in place.read_bytes()
@@ -109,7 +110,7 @@ _ZIP: Final = (".zip", ".ozx")
 _KINDS: Final = (
     _Kind("tar_file", file=_is_tar, suffixes=(".tar",)),
     _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
-    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: (path / "data.mdb").is_file()),
+    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: is_file(path / "data.mdb")),
     _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
     _Kind("references", file=_is_object, directory=_has_records),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
@@ -126,7 +127,7 @@ def open_container(place: ContainerPlace) -> Storage | None:
     Raises UsageError for a file that is no container, StorageError for one that cannot be read.
     """
     path = place.path
-    if path.is_dir():
+    if is_dir(path):
         try:
             kinds = iter([kind for kind in _KINDS if kind.directory(path)])
         except PermissionError as error:  # it would name a file that may not exist

@@ -16,6 +16,7 @@ from ..base import CLAIM, DirectoryEntry, Storage
 from ..listed_versions import FILES_TELL, Version, held, require_same, require_version
 from .files import ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
 from .partial_files import create_file, partial_name
+from .presence import is_dir
 from .system_errors import storage_error
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class LocalStorage(Storage):
         """
         from zarr.storage import LocalStore, MemoryStore
 
-        return LocalStore(self.root) if self.root.is_dir() else MemoryStore()
+        return LocalStore(self.root) if is_dir(self.root) else MemoryStore()
 
 
 def _as_path(key: str) -> str:
