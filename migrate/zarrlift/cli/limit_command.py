@@ -15,7 +15,6 @@ def limit(
     rate: Annotated[str, typer.Argument(help="Such as 20MB/s, or off for no limit.", metavar="RATE")],
     *,
     options: o.JobFile,
-    output: o.Json,
 ) -> Answer:
     """Change the bandwidth of a job that was started with --bwlimit, while it runs or for its next run.
 
@@ -26,4 +25,4 @@ def limit(
 
     zarrlift.limit(target, rate, **options.arguments())
     text = "no limit" if rate == "off" else f"at most {rate} at each end"
-    return Answer(code=DONE, text=lambda: plain([f"The job has {text}."]), data=lambda: {"limit": rate})
+    return Answer(code=DONE, text=lambda: plain([f"The job has {text}."]), data=dict)

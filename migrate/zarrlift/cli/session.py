@@ -15,24 +15,25 @@ from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from ..jobs import json_document
+
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
     from ..report.blocks import Block
     from ..report.page import Color
 
-DONE: Final = 0
-PARTLY: Final = 1
-USAGE: Final = 2
-INTERRUPTED: Final = 130
-"""128 + SIGINT, as shells report a command that was interrupted."""
+DONE: Final = json_document.DONE
+PARTLY: Final = json_document.PARTLY
+USAGE: Final = json_document.USAGE
+INTERRUPTED: Final = json_document.INTERRUPTED
+DEBUG: Final = json_document.DEBUG
 
 PRINTING: Final = frozenset(
     {"inspect", "status", "diff", "digest", "list", "completion", "model show", "model schema"}
 )
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
-DEBUG: Final = "ZARRLIFT_DEBUG"
 COMPLETE: Final = "_ZARRLIFT_COMPLETE"
 """Set by the scripts of `zarrlift completion`: the command line is to be completed, not run."""
 _PIECES: Final = 10_000
@@ -149,10 +150,9 @@ class Session:
 
     def failed(self, error: Exception) -> int:
         """Print an error, and return the exit code."""
-        from zarrstack.core.errors import JoinedProblems, Problem, ZarrstackError
+        from zarrstack.core.errors import JoinedProblems
 
         from ..storage.redact import redact_foreign
-        from ..transfer.unexpected_errors import broken_package
 
         if isinstance(error, OutputError):
             return self._unprintable(error, self.trouble)
@@ -160,24 +160,7 @@ class Session:
             import traceback
 
             write(redact_foreign("".join(traceback.format_exception(error))), sys.stderr)
-        if isinstance(error, ZarrstackError):
-            problem = error.problem
-        elif isinstance(error, OSError):
-            problem = Problem(
-                kind="storage",
-                message="reading or writing failed",
-                key=None if error.filename is None else os.fsdecode(error.filename),
-                found=error.strerror or str(error),
-                advice="Fix the cause, then run the command again.",
-            )
-        elif isinstance(error, MemoryError):
-            problem = Problem(kind="memory", message="there is not enough memory")
-        elif (broken := broken_package(error)) is not None:
-            problem = broken
-        else:
-            text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
-            advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
-            problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
+        problem = json_document.problem_of(error)
         code = USAGE if problem.kind == "usage" else self.trouble
         from ..jobs.units import safe
 
@@ -237,27 +220,12 @@ def _is_terminal(stream: Any) -> bool:
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:
     """Print the single document of a command with `--json`."""
-    from .. import __version__
-
-    head = {"zarrlift": __version__, "command": command, "exit_code": code}
-    # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
-    pieces = json.JSONEncoder(indent=2, default=str).iterencode(_strict({**head, **content}))
+    pieces = json.JSONEncoder(indent=2, default=str).iterencode(
+        json_document.document(command, code, content)
+    )
     while text := "".join(islice(pieces, _PIECES)):  # the status of 100,000 arrays is 26 MB
         write(text, sys.stdout)
     write("\n", sys.stdout)
-
-
-def _strict(value: JSON) -> JSON:
-    """The same JSON with NaN and the infinities as Zarr's strings."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
-    if isinstance(value, dict):
-        members = {str(name): _strict(item) for name, item in value.items()}
-        return members if any(members.get(name) is not item for name, item in value.items()) else value
-    if isinstance(value, (list, tuple)):
-        items = [_strict(item) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return value
 
 
 def say(text: str) -> None:

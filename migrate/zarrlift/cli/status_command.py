@@ -46,8 +46,9 @@ def status(
 ) -> Answer:
     """Show the progress of a job or a batch; with --verbose or --html, report what it did.
 
-    Reads the job file alone, and with --html, source and result for pictures. With --watch until it ends:
-    exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
+    Reads the job file alone, and with --html, source and result for pictures. --watch refreshes the page too,
+    with pictures at the end. With --watch until it ends: exit code 0 if everything is done, 1 if not, 130
+    after Ctrl-C.
     To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.
     """
     batch = batch_of(target, only, options)
@@ -57,7 +58,8 @@ def status(
     if batch is not None:
         from ..report import batch_report
 
-        outcome = _watched(batch.status, output, "a_batch") if watch else batch.status()
+        page = html and (lambda now: batch_report.write(now, html, pictures=False, places=places))
+        outcome = _watched(batch.status, output, "a_batch", page) if watch else batch.status()
         if html is not None:
             batch_report.write(outcome, html, pictures=pictures, places=places)
         answer = answer_of(outcome, "status", [])
@@ -71,15 +73,21 @@ def status(
 
     keywords = {**options.of(JobPlace), **of_job}
     ask = partial(zarrlift.status, target, **keywords)
-    current = _watched(ask, output, "a_job") if watch else ask()
+
+    def write_page(report: JobReport, places: dict[str, Any] | None) -> None:
+        from ..jobs.ledger.find_job import find_job
+
+        assert html is not None
+        _write_page(html, report, find_job(target, JobPlace(**keywords)), places)
+
+    page = html and (lambda _: write_page(zarrlift.job_report(target, **keywords), None))
+    current = _watched(ask, output, "a_job", page) if watch else ask()
     code = PARTLY if watch and current.state not in ("done", "finished") else DONE
     report = None
     if verbose or html or check or output.as_json:
         report = zarrlift.job_report(target, **keywords)
-    if html is not None and report is not None:
-        from ..jobs.ledger.find_job import find_job
-
-        _write_page(html, report, find_job(target, JobPlace(**keywords)), places if pictures else None)
+    if report is not None and html is not None:
+        write_page(report, places if pictures else None)
     if check and report is not None:
         code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
     text: Callable[[], Iterable[Block]] = partial(report_status.blocks, current)
@@ -94,10 +102,11 @@ def status(
     )
 
 
-def _watched(ask: Callable[[], Any], output: o.Output, shown: str) -> Any:
-    """The last status, after those before it were shown as `watching` shows one."""
+def _watched(ask: Callable[[], Any], output: o.Output, shown: str, page: Any) -> Any:
+    """The last status, after those before it were shown as `watching` shows one, and as `page` writes one."""
     from . import watching
 
+    ask = watching.with_page(ask, page) if page else ask
     stream = sys.stderr if output.as_json else sys.stdout
     return watching.watch(ask, stream, getattr(watching, shown)(), everything=output.show_all)
 

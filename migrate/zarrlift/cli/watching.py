@@ -25,6 +25,8 @@ _REFRESH: Final = 1.0
 """Seconds between two pictures on a terminal."""
 _LINE: Final = 60.0
 """Seconds between two lines elsewhere."""
+_PAGE: Final = 15.0
+"""Seconds between two versions of a page."""
 _SHARE: Final = 10
 """The status is read in at most this part of the time: that of 100,000 arrays takes half a second."""
 _UP, _END_OF_LINE, _BELOW = "\x1b[{}F", "\x1b[K", "\x1b[J"
@@ -76,6 +78,23 @@ def watch(
     finally:
         if height:
             write(_UP.format(height) + _BELOW, stream)
+
+
+def with_page(
+    ask: Callable[[], T], write_page: Callable[[T], object], *, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], T]:
+    """A function that gives the status, and often enough writes it as a page."""
+    due = -1.0
+
+    def asked() -> T:
+        nonlocal due
+        status = ask()
+        if clock() >= due:
+            write_page(status)
+            due = clock() + _PAGE
+        return status
+
+    return asked
 
 
 def has_ended(status: Status) -> bool:

@@ -169,6 +169,8 @@ def migrate(
       notebook, False for none. By default, only notebooks have one.
     - `log`: append what happens to this file, as JSON lines.
     - `metrics`: write figures to this file at intervals, in Prometheus' text format.
+    - `notify`: when the call ends or fails, POST the JSON of `--json` to this URL, or give it to this command
+      on its standard input. A failure of that is a line on standard error.
 
     Raises
     ------

@@ -284,9 +284,11 @@ class Endpoints:
         if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
 
-    def observed(self, progress: ProgressChoice, watching: Watching) -> AbstractContextManager[Observed]:
-        """Write a log and metrics of a run, if requested."""
-        return observed(progress, self.source.url, self.destination.url, watching)
+    def observed(
+        self, progress: ProgressChoice, watching: Watching, verb: str = "migrate"
+    ) -> AbstractContextManager[Observed]:
+        """Write a log and metrics of a run, and notify of its end, if requested."""
+        return observed(progress, self.source.url, self.destination.url, watching, verb)
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
         """The specification for workers elsewhere; None for a store that exists only in this process."""

@@ -1,14 +1,20 @@
-"""What a run writes for those who watch it: a log of events and a file of metrics."""
+"""What a run writes for those who watch it: a log of events, a file of metrics, a notification."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from ..recipe.options import Watching
 from .outcome import Outcome
 from .progress import Progress, ProgressChoice, Ticker
 from .progress_display import LogProgress, chosen_progress
+
+if TYPE_CHECKING:
+    from .batch.outcome import BatchOutcome
+
+Ended = TypeVar("Ended", bound="Outcome | BatchOutcome")
 
 
 class Observed:
@@ -17,11 +23,17 @@ class Observed:
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress
         """To be given to what does the work."""
-        self.ok = False
+        self.outcome: Outcome | BatchOutcome | None = None
+        """None until it has ended without an error."""
 
-    def end(self, outcome: Outcome) -> Outcome:
+    @property
+    def ok(self) -> bool:
+        """Whether everything is done."""
+        return self.outcome is not None and self.outcome.ok
+
+    def end(self, outcome: Ended) -> Ended:
         """The outcome, which is the last figure."""
-        self.ok = outcome.ok
+        self.outcome = outcome
         return outcome
 
 
@@ -45,11 +57,12 @@ def ticking(progress: ProgressChoice) -> Iterator[Progress | None]:
 
 @contextmanager
 def observed(
-    progress: ProgressChoice, source: str, destination: str, watching: Watching
+    progress: ProgressChoice, source: str, destination: str, watching: Watching, verb: str = "migrate"
 ) -> Iterator[Observed]:
-    """Write events to the file `log` and figures to the file `metrics` of `watching`, each if given.
+    """Write events and figures to files, and notify of the end, each if `watching` has it.
 
-    UsageError if a file cannot be written. Nothing is loaded for what is not requested.
+    UsageError if a file cannot be written, or nothing can be notified. Nothing is loaded for what is not
+    requested.
     """
     with ExitStack() as stack:
         if watching.log is not None:
@@ -58,6 +71,10 @@ def observed(
             stack.enter_context(logged(watching.log, f"{source} -> {destination}"))
         display = stack.enter_context(shown(progress))
         run = Observed(display)
+        if watching.notify is not None:
+            from .notify import notifying
+
+            stack.enter_context(notifying(watching.notify, lambda: run.outcome, verb))
         if watching.metrics is not None:
             from .metrics_file import MetricsFile
 

@@ -188,7 +188,7 @@ def opened(
 ) -> Iterator[OpenJob]:
     """Claim the places of a found job and open it for writing; JobError."""
     with (
-        found.ends.observed(progress, watching) as run,
+        found.ends.observed(progress, watching, found.verb) as run,
         claimed(found.ends.place, found.path, take_over=found.options.take_over) as claim,
         open_claimed(found, claim, run) as it,
     ):

@@ -90,6 +90,7 @@ class WatchingKeywords(TypedDict, total=False):
 
     log: PathText | None
     metrics: PathText | None
+    notify: str | None
 
 
 class UpdatingKeywords(TypedDict, total=False):

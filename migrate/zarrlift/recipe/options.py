@@ -268,6 +268,12 @@ class Watching(Table):
         heading="Output",
         metavar="FILE",
     )
+    notify: str | None = option(
+        None,
+        "When the run ends or fails, POST the JSON of --json to a URL, or run a command that gets it.",
+        heading="Output",
+        metavar="URL|COMMAND",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -49,8 +49,13 @@ def redact_foreign(text: str) -> str:
     These are the options of all places that it has opened, and those of the environment. A place itself is
     not treated in this way: its name may be equal to one of many variables.
     """
+    return redact(text, secrets_of_process())
+
+
+def secrets_of_process() -> list[str]:
+    """The secrets that this process knows, longest first: options of places, and of the environment."""
     variables = _texts([value for name, value in os.environ.items() if _VARIABLE.fullmatch(name)])
-    return redact(text, sorted(_given.union(variables), key=len, reverse=True))
+    return sorted(_given.union(variables), key=len, reverse=True)
 
 
 def _texts(value: Any) -> Iterator[str]:

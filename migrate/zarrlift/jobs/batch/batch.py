@@ -96,37 +96,45 @@ class Batch:
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
         again = _AGAIN | {"undone"}
-        return self._act(migrate, lambda row: row.state in again or may_be_restored(row), progress, how)
+        return self._act(
+            migrate, lambda row: row.state in again or may_be_restored(row), progress, how, "batch run"
+        )
 
     @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(migrate, lambda row: row.state in _AGAIN or may_be_restored(row), progress, how)
+        return self._act(
+            migrate, lambda row: row.state in _AGAIN or may_be_restored(row), progress, how, "resume"
+        )
 
     @explicit
     def verify(
         self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
-        return self._act(verify_all(full=full), lambda row: row.state == "done", progress, how)
+        return self._act(verify_all(full=full), lambda row: row.state == "done", progress, how, "verify")
 
     @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
         updating = Updating(delete=options.pop("delete", False), force=options.pop("force", False))
-        return self._act(update_all(updating), _is_updated, progress, options)
+        return self._act(update_all(updating), _is_updated, progress, options, "update")
 
     @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
         if not any(row.in_place for row in self._listed()):
             raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
-        return self._act(finish_one, lambda row: row.in_place and row.state == "done", progress, how)
+        return self._act(
+            finish_one, lambda row: row.in_place and row.state == "done", progress, how, "finish"
+        )
 
     @explicit
     def undo(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
-        outcome = self._act(undo_one, lambda row: row.state != "undone" or may_be_claimed(row), progress, how)
+        outcome = self._act(
+            undo_one, lambda row: row.state != "undone" or may_be_claimed(row), progress, how, "undo"
+        )
         if {row.state for row in outcome.rows} == {"pending"}:
             self.last = replace(outcome, state="nothing to do", ran=0)
         return self.outcome
@@ -163,6 +171,7 @@ class Batch:
         wanted: Callable[[BatchRow], bool],
         progress: ProgressChoice,
         how: Mapping[str, Any],
+        verb: str,
     ) -> BatchOutcome:
         """Work on the archives that are wanted."""
         running, places, watching = given(how, Running, Places, Watching)
@@ -171,7 +180,7 @@ class Batch:
         before = self.status()
         rows = {row.number: row for row in before.rows}
         todo = [row for row in before.rows if wanted(row)]
-        with observed(progress, place, place, watching) as run:
+        with observed(progress, place, place, watching, verb) as run:
             options = BatchOptions(run=RunOptions.of(running), places=places, progress=run.progress)
             if todo:
                 number = self._work(BatchRun(options, act), todo, rows, before.bytes_done)
@@ -188,7 +197,7 @@ class Batch:
             )
             if not todo and now.state != "incomplete":
                 self.last = replace(self.last, state="nothing to do")
-            run.ok = self.last.ok
+            run.end(self.last)
         return self.last
 
     def _work(self, run: BatchRun, todo: list[BatchRow], rows: dict[int, BatchRow], bytes_done: int) -> int:

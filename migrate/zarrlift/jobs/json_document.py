@@ -1,0 +1,68 @@
+"""The JSON document in which a command ends, for programs: what `--json` prints and `--notify` sends."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+    from zarrstack.core.json_text import JSON, JSONObject
+
+DONE: Final = 0
+PARTLY: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells report a command that was interrupted."""
+
+DEBUG: Final = "ZARRLIFT_DEBUG"
+
+
+def document(command: str | None, code: int, content: JSONObject) -> JSONObject:
+    """The document of a command that ends with an exit code."""
+    from zarrstack.version import __version__
+
+    head = {"zarrlift": __version__, "command": command, "exit_code": code}
+    # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
+    result = _strict({**head, **content})
+    assert isinstance(result, dict)
+    return result
+
+
+def problem_of(error: Exception) -> Problem:
+    """Any error as a problem; of one that is not zarrlift's, without secrets."""
+    from zarrstack.core.errors import Problem, ZarrstackError
+
+    from ..storage.redact import redact_foreign
+    from ..transfer.unexpected_errors import broken_package
+
+    if isinstance(error, ZarrstackError):
+        return error.problem
+    if isinstance(error, OSError):
+        return Problem(
+            kind="storage",
+            message="reading or writing failed",
+            key=None if error.filename is None else os.fsdecode(error.filename),
+            found=error.strerror or str(error),
+            advice="Fix the cause, then run the command again.",
+        )
+    if isinstance(error, MemoryError):
+        return Problem(kind="memory", message="there is not enough memory")
+    if (broken := broken_package(error)) is not None:
+        return broken
+    text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
+    advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
+    return Problem(kind="internal", message=f"unexpected {text}", advice=advice)
+
+
+def _strict(value: JSON) -> JSON:
+    """The same JSON with NaN and the infinities as Zarr's strings."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+    if isinstance(value, dict):
+        members = {str(name): _strict(item) for name, item in value.items()}
+        return members if any(members.get(name) is not item for name, item in value.items()) else value
+    if isinstance(value, (list, tuple)):
+        items = [_strict(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value
