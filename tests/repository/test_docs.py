@@ -89,7 +89,7 @@ OTHERS_OPTIONS = {
     "--build-arg",
     "--tag",
 }
-"""Not in the tables of commands: `--help`, options of benchmarks, tests, vcztools, tail, systemd, pip and so on."""
+"""Not in the tables of commands: `--help`, options of benchmarks, tests, and other programs."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
