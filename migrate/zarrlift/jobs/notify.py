@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -154,7 +155,10 @@ def _run(words: list[str], body: bytes) -> None:
         try:
             process.communicate(body, timeout=_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
             raise TimeoutError from None
     if process.returncode:
         raise RuntimeError(f"exit code {process.returncode}")

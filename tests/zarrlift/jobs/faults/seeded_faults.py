@@ -151,8 +151,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/archive_run.py",
-                "                return claim.end(run_job(created, plan,",
-                "                claim.release()\n                return claim.end(run_job(created, plan,",
+                "                outcome = run_job(created, plan,",
+                "                claim.release()\n                outcome = run_job(created, plan,",
             ),
         ),
         tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),
@@ -186,8 +186,8 @@ FAULTS = (
             ),
             Edit(
                 f"{_JOBS}/publisher.py",
-                "for node in self.plan.published if node.path in done and node.path",
-                "for node in self.plan.published if node.path",
+                'self.plan.document("", {row.path for row in self.job.nodes() if row.state == "done"})',
+                'self.plan.document("")',
             ),
         ),
         tests=(_ORDER,),
