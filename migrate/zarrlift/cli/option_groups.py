@@ -47,6 +47,15 @@ class Command(TyperCommand):
                 sections[name].append(record)
         return {name: records for name, records in sections.items() if records}
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage; typer 0.29 adds dots to metavars, which have them where they belong."""
+        names = {item.metavar for item in self.get_params(ctx) if item.param_type_name == "argument"}
+        pieces = super().collect_usage_pieces(ctx)
+        return [
+            piece.removesuffix("...") if piece.removesuffix("...").strip("[]{}") in names else piece
+            for piece in pieces
+        ]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and the options."""
         for name, records in self.sections(ctx).items():
