@@ -54,7 +54,7 @@ class DecodedChunks(BatchedCodecPipeline):
         except (TypeError, ValueError, AttributeError, NotImplementedError):
             return None
 
-    def _kept_as(self, spec: ArraySpec) -> tuple[object, ...] | None:
+    def _kept_as(self, spec: ArraySpec) -> tuple[str, tuple[int, ...], np.dtype[Any]] | None:
         """What tells a decoded chunk from its bytes and from those of other codecs; None: it is not kept."""
         kind = spec.dtype.to_native_dtype()
         if kind.hasobject or kind.kind == "T" or not issubclass(spec.prototype.nd_buffer, cpu.NDBuffer):
@@ -67,13 +67,13 @@ class DecodedChunks(BatchedCodecPipeline):
         """Fill `out`: chunks that are kept at once, the others as zarr-python does."""
         default: Any = super()  # its methods return results in newer versions of zarr
         requests = list(batch_info)
-        first = requests[0] if requests else None
-        if first is None or self.supports_partial_decode or _cache_of(first) is None:
+        state = _cache_of(requests[0]) if requests and not self.supports_partial_decode else None
+        if state is None:
             return await default.read(requests, out, drop_axes)
         results: list[Any] = [{"status": "present"}] * len(requests)
         others = []
         for number, request in enumerate(requests):
-            chunk = self._kept(request)
+            chunk = self._kept(state, request)
             if chunk is None:
                 others.append(number)
             else:
@@ -99,13 +99,10 @@ class DecodedChunks(BatchedCodecPipeline):
                 results.append({"status": "present"})
         return tuple(results)
 
-    def _kept(self, request: Request) -> np.ndarray[Any, Any] | None:
-        place, spec = request[:2]
-        state, kind = _cache_of(request), self._kept_as(spec)
-        data = None if state is None or kind is None else state.in_memory_as(place.path, kind)
-        if data is None:
-            return None
-        return np.frombuffer(data, spec.dtype.to_native_dtype()).reshape(spec.shape)
+    def _kept(self, state: CacheState, request: Request) -> np.ndarray[Any, Any] | None:
+        kind = self._kept_as(request[1])
+        data = None if kind is None else state.in_memory_as(request[0].path, kind)
+        return None if kind is None or data is None else np.frombuffer(data, kind[2]).reshape(kind[1])
 
     async def _decoded(self, request: Request) -> np.ndarray[Any, Any] | None:
         """Decode a chunk and keep it; None if it is missing, or is not one that is kept."""
@@ -119,7 +116,7 @@ class DecodedChunks(BatchedCodecPipeline):
             return None
         (decoded,) = await self.decode([(data, spec)])
         assert decoded is not None
-        chunk, dtype = decoded.as_numpy_array(), spec.dtype.to_native_dtype()
+        chunk, dtype = decoded.as_numpy_array(), kind[2]
         same_kind = chunk.dtype.newbyteorder("=") == dtype.newbyteorder("=")
         if version is not None and chunk.shape == spec.shape and same_kind:
             state.remember_as(place.path, kind, _own_bytes(chunk, dtype), version)

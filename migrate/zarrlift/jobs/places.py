@@ -20,7 +20,7 @@ from zarrstack.core.errors import UsageError
 from ..storage.base import Storage
 from ..storage.local.held_names import not_held
 from ..storage.local.partial_files import may_link_in
-from ..storage.local.presence import is_dir
+from ..storage.local.presence import existing_directory
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
 from .units import count_text
@@ -155,7 +155,7 @@ def refuse_without_links(source: Storage, destination: Storage) -> None:
     """Raise UsageError, before a job is made, if no file of one can be a hard link to a file of the other."""
     if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
         return
-    place = _existing(destination)
+    place = existing_directory(Path(destination.real))
     if os.stat(source.real).st_dev != os.stat(place).st_dev:
         reason = "source and destination are on different file systems"
     elif not may_link_in(place):
@@ -169,7 +169,7 @@ def refuse_names(paths: Iterable[str], destination: Storage) -> None:
     """Raise UsageError, before a job is made, if a local destination cannot hold the names of these nodes."""
     if not isinstance(destination, LocalStorage):
         return
-    place = _existing(destination)
+    place = existing_directory(Path(destination.real))
     try:
         wrong = [f"/{path} ({reason})" for path, reason in not_held(place, paths)]
     except OSError:  # reported when something is written
@@ -183,14 +183,6 @@ def refuse_names(paths: Iterable[str], destination: Storage) -> None:
             found=some,
             advice="Choose another place, exclude these nodes (--exclude), or rename them in the source.",
         )
-
-
-def _existing(destination: LocalStorage) -> Path:
-    """The directory of a destination, or the one that exists above it."""
-    place = Path(destination.real)
-    while not is_dir(place):
-        place = place.parent
-    return place
 
 
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:

@@ -29,6 +29,7 @@ from ..recipe.format_names import provider
 from ..recipe.options import FORMATS, Reading
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
+from ..storage.local.presence import existing_directory
 from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
 from .inventories import Inventories
@@ -187,9 +188,7 @@ def free_space(storage: Storage) -> int | None:
     """Free bytes at the location of `storage`; None if unknown."""
     if not isinstance(storage, LocalStorage):
         return None
-    place = storage.root
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    place = existing_directory(storage.root)
     try:
         return shutil.disk_usage(place).free
     except OSError:

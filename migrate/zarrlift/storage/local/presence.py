@@ -34,6 +34,13 @@ def is_file(path: Path) -> bool:
     return mode is not None and stat.S_ISREG(mode)
 
 
+def existing_directory(path: Path) -> Path:
+    """The directory at a path, or the nearest one above it; OSError."""
+    while not is_dir(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
 def _mode(path: Path) -> int | None:
     try:
         return os.stat(path).st_mode
