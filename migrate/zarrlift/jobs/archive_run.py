@@ -105,7 +105,7 @@ class ArchiveRequest(Request, Places):
             return plan
         from .request_forecast import forecast  # files do not need stores
 
-        return replace(plan, requests=forecast(plan, ends.source, ends.destination, inventories, self))
+        return replace(plan, requests=forecast(plan, ends, inventories, self))
 
     def virtual_request(self) -> VirtualRequest:
         """The same, of references; UsageError for options that do not apply."""
