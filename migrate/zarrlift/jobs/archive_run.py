@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from zarrstack.core.errors import JobError, UsageError
@@ -101,9 +101,13 @@ class ArchiveRequest(Request, Places):
 
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
-        plan, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
+        plan, inventories = ends.plan(self.recipe, self.format, inventory=self.inventory)
         refuse_unapplied(plan)
-        return plan
+        if ends.source.requests is None and ends.destination.requests is None:
+            return plan
+        from .request_forecast import forecast  # files do not need stores
+
+        return replace(plan, requests=forecast(plan, ends, inventories, self))
 
     def virtual_request(self) -> VirtualRequest:
         """The same, of references; UsageError for options that do not apply."""
