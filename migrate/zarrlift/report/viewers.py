@@ -2,7 +2,7 @@
 
 Each was opened, or is what the source says: neuroglancer 2.41.2 reads its state as JSON after `#!`, and a URL
 behind `zarr3://`; vizarr 0.3.0 takes `?source=`; Fiji takes the same URLs as neuroglancer (n5-universe 3.0.2,
-`StorageFormat.java`; the menu is n5-viewer's); napari-ome-zarr 0.7.1 takes a URL.
+`StorageFormat.java`; the menu is n5-viewer's); napari-ome-zarr 0.11.0 takes a URL.
 """
 
 from __future__ import annotations
