@@ -40,8 +40,7 @@ class Picture:
     """One image, before and after."""
 
     path: str
-    viewer_path: str
-    """Path that viewers open."""
+    image: Image
     about: str
     width: int
     height: int
@@ -150,7 +149,7 @@ class PictureMaker:
         height, width = first.shape[:2]
         picture = Picture(
             path=image.path,
-            viewer_path=image.viewer_path,
+            image=image,
             about=_about(image, selection, labels=labels),
             width=width,
             height=height,

@@ -217,7 +217,7 @@ def test_a_file_holds_its_pixels(shape):
 def test_one_level_of_a_multiscale_stands_for_all_and_labels_are_known(tmp_path):
     found = {image.path: image for image in images_of(zarrlift.plan(write_images(tmp_path / "a")))}
     assert found.keys() == {"image/2", "image/labels/cells/0", "photo"}
-    assert (found["image/2"].viewer_path, found["image/2"].levels, found["image/2"].labels) == (
+    assert (found["image/2"].multiscale, found["image/2"].levels, found["image/2"].labels) == (
         "image",
         3,
         False,
@@ -248,7 +248,7 @@ def test_spatial_axes_are_those_with_such_names_else_the_last_two(names, shape, 
 )
 @pytest.mark.parametrize("shape", [(100, 65536, 65536), (3, 300, 300), (1, 64, 100_000)])
 def test_no_selection_reads_more_than_it_may(chunks, shape):
-    image = Image(path="a", viewer_path="a", shape=shape, rows=1, columns=2, channels=None, labels=None)
+    image = Image(path="a", finest="a", shape=shape, rows=1, columns=2, channels=None, labels=None)
     selection = image.selection(chunks, 2, 256)
     if selection is None:
         assert math.prod(chunks) * 2 > MAX_READ
