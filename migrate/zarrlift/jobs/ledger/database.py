@@ -226,12 +226,15 @@ def lock_file(path: JobPath) -> int | None:
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
     try:
-        file_locks.lock_exclusive(descriptor, wait=False)
-    except OSError:
+        file_locks.lock_byte(descriptor)
+    except OSError as error:
         os.close(descriptor)
-        raise JobError(
-            "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
-        ) from None
+        if isinstance(error, BlockingIOError):
+            raise JobError(
+                "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
+            ) from None
+        advice = "Choose a file system that has file locks, with --job."
+        raise JobError("cannot lock the job file", key=str(path), found=error.strerror, advice=advice) from error
     return descriptor
 
 
