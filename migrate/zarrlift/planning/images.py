@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zarrstack.core.paths import join, parents
 
 if TYPE_CHECKING:
-    from ...planning.plans import ArrayPlan, Plan
+    from .plans import ArrayPlan, Plan
 
 MIN_SIDE: Final = 64
 MAX_READ: Final = 32_000_000
@@ -40,8 +40,8 @@ class Image:
     """An array that is shown."""
 
     path: str
-    place: str
-    """Path of its multiscale, if it is a level of one."""
+    viewer_path: str
+    """Path that viewers open: of OME's multiscale, or of the finest of other levels."""
     shape: tuple[int, ...]
     rows: int
     """The axis of the rows of the picture."""
@@ -94,13 +94,13 @@ def images_of(plan: Plan) -> Iterator[Image]:
     }
     chosen: dict[str, Image] = {}
     passed: set[str] = set()
-    for path, members, axes in _multiscales(arrays, attributes):
+    for opened, members, axes in _multiscales(arrays, attributes):
         images = [_image(arrays[member], attributes, axes) for member in members]
         enough = [image for image in images if image is not None]
         passed.update(members)
         if enough:
             coarsest = min(enough, key=lambda image: math.prod(image.shape))
-            chosen[coarsest.path] = replace(coarsest, place=path, levels=len(members))
+            chosen[coarsest.path] = replace(coarsest, viewer_path=opened, levels=len(members))
     for path, array in arrays.items():
         if path in chosen:
             yield chosen[path]
@@ -108,10 +108,15 @@ def images_of(plan: Plan) -> Iterator[Image]:
             yield single
 
 
+def first_image(plan: Plan) -> str | None:
+    """Path that viewers open to show the first image of an archive; None if it has none."""
+    return next((image.viewer_path for image in images_of(plan)), None)
+
+
 def _multiscales(
     arrays: Mapping[str, ArrayPlan], attributes: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, list[str], Sequence[str | None] | None]]:
-    """Place, paths and names of the axes of each multiscale; those of N5 are siblings `s0`, `s1`."""
+    """What viewers open of each multiscale, paths and names of axes; those of N5 are siblings `s0`, `s1`."""
     below: dict[str, list[str]] = {}
     for path in arrays:
         parent, _, name = path.rpartition("/")
@@ -133,9 +138,9 @@ def _multiscales(
             if members:
                 below.pop(path, None)
                 yield path, members, _axis_names(entry.get("axes"))
-    for path, members in below.items():
+    for members in below.values():
         if len(members) > 1:
-            yield path, members, None
+            yield members[0], members, None
 
 
 def _axis_names(axes: Any) -> list[str | None] | None:
@@ -170,7 +175,7 @@ def _image(
         return None
     return Image(
         path=array.path,
-        place=array.path,
+        viewer_path=array.path,
         shape=shape,
         rows=rows,
         columns=columns,
