@@ -12,7 +12,7 @@ from .nodes import Layout
 
 _WHOLE: Final = 1_000_000_000
 _GRANULE: Final = 2 * _WHOLE
-"""Nanoseconds within which files may get the same time where times are whole seconds: 2 s on FAT, 1 s on exFAT."""
+"""Nanoseconds in which files get the same time where times are whole seconds: 2 s on FAT, 1 s on exFAT."""
 _BEHIND: Final = 20_000_000
 """Nanoseconds by which the times of files may be behind the clock."""
 _ATTEMPTS: Final = 3

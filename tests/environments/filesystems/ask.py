@@ -158,6 +158,14 @@ def job_there(place: Place, there: bool) -> None:
         place.run("undo", "--yes", job)
 
 
+def job_elsewhere(place: Place, there: bool) -> None:
+    """The job file alone is elsewhere."""
+    place.archive()
+    with tempfile.TemporaryDirectory() as other:
+        place.run(*MIGRATE, "--job", f"{other}/job.db")
+        place.run("verify", f"{other}/job.db")
+
+
 def batch(place: Place, there: bool) -> None:
     """A list of six archives and three processes."""
     for number in range(6):
@@ -189,8 +197,9 @@ def cache(place: Place, there: bool) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT / "transformers")},
     )  # fmt: skip
-    together = [run() for _ in range(3)]
-    ended = [(each.communicate(), each.returncode) for each in [*together, run()]]
+    ended = []
+    for together in ([run() for _ in range(3)], [run()]):
+        ended += [(each.communicate(), each.returncode) for each in together]
     texts = [error for (_, error), code in ended if code]
     if texts and "UsageError" in texts[0]:
         shutil.rmtree(place.home / "cache", ignore_errors=True)
@@ -223,6 +232,7 @@ QUESTIONS: dict[str, Callable[[Place, bool], None]] = {
     "claims": claims,
     "hard links": commands(HARD),
     "job file": job_there,
+    "job elsewhere": job_elsewhere,
     "batch": batch,
     "cache": cache,
     "names": names,
@@ -288,10 +298,8 @@ def unfit(name: str, folder: Path) -> dict[str, str]:
         out = str(folder / "out.zarr")
         answers["migrate"] = refused(other, "migrate", "source.zarr", out)
         filler.unlink()
-        try:
-            other.run("resume" if Path(f"{out}.zarrlift.db").exists() else "migrate", "source.zarr"[:0] or out)
-        except RefusedError:
-            other.run("migrate", "source.zarr", out)
+        begun = Path(f"{out}.zarrlift.db").exists()
+        other.run(*(("resume", out) if begun else ("migrate", "source.zarr", out)))
         answers["resume with room"] = "same" if tree(folder / "out.zarr") == wanted else "WRONG"
     return answers
 
@@ -336,7 +344,9 @@ def here(name: str, number: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--kills", type=int, help="of each; 50 or 10 if not given")
     parser.add_argument("--here", metavar="NAME", help="ask of the folder in $DIR")

@@ -53,7 +53,7 @@ def release(fd: int) -> None:
 
 
 def lock_byte(fd: int) -> None:
-    """Lock a file exclusively against other callers of this, not against SQLite; BlockingIOError if it is locked.
+    """Lock a file against other callers of this, but not against SQLite; BlockingIOError if it is locked.
 
     One byte that SQLite leaves alone is locked where possible. On NFS and SMB, `flock` locks all bytes, which
     excludes SQLite's own locks, even those of this process. OSError of file systems without locks.
