@@ -100,7 +100,7 @@ def serve(
     image = None
     if open_ or as_ == "zarr3":
         view = view_of(storage, format=format, reading=options, recipe=recipe)
-        image = first_image(view.plan) if open_ else None
+        image = first_image(view.plan, as_) if open_ else None
     if as_ == "zarr3":
         served, problems = (
             ServedView(view=view, url=storage.url, origins=origins),

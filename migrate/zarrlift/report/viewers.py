@@ -28,9 +28,11 @@ def viewer_links(image: str, address: str = SERVED_AT, shown_as: str = "zarr3") 
     place = address + quote(image)
     scheme = f"{shown_as}://{place}"
     state = {"layers": [{"name": image.rpartition("/")[2] or "image", "source": scheme}]}
-    rows = [("neuroglancer", f"{_NEUROGLANCER}/#!{quote(json.dumps(state, separators=(',', ':')), safe='/:,')}")]
+    fragment = quote(json.dumps(state, separators=(",", ":")), safe="/:,")
+    rows = [("neuroglancer", f"{_NEUROGLANCER}/#!{fragment}")]
     if shown_as != "n5":
         rows.append(("vizarr", f"{_VIZARR}/vizarr/?source={quote(place, safe='/:')}"))
+    if shown_as == "zarr3":
         rows.append(("napari", f"napari --plugin napari-ome-zarr {place}"))
     rows.append(("Fiji (Plugins > BigDataViewer > HDF5/N5/Zarr/OME-NGFF Viewer)", scheme))
     return b.Links(rows)

@@ -30,9 +30,10 @@ def test_each_viewer_gets_the_address_in_its_form(image: str, key: str, shown_as
     assert (
         rows.pop("Fiji (Plugins > BigDataViewer > HDF5/N5/Zarr/OME-NGFF Viewer)") == f"{shown_as}://{place}"
     )
-    assert ("vizarr" in rows, "napari" in rows) == (shown_as != "n5", shown_as != "n5")
-    if shown_as != "n5":
+    assert ("vizarr" in rows, "napari" in rows) == (shown_as != "n5", shown_as == "zarr3")
+    if "vizarr" in rows:
         assert parse_qs(urlsplit(rows["vizarr"]).query) == {"source": [place]}
+    if "napari" in rows:
         assert rows["napari"].split() == ["napari", "--plugin", "napari-ome-zarr", place]
 
 
@@ -60,7 +61,9 @@ def write_pyramid(path: Path) -> Path:
 def test_a_report_links_to_the_first_image(
     write, image: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert first_image(zarrlift.plan(write(tmp_path / "a"))) == image
+    plan = zarrlift.plan(write(tmp_path / "a"))
+    assert first_image(plan) == image
+    assert first_image(plan, "n5") == first_image(plan, "zarr2") == ("image/0" if image == "image" else image)
     outcome = zarrlift.migrate(tmp_path / "a", tmp_path / "b")
     assert outcome.ok
     assert zarrlift.job_report(tmp_path / "b").image == image

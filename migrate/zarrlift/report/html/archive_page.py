@@ -31,7 +31,7 @@ def page_of(place: Any, **options: Any) -> str:
     storage, reading, format = opened(place, options)  # noqa: A001 - as in the public functions
     archive = inspected(describe(storage, format=format, options=reading), storage, reading)
     previews = pictures(storage, format, reading, PictureMaker())
-    image = previews.shown[0].viewer_path if previews.shown else None
+    image = previews.shown[0].image.viewer_path("zarr3") if previews.shown else None
     links = served_first(archive.url, image)
     return archive_page(archive, "zarrlift inspect", previews, _stored(archive, storage, reading), links)
 

@@ -42,7 +42,7 @@ def served_page(
                 archive = look_for(describe(storage, format=format, options=reading), storage)
                 cache.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
         archive, previews = cache[0]
-        first = previews.shown[0].viewer_path if previews.shown else None
+        first = previews.shown[0].image.viewer_path(shown_as) if previews.shown else None
         readers = _readers(address, shown_as, first, origins)
         text = archive_page(archive, "served by zarrlift", previews, {}, readers)
         return Page(text=text, policy=policy())
