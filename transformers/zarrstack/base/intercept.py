@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.core.buffer.core import default_buffer_prototype
 
+from ..system.clock import Clock
+from .sync_calls import Synchronous
 from .transformer import StorageTransformer, folder_prefix
 
 T = TypeVar("T")
@@ -34,15 +35,28 @@ class Call(NamedTuple):
 
 
 class Intercept(StorageTransformer):
-    """Base class; override `_run`, `_run_sync` and `_stream`, which wrap the operations."""
+    """Base class; override `_run` and `_stream`, which wrap the operations."""
+
+    awaits_only_below = True
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
-        """Perform an operation with `act()`, which may be called repeatedly, and return its result."""
+        """Perform an operation with `act()`, which may be called repeatedly, and return its result.
+
+        A synchronous operation runs without an event loop: beside `act()`, await only `_sleep`.
+        """
         return await act()
 
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        """Synchronous `_run`; blocks the calling thread."""
-        return act()
+    @property
+    def _blocks(self) -> bool:
+        """Whether the operation is synchronous, and waits by blocking its thread."""
+        return isinstance(self._store, Synchronous)
+
+    async def _sleep(self, clock: Clock, seconds: float) -> None:
+        """Wait, as the operation may."""
+        if self._blocks:
+            clock.sleep_sync(seconds)
+        else:
+            await clock.sleep(seconds)
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         """Yield the keys or names of a listing; `begin()` starts it, and may be called repeatedly."""
@@ -82,28 +96,6 @@ class Intercept(StorageTransformer):
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; FileNotFoundError if the key is missing."""
         return await self._run(Call("getsize", key), partial(self._store.getsize, key))
-
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Synchronous `get` (zarr 3.3+)."""
-        below: Any = self._store
-        prototype = default_buffer_prototype() if prototype is None else prototype
-        act = partial(below.get_sync, key, prototype=prototype, byte_range=byte_range)
-        value: Buffer | None = self._run_sync(Call("get", key, byte_range), act)
-        return value
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Synchronous `set` (zarr 3.3+)."""
-        self._check_writable()
-        below: Any = self._store
-        self._run_sync(Call("set", key, None, size_of(value)), partial(below.set_sync, key, value))
-
-    def delete_sync(self, key: str) -> None:
-        """Synchronous `delete` (zarr 3.3+)."""
-        self._check_writable()
-        below: Any = self._store
-        self._run_sync(Call("delete", key), partial(below.delete_sync, key))
 
     # -- folders --------------------------------------------------------------------------------
 

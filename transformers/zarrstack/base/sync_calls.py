@@ -1,7 +1,7 @@
 """One code path for the asynchronous and synchronous methods of a layer.
 
 A coroutine over `Synchronous(store)` that awaits nothing else never suspends, so `complete` runs it without
-an event loop.
+an event loop. The synchronous methods of layers are made from their coroutines in this way.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ T = TypeVar("T")
 class Synchronous:
     """The synchronous methods of a store as coroutines; everything else as the store has it."""
 
-    __slots__ = ("_store",)
+    __slots__ = ("store",)
 
     def __init__(self, store: Store) -> None:
-        self._store: Any = store  # zarr's Store does not declare the synchronous methods
+        self.store: Any = store  # zarr's Store does not declare the synchronous methods
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """`get_sync`."""
-        value: Buffer | None = self._store.get_sync(key, prototype=prototype, byte_range=byte_range)
+        value: Buffer | None = self.store.get_sync(key, prototype=prototype, byte_range=byte_range)
         return value
 
     async def set(self, key: str, value: Buffer) -> None:
         """`set_sync`."""
-        self._store.set_sync(key, value)
+        self.store.set_sync(key, value)
 
     async def delete(self, key: str) -> None:
         """`delete_sync`."""
-        self._store.delete_sync(key)
+        self.store.delete_sync(key)
 
     async def exists(self, key: str) -> bool:
         """Whether `get_sync` finds a value."""
-        return self._store.get_sync(key, prototype=default_buffer_prototype()) is not None
+        return self.store.get_sync(key, prototype=default_buffer_prototype()) is not None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self.store, name)
 
 
 def complete(work: Coroutine[Any, Any, T]) -> T:
@@ -56,3 +56,27 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("a synchronous call waits for an event loop")
+
+
+def get_sync(
+    layer: Any, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+) -> Buffer | None:
+    """Synchronous `get` (zarr 3.3+)."""
+    prototype = prototype or default_buffer_prototype()
+    value: Buffer | None = complete(_blocking(layer).get(key, prototype, byte_range))
+    return value
+
+
+def set_sync(layer: Any, key: str, value: Buffer) -> None:
+    """Synchronous `set` (zarr 3.3+)."""
+    complete(_blocking(layer).set(key, value))
+
+
+def delete_sync(layer: Any, key: str) -> None:
+    """Synchronous `delete` (zarr 3.3+)."""
+    complete(_blocking(layer).delete(key))
+
+
+def _blocking(layer: Any) -> Any:
+    """The layer over the synchronous methods of the store below."""
+    return layer._with_store(Synchronous(layer._store))  # noqa: SLF001

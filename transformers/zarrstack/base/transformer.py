@@ -22,10 +22,11 @@ How the methods relate:
 - `exists` and `getsize` ask the store below if the layer does not override `get`. A layer that does declares
   whether the store below has the same keys (`same_keys`) and values of the same length (`same_sizes`);
   without the declaration both read whole values, and warn once.
-- The synchronous methods of zarr 3.3+ are absent (None). A layer that supports the fused codec pipeline
-  defines `get_sync`, `set_sync` and `delete_sync`, all three; they are available if the store below supports
-  them too. A subclass that overrides `get`, `set` or `delete` without its synchronous variant loses all
-  three.
+- The synchronous methods of zarr 3.3+ are absent (None). A layer has them, for the fused codec pipeline, if
+  its `get`, `set` and `delete` await nothing but the store below (`awaits_only_below`), or if it defines
+  `get_sync`, `set_sync` and `delete_sync`, all three; they are available if the store below supports them
+  too. A subclass that overrides `get`, `set` or `delete` without its synchronous variant loses all three,
+  unless it declares `awaits_only_below` again.
 
 zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
 `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
@@ -50,6 +51,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from ..core.json_text import JSONObject
+from . import sync_calls
 from .chunks import Chunk
 from .descend import serves_sync
 from .description import LayerOptions
@@ -92,6 +94,11 @@ class StorageTransformer(Layer):
     `getsize` asks the store below. False: it reads the whole value, without a warning.
     """
 
+    awaits_only_below: ClassVar[bool] = False
+    """Whether `get`, `set` and `delete` await nothing but the store below. True: the layer has synchronous
+    methods, which run them on a copy of the layer, made as for `with_read_only`.
+    """
+
     # Not inherited from WrapperStore, whose versions bypass `get`, `set` and `delete`. None marks an optional
     # method as absent: `isinstance(layer, SupportsGetSync)` is then False on every version.
     get_sync: ClassVar[Any] = None
@@ -106,9 +113,10 @@ class StorageTransformer(Layer):
                 f"the class {cls.__name__} defines {reserved[0]}, which zarr or zarrstack calls for its own "
                 "purposes. Choose another name."
             )
-        if any(method in vars(cls) and twin not in vars(cls) for method, twin in SYNC_TWINS.items()):
+        derived = vars(cls).get("awaits_only_below", False)
+        if derived or any(name in vars(cls) and twin not in vars(cls) for name, twin in SYNC_TWINS.items()):
             for twin in SYNC_TWINS.values():
-                setattr(cls, twin, None)
+                setattr(cls, twin, getattr(sync_calls, twin) if derived else None)
         if "get" in vars(cls):  # what a parent declares is true of the parent's `get`
             for question in QUESTIONS.values():
                 if question not in vars(cls):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NoReturn, Self
+from typing import ClassVar, NoReturn, Self
 
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer
 
 from ..base.intercept import Intercept
 from ..base.transformer import StorageTransformer
@@ -16,6 +15,7 @@ from ..core.errors import UsageError
 class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
     """A layer that cannot be written to; every mutating call raises a UsageError that names the key."""
 
+    awaits_only_below = True
     to_write: ClassVar[str]
     """Advice at the end of every error: how to write instead."""
 
@@ -64,14 +64,6 @@ class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
         """Raise UsageError."""
         self._refuse("clear", "")
 
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Raise UsageError."""
-        self._refuse("set", key)
-
-    def delete_sync(self, key: str) -> None:
-        """Raise UsageError."""
-        self._refuse("delete", key)
-
     def _check_writable(self) -> None:
         self._refuse("a change", None)
 
@@ -102,16 +94,5 @@ class ReadOnly(ReadOnlyLayer, Intercept):
     in_metadata: ClassVar[bool] = True
     to_write: ClassVar[str] = "Take the layer out of the stack to write."
 
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Synchronous `get` (zarr 3.3+)."""
-        below: Any = self._store
-        value: Buffer | None = below.get_sync(key, prototype=prototype, byte_range=byte_range)
-        return value
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Return the value or a byte range of it; None if the key is missing."""
-        return await self._store.get(key, prototype, byte_range)
+    get = StorageTransformer.get
+    awaits_only_below = True

@@ -137,18 +137,7 @@ class Retry(Intercept):
                 delay = trial.delay_after(error)
                 if delay is None:
                     raise
-            await self._clock.sleep(delay)
-
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        trial = _Trial(self, call)
-        while True:
-            try:
-                return act()
-            except Exception as error:
-                delay = trial.delay_after(error)
-                if delay is None:
-                    raise
-            self._clock.sleep_sync(delay)
+            await self._sleep(self._clock, delay)
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         # An interrupted listing restarts; names already returned are not repeated.

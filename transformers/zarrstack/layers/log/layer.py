@@ -103,10 +103,6 @@ class Log(Intercept):
         with _Record(self, call) as record:
             return record.result(await act())
 
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        with _Record(self, call) as record:
-            return record.result(act())
-
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         record = _Record(self, call)
         record.keys = 0

@@ -86,9 +86,3 @@ class Prefetch(Intercept):
             with self._ahead.changing(call.key, below=call.operation in _OF_FOLDERS):
                 return await act()
         return await act()
-
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        if call.operation in _CHANGES:
-            with self._ahead.changing(call.key, below=call.operation in _OF_FOLDERS):
-                return act()
-        return act()

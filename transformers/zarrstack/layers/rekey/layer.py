@@ -42,6 +42,7 @@ class Rekey(StorageTransformer):
 
     name = "rekey"
     short = "rules"
+    awaits_only_below = True
 
     def __init__(self, store: Store | None = None, *, rules: Sequence[Rule | JSON] | str) -> None:
         super().__init__(store)
@@ -153,31 +154,6 @@ class Rekey(StorageTransformer):
         place = self.down(key)
         if place is not None:
             await self._store.delete(place)
-
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Synchronous `get`."""
-        place = self.down(key)
-        below: Any = self._store
-        value: Buffer | None = None
-        if place is not None:
-            value = below.get_sync(place, prototype=prototype, byte_range=byte_range)
-        return value
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Synchronous `set`."""
-        self._check_writable()
-        below: Any = self._store
-        below.set_sync(self._place(key), value)
-
-    def delete_sync(self, key: str) -> None:
-        """Synchronous `delete`."""
-        self._check_writable()
-        place = self.down(key)
-        below: Any = self._store
-        if place is not None:
-            below.delete_sync(place)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing, as atomically as the store below."""
