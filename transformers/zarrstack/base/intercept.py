@@ -15,7 +15,6 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from ..system.clock import Clock
-from .sync_calls import Synchronous
 from .transformer import StorageTransformer, folder_prefix
 
 T = TypeVar("T")
@@ -45,11 +44,6 @@ class Intercept(StorageTransformer):
         A synchronous operation runs without an event loop: beside `act()`, await only `_sleep`.
         """
         return await act()
-
-    @property
-    def _blocks(self) -> bool:
-        """Whether the operation is synchronous, and waits by blocking its thread."""
-        return isinstance(self._store, Synchronous)
 
     async def _sleep(self, clock: Clock, seconds: float) -> None:
         """Wait, as the operation may."""

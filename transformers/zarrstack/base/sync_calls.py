@@ -63,20 +63,22 @@ def get_sync(
 ) -> Buffer | None:
     """Synchronous `get` (zarr 3.3+)."""
     prototype = prototype or default_buffer_prototype()
-    value: Buffer | None = complete(_blocking(layer).get(key, prototype, byte_range))
+    value: Buffer | None = complete(blocking_copy(layer).get(key, prototype, byte_range))
     return value
 
 
 def set_sync(layer: Any, key: str, value: Buffer) -> None:
     """Synchronous `set` (zarr 3.3+)."""
-    complete(_blocking(layer).set(key, value))
+    complete(blocking_copy(layer).set(key, value))
 
 
 def delete_sync(layer: Any, key: str) -> None:
     """Synchronous `delete` (zarr 3.3+)."""
-    complete(_blocking(layer).delete(key))
+    complete(blocking_copy(layer).delete(key))
 
 
-def _blocking(layer: Any) -> Any:
+def blocking_copy(layer: T) -> T:
     """The layer over the synchronous methods of the store below."""
-    return layer._with_store(Synchronous(layer._store))  # noqa: SLF001
+    of: Any = layer
+    copy: T = of._with_store(Synchronous(of._store))  # noqa: SLF001
+    return copy

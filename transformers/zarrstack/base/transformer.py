@@ -116,7 +116,8 @@ class StorageTransformer(Layer):
         derived = vars(cls).get("awaits_only_below", False)
         if derived or any(name in vars(cls) and twin not in vars(cls) for name, twin in SYNC_TWINS.items()):
             for twin in SYNC_TWINS.values():
-                setattr(cls, twin, getattr(sync_calls, twin) if derived else None)
+                if not derived or twin not in vars(cls):
+                    setattr(cls, twin, getattr(sync_calls, twin) if derived else None)
         if "get" in vars(cls):  # what a parent declares is true of the parent's `get`
             for question in QUESTIONS.values():
                 if question not in vars(cls):
@@ -161,6 +162,11 @@ class StorageTransformer(Layer):
         before that, so a layer should support every smaller shape.
         """
         return None
+
+    @property
+    def _blocks(self) -> bool:
+        """Whether this is a copy that runs a synchronous method, and waits by blocking its thread."""
+        return isinstance(self._store, sync_calls.Synchronous)
 
     @property
     def _supports_sync_io(self) -> bool:

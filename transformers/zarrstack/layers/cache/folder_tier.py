@@ -28,9 +28,8 @@ from .folder_control import (
     prepare,
     tier_id,
 )
-from .folder_lock import FileLock
+from .folder_files import FileLock, NotRegularError, open_regular
 from .record import CachedValue, identity_in, name, parse, record_head
-from .regular_file import NotRegularError, open_regular
 from .versions import Versions
 
 MANY: Final = 100
