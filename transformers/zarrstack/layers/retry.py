@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
@@ -17,7 +16,7 @@ from ..base.option_checks import either, given, number
 from ..core.errors import StorageError
 from ..system import transient_errors
 from ..system.clock import Clock
-from ..system.fork_safety import reset_after_fork
+from ..system.fork_safety import new_lock
 
 T = TypeVar("T")
 
@@ -56,13 +55,9 @@ class RetryStatistics:
 
 class _Counts:
     def __init__(self) -> None:
-        self.after_fork()
+        self.guard = new_lock()
         self.retries = self.given_up = 0
         self.waited = 0.0
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        self.guard = threading.Lock()
 
 
 class Retry(Intercept):

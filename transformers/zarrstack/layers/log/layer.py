@@ -17,7 +17,7 @@ from ...base.byte_ranges import slice_of
 from ...base.intercept import Call, Intercept
 from ...base.option_checks import either, given, invalid_option
 from ...system.clock import Clock
-from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
+from .events import Event, Outcome, ToFile
 from .metrics import LogStatistics, OperationTotals
 
 T = TypeVar("T")
@@ -75,14 +75,11 @@ class Log(Intercept):
         )
         self._label = label
         self._clock = clock or Clock()
-        sinks: list[Sink] = []
-        if path is not None:
-            sinks.append(ToFile(path))
-        if callback is not None:
-            sinks.append(ToCallback(callback))
-        if logger is not None or not sinks:
-            sinks.append(ToLogger(logger or LOGGER, number))
-        self._sinks = tuple(sinks)
+        self._file = None if path is None else ToFile(path)
+        self._sinks = tuple(each for each in (self._file, callback) if each is not None)
+        logs = logger is not None or not self._sinks
+        self._logger = logging.getLogger(logger or LOGGER) if logs else None
+        self._level = number
         self._totals = OperationTotals()
 
     def figures(self) -> LogStatistics:
@@ -95,8 +92,8 @@ class Log(Intercept):
 
     def close(self) -> None:
         """Close the event file and the store below."""
-        for sink in self._sinks:
-            sink.close()
+        if self._file is not None:
+            self._file.close()
         super().close()
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
@@ -126,17 +123,22 @@ class Log(Intercept):
         finally:
             record.end()
 
+    def _to_logger(self, event: Event) -> None:
+        assert self._logger is not None
+        self._logger.log(self._level, "%s", event, extra={"event": event})
+
     def _note(self, record: _Record) -> None:
         """Count an operation, and write its event to every enabled sink."""
         call = record.call
         self._totals.add(call.operation, record.seconds, record.size, record.outcome)
+        sinks = self._sinks
+        if self._logger is not None and self._logger.isEnabledFor(self._level):
+            sinks = (*sinks, self._to_logger)
         event = None
-        for sink in self._sinks:
+        for sink in sinks:
             try:
-                if not sink.wants():
-                    continue
                 event = event or record.event(self._label, self._clock.wall())
-                sink.write(event)
+                sink(event)
             except OSError as error:  # not a bug, so no traceback
                 if self._totals.count_lost():
                     logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
