@@ -6,11 +6,9 @@ from typing import Any
 
 from ...base.descend import UNBOUND
 from ...base.transformer import StorageTransformer, folder_prefix
-from ..sharding.buffer import ShardBuffer
-from ..sharding.buffered import BufferedArray
-from ..sharding.closing import later
+from ..sharding.buffer import ShardBuffer, ShardingStatistics
+from ..sharding.buffered import BufferedArray, later
 from ..sharding.locks import may_block
-from ..sharding.statistics import ShardingStatistics
 from .described import DescribedArray, buffer_in
 
 

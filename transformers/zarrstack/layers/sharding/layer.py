@@ -242,21 +242,6 @@ class Sharding(BufferedArray):
         data = content(value)
         return ChunkChange(place, data if self._buffer is None else immutable(value), if_absent)
 
-    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Write several values, rewriting each shard once."""
-        self._check_writable()
-        shards: dict[Place, list[ChunkChange]] = {}
-        others = []
-        for key, value in values:
-            if (chunk := self._names.coordinates(key)) is None:
-                others.append((key, value))
-            else:
-                shard, place = self._form.locate(chunk)
-                shards.setdefault(shard, []).append(self._change_of(place, value))
-        write = self._change if self._buffer is None else self._put_all
-        await asyncio.gather(*(write(shard, changes) for shard, changes in shards.items()))
-        await asyncio.gather(*(self._set(key, value) for key, value in others))
-
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error. Removing a shard's last chunk removes the shard."""
         self._check_writable()
