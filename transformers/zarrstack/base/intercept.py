@@ -62,68 +62,55 @@ class Intercept(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the value or a byte range of it; None if the key is missing."""
         return await self._run(
             Call("get", key, byte_range), partial(self._store.get, key, prototype, byte_range)
         )
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value."""
         self._check_writable()
         await self._run(Call("set", key, None, size_of(value)), partial(self._store.set, key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value if the key is missing, as atomically as the store below."""
         self._check_writable()
         act = partial(self._store.set_if_not_exists, key, value)
         await self._run(Call("set_if_not_exists", key, None, size_of(value)), act)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing key is not an error."""
         self._check_writable()
         await self._run(Call("delete", key), partial(self._store.delete, key))
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value."""
         return await self._run(Call("exists", key), partial(self._store.exists, key))
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         return await self._run(Call("getsize", key), partial(self._store.getsize, key))
 
     # -- folders --------------------------------------------------------------------------------
 
     def list(self) -> AsyncIterator[str]:
-        """Every key."""
         return self._stream(Call("list", ""), self._store.list)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix."""
         return self._stream(Call("list_prefix", prefix), partial(self._store.list_prefix, prefix))
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path."""
         return self._stream(Call("list_dir", prefix), partial(self._store.list_dir, prefix))
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path."""
         return await self._run(Call("is_empty", prefix), partial(self._store.is_empty, prefix))
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Total length in bytes of all values below a path."""
         # Without the slash, zarr 3.1.6 would also count siblings whose names start with the prefix.
         act = partial(self._store.getsize_prefix, folder_prefix(prefix))
         return await self._run(Call("getsize_prefix", prefix), act)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path."""
         self._check_writable()
         # `delete_dir("")` of a LocalStore removes its root, after which it cannot be cleared.
         act = partial(self._store.delete_dir, prefix) if prefix.strip("/") else self._store.clear
         await self._run(Call("delete_dir", prefix), act)
 
     async def clear(self) -> None:
-        """Remove everything."""
         self._check_writable()
         await self._run(Call("clear", ""), self._store.clear)
 

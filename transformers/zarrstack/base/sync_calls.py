@@ -27,16 +27,13 @@ class Synchronous:
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """`get_sync`."""
         value: Buffer | None = self.store.get_sync(key, prototype=prototype, byte_range=byte_range)
         return value
 
     async def set(self, key: str, value: Buffer) -> None:
-        """`set_sync`."""
         self.store.set_sync(key, value)
 
     async def delete(self, key: str) -> None:
-        """`delete_sync`."""
         self.store.delete_sync(key)
 
     async def exists(self, key: str) -> bool:

@@ -21,17 +21,14 @@ class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
 
     @property
     def read_only(self) -> bool:
-        """Always True."""
         return True
 
     @property
     def supports_writes(self) -> bool:
-        """Always False."""
         return False
 
     @property
     def supports_deletes(self) -> bool:
-        """Always False."""
         return False
 
     def with_read_only(self, read_only: bool = False) -> Self:
@@ -41,27 +38,21 @@ class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
         return self
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Raise UsageError."""
         self._refuse("set", key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Raise UsageError, even if nothing would change."""
         self._refuse("set_if_not_exists", key)
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Raise UsageError, even without values."""
         self._refuse("set", next((key for key, _ in values), None))
 
     async def delete(self, key: str) -> None:
-        """Raise UsageError."""
         self._refuse("delete", key)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Raise UsageError."""
         self._refuse("delete_dir", prefix)
 
     async def clear(self) -> None:
-        """Raise UsageError."""
         self._refuse("clear", "")
 
     def _check_writable(self) -> None:

@@ -255,7 +255,6 @@ class Cache(ListingCache):
         await self._apply(key, lambda: self._store.delete(key))
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path."""
         path = prefix.rstrip("/")
         if not path:  # `delete_dir("")` of a LocalStore removes its root
             await self.clear()

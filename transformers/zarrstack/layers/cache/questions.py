@@ -28,7 +28,6 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
     """Whether missing keys are cached."""
 
     def cache_of(self, key: str) -> CacheState:
-        """The state of this cache."""
         return self._state
 
     async def _open_tier(self) -> None:
@@ -44,7 +43,6 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
             await asyncio.to_thread(state.open, state.folder, source)
 
     def close(self) -> None:
-        """Close the disk tier and the store below."""
         self._state.close()
         super().close()
 
@@ -98,7 +96,6 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
         return await self._answer(key, EXISTS, place, ask, "is not in the cache")
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         cached = await self._known(key)
         if cached is None:
             self._online(key)

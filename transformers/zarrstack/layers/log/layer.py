@@ -91,7 +91,6 @@ class Log(Intercept):
         self._totals.reset()
 
     def close(self) -> None:
-        """Close the event file and the store below."""
         if self._file is not None:
             self._file.close()
         super().close()

@@ -40,7 +40,6 @@ class BufferedArrays(StorageTransformer):
 
     @property
     def buffers(self) -> bool:
-        """Whether `set` may return before a chunk is stored."""
         return self._buffer is not None and self._buffer.active
 
     def _buffered(self, path: str = "") -> list[BufferedArray]:
@@ -64,7 +63,6 @@ class BufferedArrays(StorageTransformer):
         await super().flush()
 
     def flush_sync(self) -> None:
-        """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
         for layer in self._tops():
             layer.flush_sync()
         super().flush_sync()

@@ -227,7 +227,6 @@ class PerArray(BufferedArrays):
             await self._set_document(path, value)
 
     async def delete(self, key: str) -> None:
-        """Remove a key."""
         self._check_writable()
         path = node_of(key)
         if path is None:

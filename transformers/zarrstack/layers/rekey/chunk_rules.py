@@ -63,11 +63,9 @@ class Chunks(Exchange):
         return rule
 
     def there(self, key: str) -> str | None:
-        """See `Exchange.there`."""
         return self._translate(key, 0)
 
     def back(self, key: str) -> str | None:
-        """See `Exchange.back`."""
         return self._translate(key, 1)
 
     def _translate(self, key: str, side: int) -> str | None:
@@ -95,7 +93,6 @@ class Chunks(Exchange):
 
     @property
     def configuration(self) -> JSONObject:
-        """The encodings and the arrays."""
         return {"above": self.above.to_json(), "below": self.below.to_json(), "arrays": self.arrays}
 
 

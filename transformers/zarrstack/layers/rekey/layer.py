@@ -55,7 +55,6 @@ class Rekey(StorageTransformer):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The rules, with their known arrays."""
         return {"rules": list(self._rules)}
 
     @property
@@ -149,24 +148,20 @@ class Rekey(StorageTransformer):
         await self._store.set(self._place(key), value)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing key is not an error."""
         self._check_writable()
         place = self.down(key)
         if place is not None:
             await self._store.delete(place)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value if the key is missing, as atomically as the store below."""
         self._check_writable()
         await self._store.set_if_not_exists(self._place(key), value)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value."""
         place = self.down(key)
         return place is not None and await self._store.exists(place)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         place = self.down(key)
         if place is None:
             raise FileNotFoundError(key)
@@ -175,7 +170,6 @@ class Rekey(StorageTransformer):
     # -- listing --------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key above with this prefix."""
         for below in self._cover(prefix):
             async for place in self._store.list_prefix(below):
                 key = self.up(place)
@@ -183,17 +177,14 @@ class Rekey(StorageTransformer):
                     yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The distinct names directly below a path."""
         same = self._folder_below(prefix, same_names=True)
         return self._list_dir(prefix) if same is None else self._store.list_dir(same)
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path."""
         same = self._folder_below(prefix)
         return await super().is_empty(prefix) if same is None else await self._store.is_empty(same)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path, and no other."""
         self._check_writable()
         same = self._folder_below(prefix)
         if same is not None:

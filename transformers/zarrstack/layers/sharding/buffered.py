@@ -59,7 +59,6 @@ class BufferedArray(StorageTransformer):
 
     @property
     def buffers(self) -> bool:
-        """Whether `set` may return before the chunk is stored."""
         return self._buffer is not None
 
     def use_buffer(self, buffer: ShardBuffer | None) -> None:
@@ -164,7 +163,6 @@ class BufferedArray(StorageTransformer):
         await flush(self._array, seen=seen)
 
     def flush_sync(self) -> None:
-        """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
         flush_sync(self._array)
         super().flush_sync()
 
