@@ -27,7 +27,7 @@ ROOMS = {
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
     ),
     "zarrlift.core": (
-        "git_pointers", "identity_cache", "json_fields", "shapes",
+        "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
     "zarrlift": (

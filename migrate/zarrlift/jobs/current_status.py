@@ -90,7 +90,11 @@ def is_locked(path: os.PathLike[str]) -> bool:
     except OSError:
         return False
     try:
-        return file_locks.is_held(descriptor)
+        file_locks.lock_shared(descriptor, wait=False)  # briefly: another process may want it
+    except OSError:
+        return True
+    else:
+        return False
     finally:
         os.close(descriptor)
 

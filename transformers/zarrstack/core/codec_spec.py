@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import MetadataError
 from .frozen_json import frozen, thawed
-from .json_text import JSON, JSONObject, canonical, excerpt
+from .json_text import JSON, canonical, excerpt
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +87,3 @@ class CodecSpec:
         if short == "bytes":
             parts.append(self.configuration.get("endian"))
         return ":".join(str(part) for part in parts if part is not None)
-
-
-def with_configurations(codecs: Iterable[JSONObject]) -> list[JSONObject]:
-    """The `codecs` of a document; those of numcodecs have the configuration that zarr-python requires.
-
-    zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without one.
-    """
-    result = [dict(codec) for codec in codecs]
-    for codec in result:
-        if codec["name"].startswith("numcodecs."):
-            codec.setdefault("configuration", {})
-        if codec["name"] == "sharding_indexed":
-            configuration = codec["configuration"]
-            codec["configuration"] = {**configuration, "codecs": with_configurations(configuration["codecs"])}
-    return result

@@ -21,21 +21,10 @@ def lock_exclusive(fd: int, *, wait: bool = True) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def is_held(fd: int) -> bool:
-    """Whether another process holds an exclusive lock; may briefly interfere with one acquiring it."""
+def lock_shared(fd: int, *, wait: bool = True) -> None:
+    """Lock a file shared; without `wait`, OSError if another process has it locked exclusively."""
     if sys.platform != "win32":
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        release(fd)
-    return False
-
-
-def lock_shared(fd: int) -> None:
-    """Lock a file shared."""
-    if sys.platform != "win32":
-        fcntl.flock(fd, fcntl.LOCK_SH)
+        fcntl.flock(fd, fcntl.LOCK_SH if wait else fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def release(fd: int) -> None:
