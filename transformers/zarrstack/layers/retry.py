@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from zarr.abc.store import Store
@@ -101,7 +102,8 @@ class Retry(Intercept):
         self.jitter: float = number(self, "jitter", jitter, most=1)
         self.budget: float = number(self, "budget", budget)
         self._asked = either(self, "may_pass", may_pass, callable, "a function of an error")
-        self._report = either(self, "report", report, callable, "a function of one report")
+        either(self, "report", report, callable, "a function of one report")
+        self._report = report or partial(logging.getLogger(LOGGER).warning, "%s")
         either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
         self._clock = clock or Clock()
         self._options = given(
@@ -209,7 +211,7 @@ class _Trial:
         with counts.guard:
             counts.retries += 1
             counts.waited += delay
-        self._tell(
+        layer._report(  # noqa: SLF001
             RetryEvent(
                 operation=self._call.operation,
                 key=self._call.key,
@@ -219,9 +221,3 @@ class _Trial:
             )
         )
         return delay
-
-    def _tell(self, retried: RetryEvent) -> None:
-        if self._layer._report is None:  # noqa: SLF001
-            logging.getLogger(LOGGER).warning("%s", retried)
-        else:
-            self._layer._report(retried)  # noqa: SLF001

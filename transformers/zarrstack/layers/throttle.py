@@ -12,7 +12,8 @@ from ..base.intercept import Call, Intercept
 from ..base.option_checks import either, given, invalid_option, number
 from ..core.sizes import parse_rate
 from ..system.clock import Clock
-from ..system.rate_limits import ConcurrencyGate, TokenBucket
+from ..system.fork_safety import reset_after_fork
+from ..system.rate_limits import Places, TokenBucket
 
 T = TypeVar("T")
 
@@ -66,7 +67,9 @@ class Throttle(Intercept):
         self._clock = clock or Clock()
         self._bytes = shared or self._bucket(self.bytes_per_second, burst)
         self._requests = self._bucket(self.requests_per_second, burst)
-        self._gate = None if in_flight is None else ConcurrencyGate(in_flight)
+        self._gate = None if in_flight is None else Places(in_flight)
+        if self._gate is not None:
+            reset_after_fork(self._gate)
 
     def _rate(self, option: str, value: Any) -> float | None:
         rate = parse_rate(value) if isinstance(value, str) else value

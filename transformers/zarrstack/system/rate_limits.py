@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from .clock import Clock
-from .fork_safety import new_lock, reset_after_fork
+from .fork_safety import new_lock
 
 _STEP: Final = 1.0
 """Longest sleep in seconds; a new rate applies after it."""
@@ -122,13 +122,3 @@ class Places:
     def _give_up(self, turn: Future[None], places: int) -> None:
         # The places may have been granted at the moment of cancellation; otherwise the next may have room.
         self.leave(0 if turn.cancel() else places)
-
-
-class ConcurrencyGate(Places):
-    """Limits the number of concurrent holders."""
-
-    __slots__ = ()
-
-    def __init__(self, places: int) -> None:
-        super().__init__(places)
-        reset_after_fork(self)

@@ -7,7 +7,9 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from zarr.abc.store import Store
@@ -150,42 +152,33 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str | os.PathLike) and bool(os.fspath(value))
 
 
+@dataclass(slots=True, eq=False)
 class _Record:
     """An operation in progress; times exclude those spent in the consumer of a listing."""
 
-    __slots__ = (
-        "_log",
-        "_now",
-        "_started",
-        "_token",
-        "call",
-        "error",
-        "keys",
-        "number",
-        "outcome",
-        "parent",
-        "seconds",
-        "size",
-    )  # fmt: skip
+    log: Log
+    call: Call
+    number: int = field(default_factory=partial(next, _numbers))
+    parent: tuple[int, int] | None = field(default_factory=_outer.get)
+    size: int | None = None
+    keys: int | None = None
+    seconds: float = 0.0
+    outcome: Outcome = "ok"
+    error: str | None = None
+    _started: float = 0.0
+    _token: Token[tuple[int, int] | None] | None = None
 
-    def __init__(self, log: Log, call: Call) -> None:
-        self.call, self._log, self._now = call, log, log._clock.now  # noqa: SLF001 - one concept, two classes
-        self.number = next(_numbers)
-        self.parent = _outer.get()
-        self.size, self.keys = call.sent, None
-        self.seconds = 0.0
-        self.outcome: Outcome = "ok"
-        self.error: str | None = None
-
-    keys: int | None
+    def __post_init__(self) -> None:
+        self.size = self.call.sent
 
     def enter(self) -> None:
         depth = 0 if self.parent is None else self.parent[1] + 1
         self._token = _outer.set((self.number, depth))
-        self._started = self._now()
+        self._started = self.log._clock.now()  # noqa: SLF001 - one concept, two classes
 
     def leave(self) -> None:
-        self.seconds += self._now() - self._started
+        self.seconds += self.log._clock.now() - self._started  # noqa: SLF001
+        assert self._token is not None
         _outer.reset(self._token)
 
     def result(self, value: T) -> T:
@@ -206,7 +199,7 @@ class _Record:
             self.outcome, self.error = "error", f"{type(error).__name__}: {error}"
 
     def end(self) -> None:
-        self._log._note(self)  # noqa: SLF001
+        self.log._note(self)  # noqa: SLF001
 
     def __enter__(self) -> Self:
         self.enter()
