@@ -20,7 +20,7 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "codec_spec",
+        "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "extension", "codec_spec",
         "chunk_keys_v3", "shard_index",
     ),
     "zarrstack": (

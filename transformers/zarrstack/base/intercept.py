@@ -67,16 +67,16 @@ class Intercept(StorageTransformer):
         )
 
     async def set(self, key: str, value: Buffer) -> None:
-        self._check_writable()
+        self._check_writable("set", key)
         await self._run(Call("set", key, None, size_of(value)), partial(self._store.set, key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        self._check_writable()
+        self._check_writable("set_if_not_exists", key)
         act = partial(self._store.set_if_not_exists, key, value)
         await self._run(Call("set_if_not_exists", key, None, size_of(value)), act)
 
     async def delete(self, key: str) -> None:
-        self._check_writable()
+        self._check_writable("delete", key)
         await self._run(Call("delete", key), partial(self._store.delete, key))
 
     async def exists(self, key: str) -> bool:
@@ -105,13 +105,13 @@ class Intercept(StorageTransformer):
         return await self._run(Call("getsize_prefix", prefix), act)
 
     async def delete_dir(self, prefix: str) -> None:
-        self._check_writable()
+        self._check_writable("delete_dir", prefix)
         # `delete_dir("")` of a LocalStore removes its root, after which it cannot be cleared.
         act = partial(self._store.delete_dir, prefix) if prefix.strip("/") else self._store.clear
         await self._run(Call("delete_dir", prefix), act)
 
     async def clear(self) -> None:
-        self._check_writable()
+        self._check_writable("clear", "")
         await self._run(Call("clear", ""), self._store.clear)
 
 

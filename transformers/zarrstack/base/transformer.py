@@ -184,12 +184,12 @@ class StorageTransformer(Layer):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value."""
-        self._check_writable()
+        self._check_writable("set", key)
         await self._store.set(key, value)
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error."""
-        self._check_writable()
+        self._check_writable("delete", key)
         await self._store.delete(key)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
@@ -280,7 +280,7 @@ class StorageTransformer(Layer):
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing, with `exists` and `set`; not atomic."""
-        self._check_writable()
+        self._check_writable("set_if_not_exists", key)
         if not await self.exists(key):
             await self.set(key, value)
 
@@ -317,7 +317,7 @@ class StorageTransformer(Layer):
 
     async def clear(self) -> None:
         """Remove everything, with `delete_dir`."""
-        self._check_writable()
+        self._check_writable("clear", "")
         await self.delete_dir("")
 
     async def delete_dir(self, prefix: str) -> None:
@@ -326,7 +326,7 @@ class StorageTransformer(Layer):
         A local store keeps empty folders, which zarr would take for broken nodes. If the layer does not
         override listings and the folder is empty, the store below also removes the folder.
         """
-        self._check_writable()
+        self._check_writable("delete_dir", prefix)
         folder = folder_prefix(prefix)
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))

@@ -34,31 +34,13 @@ class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return this layer; UsageError if it should become writable."""
         if not read_only:
-            self._refuse("with_read_only(False)", None)
+            self._check_writable("with_read_only(False)")
         return self
 
-    async def set(self, key: str, value: Buffer) -> None:
-        self._refuse("set", key)
-
-    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        self._refuse("set_if_not_exists", key)
-
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        self._refuse("set", next((key for key, _ in values), None))
+        self._check_writable("set", next((key for key, _ in values), None))
 
-    async def delete(self, key: str) -> None:
-        self._refuse("delete", key)
-
-    async def delete_dir(self, prefix: str) -> None:
-        self._refuse("delete_dir", prefix)
-
-    async def clear(self) -> None:
-        self._refuse("clear", "")
-
-    def _check_writable(self) -> None:
-        self._refuse("a change", None)
-
-    def _refuse(self, operation: str, key: str | None) -> NoReturn:
+    def _check_writable(self, operation: str = "a change", key: str | None = None) -> NoReturn:
         # The middle of the message is that of zarr's stores, which callers match on.
         raise UsageError(
             f"layer {self.name!r}: store was opened in read-only mode and does not support writing",
