@@ -40,6 +40,11 @@ class Synchronous:
         """Whether `get_sync` finds a value."""
         return self.store.get_sync(key, prototype=default_buffer_prototype()) is not None
 
+    @property
+    def read_only(self) -> bool:
+        """Asked for by each change; `__getattr__` takes ten times as long."""
+        return bool(self.store.read_only)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
@@ -75,7 +80,9 @@ def delete_sync(layer: Any, key: str) -> None:
 
 
 def blocking_copy(layer: T) -> T:
-    """The layer over the synchronous methods of the store below."""
-    of: Any = layer
-    copy: T = of._with_store(Synchronous(of._store))  # noqa: SLF001
-    return copy
+    """The layer over the synchronous methods of the store below; as `Layer._with_store` copies it."""
+    copy: Any = object.__new__(type(layer))
+    copy.__dict__.update(layer.__dict__)
+    copy._store = Synchronous(copy._store)  # noqa: SLF001
+    done: T = copy
+    return done

@@ -25,7 +25,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 from ...base.option_checks import either, invalid_option, size
-from ...base.sync_calls import blocking_copy, complete
+from ...base.sync_calls import Synchronous, blocking_copy, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from .access import Work, change, keep, look
@@ -236,10 +236,17 @@ class Cache(ListingCache):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value to the store below, then cache it."""
         self._check_writable()
-        # Copied first: the caller may change its array during the write.
-        is_kept = self._keep_writes and isinstance(value, Buffer)
-        copy = immutable(value) if is_kept else None
-        await self._apply(key, lambda: self._store.set(key, value), copy)
+        await self._apply(key, lambda: self._store.set(key, value), self._copied(value))
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Synchronous `set`, without a copy of the layer."""
+        self._check_writable()
+        below = Synchronous(self._store)
+        complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))
+
+    def _copied(self, value: Any) -> bytes | None:
+        """Copy what is cached, because the caller may change its array during the write."""
+        return immutable(value) if self._keep_writes and isinstance(value, Buffer) else None
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing.
@@ -285,12 +292,15 @@ class Cache(ListingCache):
             await self._open_tier()
         await asyncio.to_thread(self._state.invalidate, prefix.strip("/"))
 
-    async def _apply(self, path: str, work: Work, value: bytes | None = None) -> None:
+    async def _apply(
+        self, path: str, work: Work, value: bytes | None = None, *, blocking: bool = False
+    ) -> None:
+        blocking = blocking or self._blocks
         if not self._state.ready:
-            await self._open_tier()
+            await self._open_tier(blocking=blocking)
         # A MemoryStore never suspends.
-        suspends = not self._blocks and type(self._store) is not MemoryStore
-        await change(self._state, path, work, value, blocking=self._blocks, suspends=suspends)
+        suspends = not blocking and type(self._store) is not MemoryStore
+        await change(self._state, path, work, value, blocking=blocking, suspends=suspends)
 
 
 def _is_duration(value: Any) -> bool:

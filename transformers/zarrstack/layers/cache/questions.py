@@ -30,14 +30,14 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
     def cache_of(self, key: str) -> CacheState:
         return self._state
 
-    async def _open_tier(self) -> None:
+    async def _open_tier(self, *, blocking: bool = False) -> None:
         """Open the disk tier, if there is one."""
         state = self._state
         if state.folder is None:
             state.ready = True
             return
         source = source_digest(source_of(self._store) if self._source is None else self._source)
-        if self._blocks:
+        if blocking or self._blocks:
             state.open(state.folder, source)
         else:
             await asyncio.to_thread(state.open, state.folder, source)
