@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeGuard
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -70,9 +70,7 @@ class Rekey(StorageTransformer):
 
     def _learn(self, store: Store) -> None:
         """Set the arrays of rules that need them, from the lowest rule up."""
-        asking = [
-            place for place, rule in enumerate(self._rules) if isinstance(rule, Chunks) and not rule.knows
-        ]
+        asking = [place for place, rule in enumerate(self._rules) if _lacks_arrays(rule)]
         if not asking:
             return
         from zarr.core.sync import sync
@@ -82,12 +80,14 @@ class Rekey(StorageTransformer):
         documents = sync(documents_of_arrays(store, lambda key: _up(key, below)))
         learned: list[Rule] = []
         for rule in reversed(self._rules[: last + 1]):
-            if isinstance(rule, Chunks) and not rule.knows:
+            known = rule
+            if _lacks_arrays(rule):
                 paths = ((array_of(key), ndim) for key, ndim in documents.items())
-                rule = rule.with_arrays({path: ndim for path, ndim in paths if path is not None})  # noqa: PLW2901
-            learned.append(rule)
+                arrays = {path: ndim for path, ndim in paths if path is not None}
+                known = Chunks(above=rule.above, below=rule.below, arrays=arrays)
+            learned.append(known)
             # Higher rules see the documents under the keys that this rule maps them to.
-            documents = {name: n for key, n in documents.items() if (name := rule.up(key)) is not None}
+            documents = {name: n for key, n in documents.items() if (name := known.up(key)) is not None}
         self._rules = (*reversed(learned), *below)
 
     # -- keys -----------------------------------------------------------------------------------
@@ -193,6 +193,10 @@ class Rekey(StorageTransformer):
             return
         keys = [key async for key in self.list_prefix(prefix.strip("/") + "/" if prefix.strip("/") else "")]
         await asyncio.gather(*(self.delete(key) for key in keys))
+
+
+def _lacks_arrays(rule: Rule) -> TypeGuard[Chunks]:
+    return isinstance(rule, Chunks) and rule.arrays is None
 
 
 def _up(key: str, rules: Sequence[Rule]) -> str | None:

@@ -1,7 +1,7 @@
 """`Sharding`: maps chunk keys to shards; the sharding storage transformer of the 2022 draft.
 
 Source: `https://purl.org/zarr/spec/storage_transformers/sharding/1.0`, type `indexed`, as zarr-python 2.18.7
-reads and writes it; see `core.grid.shard_index` for the bytes, `base.chunk_names` for the keys.
+reads and writes it; see `core.shard_index` for the bytes, `base.chunk_names` for the keys.
 """
 
 from __future__ import annotations
