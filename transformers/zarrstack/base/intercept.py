@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 
+from ..core.paths import folder_prefix
 from ..system.clock import Clock
-from .transformer import StorageTransformer, folder_prefix
+from .transformer import StorageTransformer
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ an event loop. The synchronous methods of layers are made from their coroutines 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -77,6 +77,22 @@ def set_sync(layer: Any, key: str, value: Buffer) -> None:
 def delete_sync(layer: Any, key: str) -> None:
     """Synchronous `delete` (zarr 3.3+)."""
     complete(blocking_copy(layer).delete(key))
+
+
+TWINS: Final[Mapping[str, Callable[..., Any]]] = {"get": get_sync, "set": set_sync, "delete": delete_sync}
+
+
+def set_twins(kind: type) -> None:
+    """Give a class of layers these methods if it declares `awaits_only_below`.
+
+    Any other class that overrides a coroutine and not its twin loses all three, which it would bypass.
+    """
+    own = vars(kind)
+    derived = own.get("awaits_only_below", False)
+    if derived or any(name in own and twin.__name__ not in own for name, twin in TWINS.items()):
+        for twin in TWINS.values():
+            if not derived or twin.__name__ not in own:
+                setattr(kind, twin.__name__, twin if derived else None)
 
 
 def blocking_copy(layer: T) -> T:

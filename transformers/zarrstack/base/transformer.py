@@ -23,10 +23,9 @@ How the methods relate:
   whether the store below has the same keys (`same_keys`) and values of the same length (`same_sizes`);
   without the declaration both read whole values, and warn once.
 - The synchronous methods of zarr 3.3+ are absent (None). A layer has them, for the fused codec pipeline, if
-  its `get`, `set` and `delete` await nothing but the store below (`awaits_only_below`), or if it defines
-  `get_sync`, `set_sync` and `delete_sync`, all three; they are available if the store below supports them
-  too. A subclass that overrides `get`, `set` or `delete` without its synchronous variant loses all three,
-  unless it declares `awaits_only_below` again.
+  it declares `awaits_only_below`, or defines `get_sync`, `set_sync` and `delete_sync`, all three; they are
+  available if the store below supports them too. A subclass that overrides `get`, `set` or `delete` and not
+  its synchronous variant loses all three, unless it declares that again.
 
 zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
 `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
@@ -51,6 +50,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from ..core.json_text import JSONObject
+from ..core.paths import folder_prefix
 from . import sync_calls
 from .chunks import Chunk
 from .descend import serves_sync
@@ -59,7 +59,6 @@ from .layer import Layer
 
 Values: TypeAlias = list[Buffer | None]
 
-SYNC_TWINS: Final[Mapping[str, str]] = {"get": "get_sync", "set": "set_sync", "delete": "delete_sync"}
 QUESTIONS: Final[Mapping[str, str]] = {"exists": "same_keys", "getsize": "same_sizes"}
 """Methods that ask about a value, and what a layer declares so that the store below can answer."""
 
@@ -82,8 +81,7 @@ class StorageTransformer(Layer):
     """Whether each key that the layer lists names the same object as below, with the same bytes."""
     in_metadata: ClassVar[bool] = False
     """Whether an array's metadata may name this layer. Metadata is untrusted: set True only if no
-    configuration makes the layer access anything but the store below.
-    """
+    configuration makes the layer access anything but the store below."""
 
     same_keys: ClassVar[bool | None] = None
     """For a layer that overrides `get` but not `exists`: whether the store below has a value for the same
@@ -95,9 +93,8 @@ class StorageTransformer(Layer):
     """
 
     awaits_only_below: ClassVar[bool] = False
-    """Whether `get`, `set` and `delete` await nothing but the store below. True: the layer has synchronous
-    methods, which run them on a copy of the layer, made as for `with_read_only`.
-    """
+    """Whether `get`, `set` and `delete` await only the store below, so that synchronous methods can run them,
+    on a copy of the layer as `with_read_only` makes it."""
 
     # Not inherited from WrapperStore, whose versions bypass `get`, `set` and `delete`. None marks an optional
     # method as absent: `isinstance(layer, SupportsGetSync)` is then False on every version.
@@ -113,11 +110,7 @@ class StorageTransformer(Layer):
                 f"the class {cls.__name__} defines {reserved[0]}, which zarr or zarrstack calls for its own "
                 "purposes. Choose another name."
             )
-        derived = vars(cls).get("awaits_only_below", False)
-        if derived or any(name in vars(cls) and twin not in vars(cls) for name, twin in SYNC_TWINS.items()):
-            for twin in SYNC_TWINS.values():
-                if not derived or twin not in vars(cls):
-                    setattr(cls, twin, getattr(sync_calls, twin) if derived else None)
+        sync_calls.set_twins(cls)
         if "get" in vars(cls):  # what a parent declares is true of the parent's `get`
             for question in QUESTIONS.values():
                 if question not in vars(cls):
@@ -170,9 +163,9 @@ class StorageTransformer(Layer):
 
     @property
     def _supports_sync_io(self) -> bool:
-        """Whether the layer defines the synchronous methods, and the store below supports them."""
-        written = all(getattr(type(self), twin) is not None for twin in SYNC_TWINS.values())
-        return written and serves_sync(self._store)
+        """Whether the layer has the synchronous methods, and the store below supports them."""
+        twins = (type(self).get_sync, type(self).set_sync, type(self).delete_sync)
+        return None not in twins and serves_sync(self._store)
 
     # -- the primitives -----------------------------------------------------------------------
 
@@ -332,10 +325,8 @@ class StorageTransformer(Layer):
         await asyncio.gather(*(self.delete(key) for key in keys))
         if self._lists_itself or not await self._store.is_empty(prefix):
             return
-        if folder == "":
-            await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
-        else:
-            await self._store.delete_dir(prefix)
+        # `delete_dir("")` of a LocalStore removes its root.
+        await (self._store.delete_dir(prefix) if folder else self._store.clear())
 
 
 def _internals() -> set[str]:
@@ -357,8 +348,3 @@ def advice(kind: type[StorageTransformer]) -> str:
         "Override them, or set `same_keys` and `same_sizes` in the class: True if the store below has the "
         "same keys, and values of the same length; False if only reading tells."
     )
-
-
-def folder_prefix(prefix: str) -> str:
-    """A prefix that names only what is below a path: with a slash, unless it is empty."""
-    return prefix if not prefix or prefix.endswith("/") else prefix + "/"

@@ -20,6 +20,11 @@ def prefix_of(path: str) -> str:
     return f"{path}/" if path else ""
 
 
+def folder_prefix(prefix: str) -> str:
+    """A prefix that names only what is below a path: with a slash, unless it is empty."""
+    return prefix if not prefix or prefix.endswith("/") else prefix + "/"
+
+
 def ancestors(key: str) -> Iterator[str]:
     """Every path that may contain a key, from the root down."""
     yield ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.descend import UNBOUND
-from ...base.transformer import StorageTransformer, folder_prefix
+from ...base.transformer import StorageTransformer
+from ...core.paths import folder_prefix
 from ..sharding.buffer import ShardBuffer, ShardingStatistics
 from ..sharding.buffered import BufferedArray, later
 from ..sharding.locks import may_block

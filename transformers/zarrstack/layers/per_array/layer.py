@@ -36,10 +36,9 @@ from ...base.array_documents import (
 from ...base.byte_ranges import cut
 from ...base.descend import UNBOUND
 from ...base.locations import same_location
-from ...base.transformer import folder_prefix
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
-from ...core.paths import ancestors
+from ...core.paths import ancestors, folder_prefix
 from .buffering import BufferedArrays
 from .described import DescribedArray, describe
 from .members import Members
