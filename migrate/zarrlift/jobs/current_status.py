@@ -90,11 +90,7 @@ def is_locked(path: os.PathLike[str]) -> bool:
     except OSError:
         return False
     try:
-        file_locks.lock_shared(descriptor, wait=False)  # briefly: another process may want it
-    except OSError:
-        return True
-    else:
-        return False
+        return file_locks.is_byte_locked(descriptor)
     finally:
         os.close(descriptor)
 
