@@ -20,14 +20,14 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "codec_spec",
+        "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "extension", "codec_spec",
         "chunk_keys_v3", "shard_index",
     ),
     "zarrstack": (
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
     ),
     "zarrlift.core": (
-        "git_pointers", "identity_cache", "json_fields", "shapes",
+        "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
     "zarrlift": (

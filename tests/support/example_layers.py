@@ -53,28 +53,7 @@ class CountSync(Count):
     """Counts the same under the synchronous names."""
 
     name = "count-sync"
-    same_keys = same_sizes = False
-
-    async def get(self, key, prototype, byte_range=None):
-        return await super().get(key, prototype, byte_range)
-
-    async def set(self, key, value):
-        await super().set(key, value)
-
-    async def delete(self, key):
-        await super().delete(key)
-
-    def get_sync(self, key, *, prototype=None, byte_range=None):
-        self.seen["get", key] += 1
-        return self._store.get_sync(key, prototype=prototype, byte_range=byte_range)
-
-    def set_sync(self, key, value):
-        self.seen["set", key] += 1
-        self._store.set_sync(key, value)
-
-    def delete_sync(self, key):
-        self.seen["delete", key] += 1
-        self._store.delete_sync(key)
+    awaits_only_below = True
 
 
 class Top(StorageTransformer):

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 import zarr
+from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.sync import sync
@@ -24,7 +25,6 @@ from zarr.storage import StoreLike, StorePath
 from zarr.storage._common import make_store_path
 
 from .base.array_documents import DOCUMENT, parse
-from .base.array_keywords import ArrayKeywords
 from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
 from .base.store_like import as_dict
@@ -83,14 +83,14 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     >>> zarrstack.open("images.zarr", mode="r").store
     stack(LocalStore('file://images.zarr'), PerArray())
     """
-    place = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
-    block = _block(store, place.store, memory_bytes, buffer, concurrency)
+    layer, path_in_it = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
+    block = _block(store, layer, memory_bytes, buffer, concurrency)
     if mode is None:
-        mode = "r" if place.store.read_only else "r+"
+        mode = "r" if layer.read_only else "r+"
     try:
-        node: Any = zarr.open(store=place.store, path=place.path, mode=mode, **options)
+        node: Any = zarr.open(store=layer, path=path_in_it, mode=mode, **options)
     except Exception as error:
-        if _is_draft(place.store):
+        if _is_draft(layer):
             raise UnsupportedError(
                 "an archive of the 2022 draft of Zarr v3", node=path, advice="Use zarrlift.open."
             ) from error
@@ -170,6 +170,31 @@ def group_of(node: zarr.Array[Any] | AnyGroup) -> AnyGroup:
     return node
 
 
+class ArrayKeywords(TypedDict, total=False):
+    """What `create_array` passes on to `zarr.create_array`, for type checkers.
+
+    Source: zarr-python 3.1.6 and 3.4.2. Types of which the two have different names are Any.
+    """
+
+    shape: int | Iterable[int] | None
+    dtype: Any
+    data: NDArray[Any] | None
+    chunks: Any
+    shards: Any
+    filters: Any
+    compressors: Any
+    serializer: Any
+    fill_value: Any
+    order: Literal["C", "F"] | None
+    zarr_format: Literal[3]
+    attributes: dict[str, Any] | None
+    chunk_key_encoding: Any
+    dimension_names: Iterable[str | None] | None
+    overwrite: bool
+    config: Any
+    write_data: bool
+
+
 def _with_keywords(function: Callable[P, T]) -> Callable[P, T]:
     """A function that passes `ArrayKeywords` on, with a signature that names them, for `help`."""
     own = [each for each in signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
@@ -227,7 +252,7 @@ def create_array(
             expected="zarr_format=3, which is the default",
             advice="For Zarr v2, put layers under the array yourself: zarrstack.stack.",
         )
-    place = _place(store, name or "", create=True, storage_options=storage_options)
+    layer, path = _place(store, name or "", create=True, storage_options=storage_options)
     entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
     if any(isinstance(entry, dict) and entry.get("must_understand") is False for entry in entries):
         raise UsageError(
@@ -236,9 +261,9 @@ def create_array(
             found="must_understand: false",
             expected="layers that readers must understand, the default",
         )
-    block = _block(store, place.store, memory_bytes, buffer, concurrency)
-    with place.store.declared(place.path, entries):
-        array = zarr.create_array(place.store, name=place.path or None, zarr_format=3, **keywords)
+    block = _block(store, layer, memory_bytes, buffer, concurrency)
+    with layer.declared(path, entries):
+        array = zarr.create_array(layer, name=path or None, zarr_format=3, **keywords)
     return OpenArray.of(array, block)
 
 
@@ -271,11 +296,9 @@ def create_group(
     >>> sorted(zarrstack.open("images.zarr").keys())
     ['a']
     """
-    place = _place(store, path, create=True, storage_options=storage_options)
-    block = _block(store, place.store, memory_bytes, buffer, concurrency)
-    group = zarr.create_group(
-        place.store, path=place.path, zarr_format=3, attributes=attributes, overwrite=overwrite
-    )
+    layer, path = _place(store, path, create=True, storage_options=storage_options)
+    block = _block(store, layer, memory_bytes, buffer, concurrency)
+    group = zarr.create_group(layer, path=path, zarr_format=3, attributes=attributes, overwrite=overwrite)
     return OpenGroup.of(group, block)
 
 
@@ -300,16 +323,13 @@ def _block(
     )
 
 
-class _Place(StorePath):
-    store: PerArray
-
-
-def _place(store: StoreLike, path: str, *, create: bool, storage_options: Mapping[str, Any] | None) -> _Place:
-    """Resolve a path in a store, with a `PerArray` over it."""
+def _place(
+    store: StoreLike, path: str, *, create: bool, storage_options: Mapping[str, Any] | None
+) -> tuple[PerArray, str]:
+    """A `PerArray` over the store, and the path of the node in it."""
     opened = make_store_path(
         store, path=path, mode="a" if create else None, storage_options=as_dict(storage_options)
     )
     place = sync(opened)
     base = place.store
-    layer = base if isinstance(base, PerArray) else PerArray(base)
-    return _Place(layer, place.path)
+    return (base if isinstance(base, PerArray) else PerArray(base)), place.path

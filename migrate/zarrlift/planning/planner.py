@@ -19,12 +19,13 @@ from zarrstack.core.errors import (
     note,
     warning,
 )
-from zarrstack.core.paths import names_below, parents
+from zarrstack.core.paths import parents
 from zarrstack.core.similar_names import meant
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
+from ..core.node_paths import names_below
 from ..recipe.format_names import provider
 from ..recipe.options import FORMATS, Reading
 from ..recipe.recipe import ArrayRecipe, Recipe

@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.paths import names_below
-
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ..archive.nodes import Layout
+from ..core.node_paths import names_below
 from ..storage.base import Storage
 from .plans import ArrayPlan, Plan
 

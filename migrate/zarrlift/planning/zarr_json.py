@@ -8,10 +8,9 @@ Consolidated metadata is zarr-python's convention, as 3.1.6 and 3.4.2 write and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zarrstack.core.codec_spec import with_configurations
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.frozen_json import thawed
 from zarrstack.core.json_text import JSON, JSONObject
@@ -41,7 +40,7 @@ def array_head(layout: Layout) -> JSONObject:
         "data_type": layout.data_type.to_json(),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.object_shape)}},
         "chunk_key_encoding": layout.keys.to_json(),
-        "codecs": _codecs(stored_chain(layout)),
+        "codecs": _with_configurations(stored_chain(layout).to_json()),
         "fill_value": thawed(layout.fill_value),
     }
     if layout.dimension_names is not None and layout.dimension_names:
@@ -64,8 +63,19 @@ def _readable(chain: Chain, data_type: DataType) -> Chain:
     return Chain(tuple(complete(within_limits(spec), data_type) for spec in chain.codecs))
 
 
-def _codecs(chain: Chain) -> list[JSONObject]:
-    return with_configurations(chain.to_json())
+def _with_configurations(codecs: Iterable[JSONObject]) -> list[JSONObject]:
+    """The `codecs` of a document; those of numcodecs have the configuration that zarr-python requires.
+
+    zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without one.
+    """
+    result = [dict(codec) for codec in codecs]
+    for codec in result:
+        if codec["name"].startswith("numcodecs."):
+            codec.setdefault("configuration", {})
+        if codec["name"] == "sharding_indexed":
+            inner = _with_configurations(codec["configuration"]["codecs"])
+            codec["configuration"] = {**codec["configuration"], "codecs": inner}
+    return result
 
 
 def group_document(attributes: Mapping[str, JSON]) -> JSONObject:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import Problem, UsageError, refusal
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.paths import names_below, parents
+from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
 from ..conventions.apply import ConventionChanges, apply_conventions
+from ..core.node_paths import names_below
 from ..planning.regrid.blocks import memory_budget
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage

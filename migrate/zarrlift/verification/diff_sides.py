@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import canonical
-from zarrstack.core.paths import names_below
 
 from ..archive.chunk_inventory import take_inventory
 from ..archive.nodes import Archive, ArrayNode, Layout, Node
 from ..conventions.apply import apply_conventions
+from ..core.node_paths import names_below
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .attributes import attribute_places

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from zarrstack.core.errors import ChunkError, ZarrstackError
-from zarrstack.core.paths import names_below
 
 from ..archive.chunk_inventory import Inventory, take_inventory
 from ..archive.nodes import Archive, ArrayNode, Layout
 from ..core.digest.value_digest import ArrayDigest, BlockSums, ValueSums
 from ..core.grid.frames import Shards
+from ..core.node_paths import names_below
 from ..planning.regrid.blocks import available_cores, memory_budget, workers_within
 from ..storage.base import Storage
 from ..transfer.events import Planned, Progress, TaskDone

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from zarrstack.core.errors import Problem, StorageError, UnsupportedError
-from zarrstack.core.paths import nearest
+
+from ..core.node_paths import nearest
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

@@ -228,6 +228,20 @@ def test_the_store_below_decides_whether_synchronous_methods_can_serve():
 def test_a_subclass_that_changes_a_method_loses_the_synchronous_ones_it_did_not_write(method):
     changed = type("Changed", (CountSync,), {"name": "changed", method: getattr(Mask, method)})
     assert changed.get_sync is changed.set_sync is changed.delete_sync is None
+    again = type("Again", (changed,), {"name": "again", "awaits_only_below": True})
+    assert None not in (again.get_sync, again.set_sync, again.delete_sync)
+
+
+def test_synchronous_methods_are_made_from_the_coroutines():
+    count = CountSync()
+    store = stack(MemoryStore(), count, CountSync())
+    if not serves_sync(MemoryStore()):
+        assert not serves_sync(store)
+        return
+    store.set_sync("a", cpu.Buffer.from_bytes(b"1"))
+    assert store.get_sync("a").to_bytes() == b"1"
+    store.delete_sync("a")
+    assert count.seen == {("set", "a"): 1, ("get", "a"): 1, ("delete", "a"): 1}
 
 
 def test_deleting_a_folder_leaves_no_empty_folders_behind(tmp_path):

@@ -80,7 +80,7 @@ def test_a_stack_keeps_its_order_as_json():
     entries = stack_text.stack_to_json(stack(MemoryStore(), *layers))
     assert [entry["name"] for entry in entries] == ["zarrstack.retry", "zarrstack.log", "zarrstack.rekey"]
     bottom = MemoryStore()
-    again = stack_text.stack_from_json(bottom, entries)
+    again = stack(bottom, *stack_text.layers_from_json(entries))
     assert again == stack(bottom, Retry(attempts=3), Log(label="x"), Rekey(rules=[]))
 
 

@@ -325,8 +325,16 @@ def put_field(store, entries, path="g/a"):
         ([7], MetadataError, "not a storage transformer"),
         ({"name": "sharding"}, MetadataError, "not a list"),
         ({}, MetadataError, "not a list"),
-        ([{**ENTRY, "type": "indexed"}], MetadataError, "unknown members of layer 'sharding'; found type"),
-        ([{**ENTRY, "must_understand": "no"}], MetadataError, "must_understand of layer 'sharding'"),
+        (
+            [{**ENTRY, "type": "indexed"}],
+            MetadataError,
+            "unknown members of storage transformer 'sharding'; found type",
+        ),
+        (
+            [{**ENTRY, "must_understand": "no"}],
+            MetadataError,
+            "must_understand of storage transformer 'sharding'",
+        ),
     ],
     ids=[
         "unknown", "name alone", "must be understood", "reaches out", "lacks an option",

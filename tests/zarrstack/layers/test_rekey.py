@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.layers.rekey import Chunks, Functions, Keys, Prefix, Rekey
-from zarrstack.layers.rekey.arrays import arrays_in
+from zarrstack.layers.rekey.arrays import documents_of_arrays
 from zarrstack.testing import LayerTests
 
 PROTOTYPE = default_buffer_prototype()
@@ -228,7 +228,7 @@ def test_metadata_of_every_format_say_which_arrays_there_are() -> None:
         "two/.zgroup": {},
     }
     below = {key: cpu.Buffer.from_bytes(json.dumps(data).encode()) for key, data in documents.items()}
-    assert asyncio.run(arrays_in(MemoryStore(below))) == {"three": 2, "two": 1}
+    assert asyncio.run(documents_of_arrays(MemoryStore(below))) == {"three/zarr.json": 2, "two/.zarray": 1}
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b'{"node_type": "array"}', b"\xff\xfe"])

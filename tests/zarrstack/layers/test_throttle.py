@@ -20,7 +20,7 @@ from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 from zarrstack.layers.throttle import Throttle
-from zarrstack.system.rate_limits import ConcurrencyGate, TokenBucket
+from zarrstack.system.rate_limits import Places, TokenBucket
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -133,7 +133,7 @@ def test_one_loop_fills_all_places():
 
 
 def test_first_come_first_served():
-    gate, order = ConcurrencyGate(1), []
+    gate, order = Places(1), []
 
     async def enter(number):
         await gate.enter()
@@ -150,7 +150,7 @@ def test_first_come_first_served():
 
 @given(st.lists(st.integers(0, 9), unique=True), st.integers(1, 3), st.integers(0, 4))
 def test_whoever_is_cancelled_takes_no_place_along(cancelled, places, steps):
-    gate, passed = ConcurrencyGate(places), []
+    gate, passed = Places(places), []
 
     async def enter(number):
         await gate.enter()
@@ -176,7 +176,7 @@ def test_whoever_is_cancelled_takes_no_place_along(cancelled, places, steps):
 
 
 def test_a_thread_waits_for_a_place_that_a_loop_holds():
-    gate, entered = ConcurrencyGate(1), threading.Event()
+    gate, entered = Places(1), threading.Event()
 
     def sit():
         gate.enter_sync()

@@ -19,7 +19,7 @@ from zarrstack.layers.log.metrics import OperationTotals
 from zarrstack.layers.retry import _Counts as RetryCounts
 from zarrstack.layers.sharding.writer import ShardWriters
 from zarrstack.system.clock import Clock
-from zarrstack.system.rate_limits import ConcurrencyGate, TokenBucket
+from zarrstack.system.rate_limits import TokenBucket
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -80,7 +80,7 @@ def test_a_child_works_on_alone(layers):
     "thing",
     [
         TokenBucket(1, 1, Clock()),
-        ConcurrencyGate(1),
+        Throttle(in_flight=1)._gate,
         OperationTotals(),
         ToFile("events.jsonl"),
         ShardWriters(),

@@ -9,6 +9,7 @@ from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
 from ..core.errors import UsageError
+from .sync_calls import Synchronous
 
 
 class _Unbound:
@@ -35,6 +36,8 @@ UNBOUND: Final = cast("Store", _Unbound())
 
 def descend(store: Store, *, through: type[Store] = WrapperStore) -> Iterator[Store]:
     """A store and those below it, from the array down; only stores of type `through` are descended into."""
+    if isinstance(store, Synchronous):
+        store = store.store
     yield store
     while isinstance(store, through):
         store = store._store  # type: ignore[attr-defined]  # noqa: SLF001

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Self
 
 from ..core.errors import UsageError
+from ..core.extension import Extension
 from ..core.json_text import JSON, JSONObject
 
 PREFIX: Final = "zarrstack."
@@ -82,12 +83,7 @@ class LayerOptions:
     @classmethod
     def from_json(cls, data: JSONObject, store: Any = None) -> Self:
         """Create a layer over `store` from `to_json`'s result; UsageError for an invalid configuration."""
-        configuration = data.get("configuration", {})
-        if not isinstance(configuration, dict):
-            raise UsageError(
-                f"the configuration of layer {cls.name!r} is not a JSON object",
-                found=json.dumps(configuration),
-            )
+        _, configuration = split_entry(data)
         optional = cls.option_names()
         if unknown := sorted(set(configuration) - set(optional)):
             raise UsageError(
@@ -145,3 +141,8 @@ def _value(text: str) -> JSON:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def split_entry(entry: JSON) -> tuple[str, JSONObject]:
+    """Name and configuration of an entry of `storage_transformers`; UsageError if it is invalid."""
+    return Extension.from_json(entry, "storage transformer", UsageError)[:2]

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.core.buffer.core import default_buffer_prototype
 
-from .transformer import StorageTransformer, folder_prefix
+from ..core.paths import folder_prefix
+from ..system.clock import Clock
+from .transformer import StorageTransformer
 
 T = TypeVar("T")
 
@@ -34,15 +35,23 @@ class Call(NamedTuple):
 
 
 class Intercept(StorageTransformer):
-    """Base class; override `_run`, `_run_sync` and `_stream`, which wrap the operations."""
+    """Base class; override `_run` and `_stream`, which wrap the operations."""
+
+    awaits_only_below = True
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
-        """Perform an operation with `act()`, which may be called repeatedly, and return its result."""
+        """Perform an operation with `act()`, which may be called repeatedly, and return its result.
+
+        A synchronous operation runs without an event loop: beside `act()`, await only `_sleep`.
+        """
         return await act()
 
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        """Synchronous `_run`; blocks the calling thread."""
-        return act()
+    async def _sleep(self, clock: Clock, seconds: float) -> None:
+        """Wait, as the operation may."""
+        if self._blocks:
+            clock.sleep_sync(seconds)
+        else:
+            await clock.sleep(seconds)
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         """Yield the keys or names of a listing; `begin()` starts it, and may be called repeatedly."""
@@ -54,91 +63,56 @@ class Intercept(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the value or a byte range of it; None if the key is missing."""
         return await self._run(
             Call("get", key, byte_range), partial(self._store.get, key, prototype, byte_range)
         )
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value."""
-        self._check_writable()
+        self._check_writable("set", key)
         await self._run(Call("set", key, None, size_of(value)), partial(self._store.set, key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value if the key is missing, as atomically as the store below."""
-        self._check_writable()
+        self._check_writable("set_if_not_exists", key)
         act = partial(self._store.set_if_not_exists, key, value)
         await self._run(Call("set_if_not_exists", key, None, size_of(value)), act)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing key is not an error."""
-        self._check_writable()
+        self._check_writable("delete", key)
         await self._run(Call("delete", key), partial(self._store.delete, key))
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value."""
         return await self._run(Call("exists", key), partial(self._store.exists, key))
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         return await self._run(Call("getsize", key), partial(self._store.getsize, key))
-
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Synchronous `get` (zarr 3.3+)."""
-        below: Any = self._store
-        prototype = default_buffer_prototype() if prototype is None else prototype
-        act = partial(below.get_sync, key, prototype=prototype, byte_range=byte_range)
-        value: Buffer | None = self._run_sync(Call("get", key, byte_range), act)
-        return value
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Synchronous `set` (zarr 3.3+)."""
-        self._check_writable()
-        below: Any = self._store
-        self._run_sync(Call("set", key, None, size_of(value)), partial(below.set_sync, key, value))
-
-    def delete_sync(self, key: str) -> None:
-        """Synchronous `delete` (zarr 3.3+)."""
-        self._check_writable()
-        below: Any = self._store
-        self._run_sync(Call("delete", key), partial(below.delete_sync, key))
 
     # -- folders --------------------------------------------------------------------------------
 
     def list(self) -> AsyncIterator[str]:
-        """Every key."""
         return self._stream(Call("list", ""), self._store.list)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix."""
         return self._stream(Call("list_prefix", prefix), partial(self._store.list_prefix, prefix))
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path."""
         return self._stream(Call("list_dir", prefix), partial(self._store.list_dir, prefix))
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path."""
         return await self._run(Call("is_empty", prefix), partial(self._store.is_empty, prefix))
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Total length in bytes of all values below a path."""
         # Without the slash, zarr 3.1.6 would also count siblings whose names start with the prefix.
         act = partial(self._store.getsize_prefix, folder_prefix(prefix))
         return await self._run(Call("getsize_prefix", prefix), act)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path."""
-        self._check_writable()
+        self._check_writable("delete_dir", prefix)
         # `delete_dir("")` of a LocalStore removes its root, after which it cannot be cleared.
         act = partial(self._store.delete_dir, prefix) if prefix.strip("/") else self._store.clear
         await self._run(Call("delete_dir", prefix), act)
 
     async def clear(self) -> None:
-        """Remove everything."""
-        self._check_writable()
+        self._check_writable("clear", "")
         await self._run(Call("clear", ""), self._store.clear)
 
 

@@ -137,7 +137,7 @@ class Layer(LayerOptions, WrapperStore[Store]):
 
     # -- delegated to the store below ------------------------------------------------------------
 
-    def _check_writable(self) -> None:
+    def _check_writable(self, operation: str = "", key: str | None = None) -> None:
         # WrapperStore checks only the store below, ignoring a layer that is itself read-only.
         Store._check_writable(self)  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""HTML for notebooks: the style of all results, and how a stack is shown.
+"""HTML for notebooks: how a stack is shown, in the style of all results.
 
 The colours are JupyterLab's where its variables exist, otherwise light or dark as the editor or the
 browser is; a fragment has no script and makes no request.
@@ -38,22 +38,6 @@ body[data-jp-theme-light] .zarrstack-html {{ {_JUPYTER} }}
 .zarrstack-html dl {{ display: grid; grid-template-columns: max-content 1fr; gap: 0 12px; margin: 2px 0; }}
 .zarrstack-html dl > * {{ float: none; width: auto; margin: 0; padding: 0; font-weight: 400; }}
 .zarrstack-html dt {{ opacity: .75; }}
-.zarrstack-html .name, .zarrstack-html .facts span, .zarrstack-html .pill {{ opacity: 1; margin-left: 0; }}
-.zarrstack-html .state {{ opacity: 1; }}
-.zarrstack-html .facts span {{ margin-right: .8em; }}
-.zarrstack-html .depth-1 {{ margin-left: 1em; }}
-.zarrstack-html .depth-2 {{ margin-left: 2em; }}
-.zarrstack-html .depth-3 {{ margin-left: 3em; }}
-.zarrstack-html .depth-4 {{ margin-left: 4em; }}
-.zarrstack-html .depth-5 {{ margin-left: 5em; }}
-.zarrstack-html .depth-6 {{ margin-left: 6em; }}
-.zarrstack-html th, .zarrstack-html td {{ text-align: left; padding: 1px 10px 1px 0; font-weight: 400; }}
-.zarrstack-html tr:not(:has(> :nth-child(6))) > * {{ min-width: 4.3em; vertical-align: top; }}
-.zarrstack-html th {{ opacity: .75; }}
-.zarrstack-html .good {{ color: var(--good); }}
-.zarrstack-html .bad {{ color: var(--bad); }}
-.zarrstack-html .warn {{ color: var(--warn); }}
-.zarrstack-html .good, .zarrstack-html .bad, .zarrstack-html .warn {{ opacity: 1; }}
 """.strip()
 """The style sheet of a fragment, whose element has the class `zarrstack-html`."""
 

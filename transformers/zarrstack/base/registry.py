@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
-from ..core.json_text import JSON, JSONObject, excerpt
 from ..core.similar_names import meant
 from . import plugins
 from .description import PREFIX
@@ -97,36 +96,3 @@ def _named(name: str) -> tuple[EntryPoint, ...]:
         for point in plugins.registered(GROUP)
         if point.name == name or (point.value.startswith(PREFIX) and PREFIX + point.name == name)
     )
-
-
-def split_entry(entry: JSON) -> tuple[str, JSONObject]:
-    """Name and configuration of an entry; UsageError if it is invalid.
-
-    Source: Zarr v3 core specification, "Extension definition": an object with `name` and optionally
-    `configuration` and `must_understand`, or the name alone. Another member might change what is stored.
-    """
-    entry = {"name": entry} if isinstance(entry, str) else entry
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise UsageError(
-            "this is not a storage transformer",
-            found=excerpt(entry),
-            expected='{"name": "...", "configuration": {...}}',
-        )
-    configuration = entry.get("configuration", {})
-    if not isinstance(configuration, dict):
-        raise UsageError(
-            f"the configuration of layer {entry['name']!r} is not a JSON object", found=excerpt(configuration)
-        )
-    if unknown := sorted(entry.keys() - {"name", "configuration", "must_understand"}):
-        raise UsageError(
-            f"unknown members of layer {entry['name']!r}",
-            found=", ".join(unknown),
-            expected="name, configuration, must_understand",
-        )
-    if not isinstance(entry.get("must_understand", True), bool):
-        raise UsageError(
-            f"must_understand of layer {entry['name']!r}",
-            found=excerpt(entry["must_understand"]),
-            expected="true or false",
-        )
-    return entry["name"], configuration

@@ -7,32 +7,25 @@ is a command-line argument such as `retry,throttle:50MB/s,log:events.jsonl`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from zarr.abc.store import Store
 
 from ..core.errors import UsageError
 from ..core.json_text import JSON, JSONObject
 from .descend import descend
-from .registry import find, split_entry
-from .stack import stack
+from .description import split_entry
+from .registry import find
 from .transformer import StorageTransformer
 
 
-def layer_from_json(entry: JSON) -> StorageTransformer:
-    """Create a layer, without a store, from an entry: `{"name", "configuration"}`, or the name alone."""
-    name, configuration = split_entry(entry)
-    return find(name).from_json({"name": name, "configuration": configuration})
-
-
 def layers_from_json(entries: Iterable[JSON]) -> list[StorageTransformer]:
-    """Create the layers of a `storage_transformers` list, for `stack(store, *layers)`."""
-    return [layer_from_json(entry) for entry in entries]
+    """Create the layers of a `storage_transformers` list, for `stack(store, *layers)`.
 
-
-def stack_from_json(store: Store, entries: Sequence[JSON]) -> Store:
-    """Create the stack described by `stack_to_json` over a store."""
-    return stack(store, *layers_from_json(entries))
+    Each entry is `{"name", "configuration"}`, or the name alone.
+    """
+    parts = (split_entry(entry) for entry in entries)
+    return [find(name).from_json({"name": name, "configuration": options}) for name, options in parts]
 
 
 def stack_to_json(store: Store) -> list[JSONObject]:

@@ -1,13 +1,13 @@
 """One code path for the asynchronous and synchronous methods of a layer.
 
 A coroutine over `Synchronous(store)` that awaits nothing else never suspends, so `complete` runs it without
-an event loop.
+an event loop. The synchronous methods of layers are made from their coroutines in this way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -19,32 +19,34 @@ T = TypeVar("T")
 class Synchronous:
     """The synchronous methods of a store as coroutines; everything else as the store has it."""
 
-    __slots__ = ("_store",)
+    __slots__ = ("store",)
 
     def __init__(self, store: Store) -> None:
-        self._store: Any = store  # zarr's Store does not declare the synchronous methods
+        self.store: Any = store  # zarr's Store does not declare the synchronous methods
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """`get_sync`."""
-        value: Buffer | None = self._store.get_sync(key, prototype=prototype, byte_range=byte_range)
+        value: Buffer | None = self.store.get_sync(key, prototype=prototype, byte_range=byte_range)
         return value
 
     async def set(self, key: str, value: Buffer) -> None:
-        """`set_sync`."""
-        self._store.set_sync(key, value)
+        self.store.set_sync(key, value)
 
     async def delete(self, key: str) -> None:
-        """`delete_sync`."""
-        self._store.delete_sync(key)
+        self.store.delete_sync(key)
 
     async def exists(self, key: str) -> bool:
         """Whether `get_sync` finds a value."""
-        return self._store.get_sync(key, prototype=default_buffer_prototype()) is not None
+        return self.store.get_sync(key, prototype=default_buffer_prototype()) is not None
+
+    @property
+    def read_only(self) -> bool:
+        """Asked for by each change; `__getattr__` takes ten times as long."""
+        return bool(self.store.read_only)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self.store, name)
 
 
 def complete(work: Coroutine[Any, Any, T]) -> T:
@@ -56,3 +58,47 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("a synchronous call waits for an event loop")
+
+
+def get_sync(
+    layer: Any, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+) -> Buffer | None:
+    """Synchronous `get` (zarr 3.3+)."""
+    prototype = prototype or default_buffer_prototype()
+    value: Buffer | None = complete(blocking_copy(layer).get(key, prototype, byte_range))
+    return value
+
+
+def set_sync(layer: Any, key: str, value: Buffer) -> None:
+    """Synchronous `set` (zarr 3.3+)."""
+    complete(blocking_copy(layer).set(key, value))
+
+
+def delete_sync(layer: Any, key: str) -> None:
+    """Synchronous `delete` (zarr 3.3+)."""
+    complete(blocking_copy(layer).delete(key))
+
+
+TWINS: Final[Mapping[str, Callable[..., Any]]] = {"get": get_sync, "set": set_sync, "delete": delete_sync}
+
+
+def set_twins(kind: type) -> None:
+    """Give a class of layers these methods if it declares `awaits_only_below`.
+
+    Any other class that overrides a coroutine and not its twin loses all three, which it would bypass.
+    """
+    own = vars(kind)
+    derived = own.get("awaits_only_below", False)
+    if derived or any(name in own and twin.__name__ not in own for name, twin in TWINS.items()):
+        for twin in TWINS.values():
+            if not derived or twin.__name__ not in own:
+                setattr(kind, twin.__name__, twin if derived else None)
+
+
+def blocking_copy(layer: T) -> T:
+    """The layer over the synchronous methods of the store below; as `Layer._with_store` copies it."""
+    copy: Any = object.__new__(type(layer))
+    copy.__dict__.update(layer.__dict__)
+    copy._store = Synchronous(copy._store)  # noqa: SLF001
+    done: T = copy
+    return done

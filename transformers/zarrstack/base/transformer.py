@@ -22,10 +22,10 @@ How the methods relate:
 - `exists` and `getsize` ask the store below if the layer does not override `get`. A layer that does declares
   whether the store below has the same keys (`same_keys`) and values of the same length (`same_sizes`);
   without the declaration both read whole values, and warn once.
-- The synchronous methods of zarr 3.3+ are absent (None). A layer that supports the fused codec pipeline
-  defines `get_sync`, `set_sync` and `delete_sync`, all three; they are available if the store below supports
-  them too. A subclass that overrides `get`, `set` or `delete` without its synchronous variant loses all
-  three.
+- The synchronous methods of zarr 3.3+ are absent (None). A layer has them, for the fused codec pipeline, if
+  it declares `awaits_only_below`, or defines `get_sync`, `set_sync` and `delete_sync`, all three; they are
+  available if the store below supports them too. A subclass that overrides `get`, `set` or `delete` and not
+  its synchronous variant loses all three, unless it declares that again.
 
 zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
 `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
@@ -50,6 +50,8 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from ..core.json_text import JSONObject
+from ..core.paths import folder_prefix
+from . import sync_calls
 from .chunks import Chunk
 from .descend import serves_sync
 from .description import LayerOptions
@@ -57,7 +59,6 @@ from .layer import Layer
 
 Values: TypeAlias = list[Buffer | None]
 
-SYNC_TWINS: Final[Mapping[str, str]] = {"get": "get_sync", "set": "set_sync", "delete": "delete_sync"}
 QUESTIONS: Final[Mapping[str, str]] = {"exists": "same_keys", "getsize": "same_sizes"}
 """Methods that ask about a value, and what a layer declares so that the store below can answer."""
 
@@ -80,8 +81,7 @@ class StorageTransformer(Layer):
     """Whether each key that the layer lists names the same object as below, with the same bytes."""
     in_metadata: ClassVar[bool] = False
     """Whether an array's metadata may name this layer. Metadata is untrusted: set True only if no
-    configuration makes the layer access anything but the store below.
-    """
+    configuration makes the layer access anything but the store below."""
 
     same_keys: ClassVar[bool | None] = None
     """For a layer that overrides `get` but not `exists`: whether the store below has a value for the same
@@ -91,6 +91,10 @@ class StorageTransformer(Layer):
     """For a layer that overrides `get` but not `getsize`: whether values have the same length below. True:
     `getsize` asks the store below. False: it reads the whole value, without a warning.
     """
+
+    awaits_only_below: ClassVar[bool] = False
+    """Whether `get`, `set` and `delete` await only the store below, so that synchronous methods can run them,
+    on a copy of the layer as `with_read_only` makes it."""
 
     # Not inherited from WrapperStore, whose versions bypass `get`, `set` and `delete`. None marks an optional
     # method as absent: `isinstance(layer, SupportsGetSync)` is then False on every version.
@@ -106,9 +110,7 @@ class StorageTransformer(Layer):
                 f"the class {cls.__name__} defines {reserved[0]}, which zarr or zarrstack calls for its own "
                 "purposes. Choose another name."
             )
-        if any(method in vars(cls) and twin not in vars(cls) for method, twin in SYNC_TWINS.items()):
-            for twin in SYNC_TWINS.values():
-                setattr(cls, twin, None)
+        sync_calls.set_twins(cls)
         if "get" in vars(cls):  # what a parent declares is true of the parent's `get`
             for question in QUESTIONS.values():
                 if question not in vars(cls):
@@ -155,10 +157,15 @@ class StorageTransformer(Layer):
         return None
 
     @property
+    def _blocks(self) -> bool:
+        """Whether this is a copy that runs a synchronous method, and waits by blocking its thread."""
+        return isinstance(self._store, sync_calls.Synchronous)
+
+    @property
     def _supports_sync_io(self) -> bool:
-        """Whether the layer defines the synchronous methods, and the store below supports them."""
-        written = all(getattr(type(self), twin) is not None for twin in SYNC_TWINS.values())
-        return written and serves_sync(self._store)
+        """Whether the layer has the synchronous methods, and the store below supports them."""
+        twins = (type(self).get_sync, type(self).set_sync, type(self).delete_sync)
+        return None not in twins and serves_sync(self._store)
 
     # -- the primitives -----------------------------------------------------------------------
 
@@ -170,12 +177,12 @@ class StorageTransformer(Layer):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value."""
-        self._check_writable()
+        self._check_writable("set", key)
         await self._store.set(key, value)
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error."""
-        self._check_writable()
+        self._check_writable("delete", key)
         await self._store.delete(key)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
@@ -266,7 +273,7 @@ class StorageTransformer(Layer):
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing, with `exists` and `set`; not atomic."""
-        self._check_writable()
+        self._check_writable("set_if_not_exists", key)
         if not await self.exists(key):
             await self.set(key, value)
 
@@ -303,7 +310,7 @@ class StorageTransformer(Layer):
 
     async def clear(self) -> None:
         """Remove everything, with `delete_dir`."""
-        self._check_writable()
+        self._check_writable("clear", "")
         await self.delete_dir("")
 
     async def delete_dir(self, prefix: str) -> None:
@@ -312,16 +319,14 @@ class StorageTransformer(Layer):
         A local store keeps empty folders, which zarr would take for broken nodes. If the layer does not
         override listings and the folder is empty, the store below also removes the folder.
         """
-        self._check_writable()
+        self._check_writable("delete_dir", prefix)
         folder = folder_prefix(prefix)
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))
         if self._lists_itself or not await self._store.is_empty(prefix):
             return
-        if folder == "":
-            await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
-        else:
-            await self._store.delete_dir(prefix)
+        # `delete_dir("")` of a LocalStore removes its root.
+        await (self._store.delete_dir(prefix) if folder else self._store.clear())
 
 
 def _internals() -> set[str]:
@@ -343,8 +348,3 @@ def advice(kind: type[StorageTransformer]) -> str:
         "Override them, or set `same_keys` and `same_sizes` in the class: True if the store below has the "
         "same keys, and values of the same length; False if only reading tells."
     )
-
-
-def folder_prefix(prefix: str) -> str:
-    """A prefix that names only what is below a path: with a slash, unless it is empty."""
-    return prefix if not prefix or prefix.endswith("/") else prefix + "/"

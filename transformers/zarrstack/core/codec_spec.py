@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import MetadataError
+from .extension import Extension
 from .frozen_json import frozen, thawed
-from .json_text import JSON, JSONObject, canonical, excerpt
+from .json_text import JSON, canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +25,8 @@ class CodecSpec:
 
     @classmethod
     def from_json(cls, data: JSON) -> CodecSpec:
-        """Read `{"name": ..., "configuration": ...}` or a bare name.
-
-        MetadataError for anything else, unknown members too: what stands beside `configuration`
-        might change the bytes (https://zarr-specs.readthedocs.io/en/latest/v3/core/#extension-definition
-        knows `name`, `configuration` and `must_understand` only).
-        """
-        if isinstance(data, str):
-            return cls(data)
-        if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-            raise MetadataError(
-                "a codec must be an object with a name", found=excerpt(data), expected='{"name": ...}'
-            )
-        name = data["name"]
-        configuration = data.get("configuration", {})
-        must_understand = data.get("must_understand", True)
-        if not isinstance(configuration, dict):
-            raise MetadataError(
-                f"configuration of codec {name!r} is not an object",
-                found=excerpt(configuration),
-                expected="{...}",
-            )
-        if unknown := data.keys() - {"name", "configuration", "must_understand"}:
-            raise MetadataError(
-                f"unknown members in codec {name!r}",
-                found=excerpt(sorted(unknown)),
-                expected="name, configuration, must_understand",
-            )
-        if not isinstance(must_understand, bool):
-            raise MetadataError(
-                f"must_understand of codec {name!r}", found=excerpt(must_understand), expected="true or false"
-            )
-        return cls(name, configuration, must_understand)
+        """Parse `{"name": ..., "configuration": ...}` or a bare name; MetadataError for anything else."""
+        return cls(*Extension.from_json(data, "codec"))
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in `zarr.json`; members that say nothing (empty, true) are left out."""
@@ -87,18 +57,3 @@ class CodecSpec:
         if short == "bytes":
             parts.append(self.configuration.get("endian"))
         return ":".join(str(part) for part in parts if part is not None)
-
-
-def with_configurations(codecs: Iterable[JSONObject]) -> list[JSONObject]:
-    """The `codecs` of a document; those of numcodecs have the configuration that zarr-python requires.
-
-    zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without one.
-    """
-    result = [dict(codec) for codec in codecs]
-    for codec in result:
-        if codec["name"].startswith("numcodecs."):
-            codec.setdefault("configuration", {})
-        if codec["name"] == "sharding_indexed":
-            configuration = codec["configuration"]
-            codec["configuration"] = {**configuration, "codecs": with_configurations(configuration["codecs"])}
-    return result

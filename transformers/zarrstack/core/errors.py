@@ -252,22 +252,10 @@ class UsageError(ZarrstackError, ValueError):
     kind = "usage"
 
 
-KINDS: Final[Mapping[str, type[ZarrstackError]]] = MappingProxyType(
-    {
-        error.kind: error
-        for error in (
-            ZarrstackError,
-            MetadataError,
-            UnsupportedError,
-            ChunkError,
-            CastError,
-            StorageError,
-            SourceChangedError,
-            JobError,
-            WorkerError,
-            VerificationError,
-            UsageError,
-        )
-    }
-)
+_ERRORS: list[type[ZarrstackError]] = [
+    ZarrstackError,
+    *ZarrstackError.__subclasses__(),
+    *StorageError.__subclasses__(),
+]
+KINDS: Final[Mapping[str, type[ZarrstackError]]] = MappingProxyType({each.kind: each for each in _ERRORS})
 """All kinds and their errors; "error" is the base class's own kind and never raised."""

@@ -7,10 +7,7 @@ not have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterator
 
 
 def join(path: str, name: str) -> str:
@@ -21,6 +18,11 @@ def join(path: str, name: str) -> str:
 def prefix_of(path: str) -> str:
     """Common prefix of all keys below a path: the path and a "/", or "" for the root."""
     return f"{path}/" if path else ""
+
+
+def folder_prefix(prefix: str) -> str:
+    """A prefix that names only what is below a path: with a slash, unless it is empty."""
+    return prefix if not prefix or prefix.endswith("/") else prefix + "/"
 
 
 def ancestors(key: str) -> Iterator[str]:
@@ -39,27 +41,3 @@ def parents(path: str) -> tuple[str, ...]:
         path = path.rpartition("/")[0]
         result.append(path)
     return tuple(result)
-
-
-def nearest(path: str, entries: Mapping[str, T]) -> T | None:
-    """The entry of a path, or of its nearest parent; None if there is none."""
-    while path not in entries:
-        if not path:
-            return None
-        path = path.rpartition("/")[0]
-    return entries[path]
-
-
-def names_below(paths: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The names directly below each ancestor of these paths."""
-    result: dict[str, set[str]] = {}
-    for path in paths:
-        below = path
-        while below:
-            above, _, name = below.rpartition("/")
-            names = result.setdefault(above, set())
-            if name in names:
-                break  # all parents are known too
-            names.add(name)
-            below = above
-    return {above: frozenset(names) for above, names in result.items()}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NoReturn, Self
+from typing import ClassVar, NoReturn, Self
 
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer
 
 from ..base.intercept import Intercept
 from ..base.transformer import StorageTransformer
@@ -16,66 +15,32 @@ from ..core.errors import UsageError
 class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
     """A layer that cannot be written to; every mutating call raises a UsageError that names the key."""
 
+    awaits_only_below = True
     to_write: ClassVar[str]
     """Advice at the end of every error: how to write instead."""
 
     @property
     def read_only(self) -> bool:
-        """Always True."""
         return True
 
     @property
     def supports_writes(self) -> bool:
-        """Always False."""
         return False
 
     @property
     def supports_deletes(self) -> bool:
-        """Always False."""
         return False
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return this layer; UsageError if it should become writable."""
         if not read_only:
-            self._refuse("with_read_only(False)", None)
+            self._check_writable("with_read_only(False)")
         return self
 
-    async def set(self, key: str, value: Buffer) -> None:
-        """Raise UsageError."""
-        self._refuse("set", key)
-
-    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Raise UsageError, even if nothing would change."""
-        self._refuse("set_if_not_exists", key)
-
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Raise UsageError, even without values."""
-        self._refuse("set", next((key for key, _ in values), None))
+        self._check_writable("set", next((key for key, _ in values), None))
 
-    async def delete(self, key: str) -> None:
-        """Raise UsageError."""
-        self._refuse("delete", key)
-
-    async def delete_dir(self, prefix: str) -> None:
-        """Raise UsageError."""
-        self._refuse("delete_dir", prefix)
-
-    async def clear(self) -> None:
-        """Raise UsageError."""
-        self._refuse("clear", "")
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Raise UsageError."""
-        self._refuse("set", key)
-
-    def delete_sync(self, key: str) -> None:
-        """Raise UsageError."""
-        self._refuse("delete", key)
-
-    def _check_writable(self) -> None:
-        self._refuse("a change", None)
-
-    def _refuse(self, operation: str, key: str | None) -> NoReturn:
+    def _check_writable(self, operation: str = "a change", key: str | None = None) -> NoReturn:
         # The middle of the message is that of zarr's stores, which callers match on.
         raise UsageError(
             f"layer {self.name!r}: store was opened in read-only mode and does not support writing",
@@ -102,16 +67,5 @@ class ReadOnly(ReadOnlyLayer, Intercept):
     in_metadata: ClassVar[bool] = True
     to_write: ClassVar[str] = "Take the layer out of the stack to write."
 
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Synchronous `get` (zarr 3.3+)."""
-        below: Any = self._store
-        value: Buffer | None = below.get_sync(key, prototype=prototype, byte_range=byte_range)
-        return value
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Return the value or a byte range of it; None if the key is missing."""
-        return await self._store.get(key, prototype, byte_range)
+    get = StorageTransformer.get
+    awaits_only_below = True

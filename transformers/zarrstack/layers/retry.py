@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from zarr.abc.store import Store
@@ -17,7 +17,7 @@ from ..base.option_checks import either, given, number
 from ..core.errors import StorageError
 from ..system import transient_errors
 from ..system.clock import Clock
-from ..system.fork_safety import reset_after_fork
+from ..system.fork_safety import new_lock
 
 T = TypeVar("T")
 
@@ -56,13 +56,9 @@ class RetryStatistics:
 
 class _Counts:
     def __init__(self) -> None:
-        self.after_fork()
+        self.guard = new_lock()
         self.retries = self.given_up = 0
         self.waited = 0.0
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        self.guard = threading.Lock()
 
 
 class Retry(Intercept):
@@ -106,7 +102,8 @@ class Retry(Intercept):
         self.jitter: float = number(self, "jitter", jitter, most=1)
         self.budget: float = number(self, "budget", budget)
         self._asked = either(self, "may_pass", may_pass, callable, "a function of an error")
-        self._report = either(self, "report", report, callable, "a function of one report")
+        either(self, "report", report, callable, "a function of one report")
+        self._report = report or partial(logging.getLogger(LOGGER).warning, "%s")
         either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
         self._clock = clock or Clock()
         self._options = given(
@@ -137,18 +134,7 @@ class Retry(Intercept):
                 delay = trial.delay_after(error)
                 if delay is None:
                     raise
-            await self._clock.sleep(delay)
-
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        trial = _Trial(self, call)
-        while True:
-            try:
-                return act()
-            except Exception as error:
-                delay = trial.delay_after(error)
-                if delay is None:
-                    raise
-            self._clock.sleep_sync(delay)
+            await self._sleep(self._clock, delay)
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         # An interrupted listing restarts; names already returned are not repeated.
@@ -225,7 +211,7 @@ class _Trial:
         with counts.guard:
             counts.retries += 1
             counts.waited += delay
-        self._tell(
+        layer._report(  # noqa: SLF001
             RetryEvent(
                 operation=self._call.operation,
                 key=self._call.key,
@@ -235,9 +221,3 @@ class _Trial:
             )
         )
         return delay
-
-    def _tell(self, retried: RetryEvent) -> None:
-        if self._layer._report is None:  # noqa: SLF001
-            logging.getLogger(LOGGER).warning("%s", retried)
-        else:
-            self._layer._report(retried)  # noqa: SLF001

@@ -12,7 +12,8 @@ from ..base.intercept import Call, Intercept
 from ..base.option_checks import either, given, invalid_option, number
 from ..core.sizes import parse_rate
 from ..system.clock import Clock
-from ..system.rate_limits import ConcurrencyGate, TokenBucket
+from ..system.fork_safety import reset_after_fork
+from ..system.rate_limits import Places, TokenBucket
 
 T = TypeVar("T")
 
@@ -66,7 +67,9 @@ class Throttle(Intercept):
         self._clock = clock or Clock()
         self._bytes = shared or self._bucket(self.bytes_per_second, burst)
         self._requests = self._bucket(self.requests_per_second, burst)
-        self._gate = None if in_flight is None else ConcurrencyGate(in_flight)
+        self._gate = None if in_flight is None else Places(in_flight)
+        if self._gate is not None:
+            reset_after_fork(self._gate)
 
     def _rate(self, option: str, value: Any) -> float | None:
         rate = parse_rate(value) if isinstance(value, str) else value
@@ -91,18 +94,6 @@ class Throttle(Intercept):
             self._leave()
         return result
 
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        if self._gate is not None:
-            self._gate.enter_sync()
-        try:
-            self._pay_sync(self._requests, 1)
-            self._pay_sync(self._bytes, call.sent)
-            result = act()
-            self._pay_sync(self._bytes, len(result) if isinstance(result, Buffer) else None)
-        finally:
-            self._leave()
-        return result
-
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         await self._pay(self._requests, 1)
         names = begin()
@@ -119,7 +110,10 @@ class Throttle(Intercept):
 
     async def _enter(self) -> None:
         if self._gate is not None:
-            await self._gate.enter()
+            if self._blocks:
+                self._gate.enter_sync()
+            else:
+                await self._gate.enter()
 
     def _leave(self) -> None:
         if self._gate is not None:
@@ -131,14 +125,7 @@ class Throttle(Intercept):
         wait = bucket.take(amount)
         try:
             for step in bucket.steps(wait):
-                await self._clock.sleep(step)
+                await self._sleep(self._clock, step)
         except BaseException:
             bucket.give_back(amount)
             raise
-
-    def _pay_sync(self, bucket: TokenBucket | None, amount: int | None) -> None:
-        if bucket is None or not amount:
-            return
-        wait = bucket.take(amount)
-        for step in bucket.steps(wait):
-            self._clock.sleep_sync(step)

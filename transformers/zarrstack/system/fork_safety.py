@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Final, Protocol
 from weakref import WeakSet
@@ -22,6 +23,7 @@ class ResetAfterFork(Protocol):
 
 
 _alive: WeakSet[ResetAfterFork] = WeakSet()
+_locks: WeakSet[threading.Lock] = WeakSet()
 _RUNTIME: Final = {"tokio-rt-worker", "tokio-runtime-w"}
 """Names of tokio's threads, of which Linux shows 15 characters (obstore 0.12.1, icechunk 1.1.21)."""
 _TASKS: Final = Path("/proc/self/task")
@@ -32,6 +34,13 @@ _lost = False
 def reset_after_fork(thing: ResetAfterFork) -> None:
     """Call the object's `after_fork` in every forked child, as long as the object lives."""
     _alive.add(thing)
+
+
+def new_lock() -> threading.Lock:
+    """A lock that is free in a forked child, whoever held it in the parent."""
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
 
 
 def lost_threads() -> bool:
@@ -58,6 +67,8 @@ def _thread_names() -> set[str]:
 def _after_fork() -> None:
     global _lost  # noqa: PLW0603 - of the process
     _lost = _lost or _running
+    for lock in tuple(_locks):
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
     for thing in tuple(_alive):
         thing.after_fork()
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from .clock import Clock
-from .fork_safety import reset_after_fork
+from .fork_safety import new_lock
 
 _STEP: Final = 1.0
 """Longest sleep in seconds; a new rate applies after it."""
@@ -28,14 +28,9 @@ class TokenBucket:
         self.rate: Callable[[], float] = rate if callable(rate) else (lambda: rate)
         """The tokens per second, now."""
         self._rate, self._burst, self._clock = self.rate(), burst, clock
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         # Time until which all tokens taken are paid for; in the past if tokens are available.
         self._paid = clock.now() - burst
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Replace the lock in a forked child, which keeps the bucket's level."""
-        self._guard = threading.Lock()
 
     def take(self, amount: float) -> float:
         """Take tokens; return the seconds to wait until they are available."""
@@ -127,13 +122,3 @@ class Places:
     def _give_up(self, turn: Future[None], places: int) -> None:
         # The places may have been granted at the moment of cancellation; otherwise the next may have room.
         self.leave(0 if turn.cancel() else places)
-
-
-class ConcurrencyGate(Places):
-    """Limits the number of concurrent holders."""
-
-    __slots__ = ()
-
-    def __init__(self, places: int) -> None:
-        super().__init__(places)
-        reset_after_fork(self)

@@ -10,7 +10,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
 
 from ..base.descend import serves_sync
-from ..base.transformer import folder_prefix
+from ..core.paths import folder_prefix
 
 Operation: TypeAlias = tuple[Any, ...]
 """Name and arguments, such as ("set", "a/c/0", b"1")."""

@@ -42,8 +42,6 @@ from .zarr_tests import BlockingMethods, HierarchyMachine, StoreMachine, ZarrTes
 READ_ONLY: Final = "store was opened in read-only mode and does not support writing"
 """The message of `Store._check_writable` (zarr 3.1.6, 3.4.2)."""
 
-__all__ = ["KEYS", "PIPELINES", "LayerTests", "Place", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from zarrstack.core.errors import Problem, note
-from zarrstack.core.paths import join, nearest
+from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, Node
+from ...core.node_paths import nearest
 from ...storage.base import CLAIM
 from .directory import NodeDirectory
 

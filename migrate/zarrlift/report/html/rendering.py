@@ -77,7 +77,7 @@ def notebook(blocks: Iterable[b.Block], name: str) -> str:
     view = View(is_page=False, rows=_NOTEBOOK_ROWS, characters=_NOTEBOOK_CHARACTERS)
     headline, parts = _divided(blocks, view)
     tone = {"good": "good", "bad": "bad", "warning": "bad"}.get(headline[0].tone, "")
-    style = Markup(STYLE)  # noqa: S704 - ours
+    style = Markup(f"{STYLE}\n{_resource('notebook.css')}")  # noqa: S704 - ours
     values = {"headline": headline, "sections": parts, "result": name, "tone": tone}
     return _template("notebook.html", view, notebook_style=style, **values)
 

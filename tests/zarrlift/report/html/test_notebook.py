@@ -74,6 +74,7 @@ def shown(result: Any) -> str:
 @pytest.mark.parametrize("name", RESULTS)
 def test_each_result_is_shown_with_light_and_dark_colours(name: str) -> None:
     html = RESULTS[name]._repr_html_()
+    assert "{{" not in html  # neither in its template nor in its style
     assert "prefers-color-scheme: dark" in html
     assert "--jp-layout-color0" in html
     assert type(RESULTS[name]).__name__ in shown(RESULTS[name])

@@ -31,7 +31,7 @@ import numpy as np
 
 from ...core.errors import UsageError
 from ...system import file_locks
-from .regular_file import NotRegularError, create_new, open_regular
+from .folder_files import NotRegularError, create_new, open_regular
 from .versions import PENDING
 
 FORMAT: Final = "zarrstack-cache"

@@ -28,9 +28,8 @@ from .folder_control import (
     prepare,
     tier_id,
 )
-from .folder_lock import FileLock
+from .folder_files import FileLock, NotRegularError, open_regular
 from .record import CachedValue, identity_in, name, parse, record_head
-from .regular_file import NotRegularError, open_regular
 from .versions import Versions
 
 MANY: Final = 100
@@ -68,7 +67,10 @@ class LocalTier:
         self.damaged = 0
         check_folder(root)
         self._folders: set[str] = set()
-        self._lock, self._step, self._users = self._open_locks()
+        os.makedirs(root, exist_ok=True)
+        self._lock, self._step, self._users = (
+            FileLock(os.path.join(root, each)) for each in ("lock", "step", "users")
+        )
         with self._lock:
             self._words = prepare(root, budget, alone=self._users.try_alone())
             self._id = tier_id(self._words)
@@ -84,11 +86,6 @@ class LocalTier:
                 table.repair()
             self._clear_until(0)
             self._users.share()
-
-    def _open_locks(self) -> tuple[FileLock, FileLock, FileLock]:
-        os.makedirs(self.root, exist_ok=True)
-        lock, step, users = (FileLock(os.path.join(self.root, each)) for each in ("lock", "step", "users"))
-        return lock, step, users
 
     def is_current(self) -> bool:
         """Whether the folder is still the one that was opened, not removed or recreated since."""
@@ -175,7 +172,8 @@ class LocalTier:
             if not complete:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)
-                self._give_back(size)
+                with self._lock:  # reserved, and not used
+                    self._words[TOTAL] = max(self._words[TOTAL] - size, 0)
 
     def _publish(self, partial: str, path: str, size: int) -> None:
         with self._lock:
@@ -184,10 +182,6 @@ class LocalTier:
                 os.unlink(path)  # a rename over a file makes ext4 write the new one to the disk at once
                 self._words[TOTAL] = max(self._words[TOTAL] - old, size)
             os.rename(partial, path)
-
-    def _give_back(self, size: int) -> None:
-        with self._lock:
-            self._words[TOTAL] = max(self._words[TOTAL] - size, 0)
 
     def remove(self, ident: bytes) -> None:
         """Remove a record if present."""

@@ -25,17 +25,16 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 from ...base.option_checks import either, invalid_option, size
-from ...base.sync_calls import Synchronous, complete
+from ...base.sync_calls import Synchronous, blocking_copy, complete
 from ...base.transformer import StorageTransformer
+from ...core.errors import UsageError
+from .access import Work, change, keep, look
 from .buffers import immutable
-from .changes import Work, change
 from .folder_control import MIN_BUDGET, check_folder
-from .lookup import keep, look
-from .options import folder_of, is_duration
+from .parts import ODD, part_of
 from .questions import ListingCache
-from .ranges import ODD, part_of
 from .record import CachedValue, Part
-from .single_flight import PendingFetch, outcome
+from .single_flight import PendingFetch
 from .state import MISS, SHARED, CacheState, CacheStatistics
 
 
@@ -93,6 +92,7 @@ class Cache(ListingCache):
     name = "cache"
     transparent = True
     short = "disk"
+    awaits_only_below = True
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class Cache(ListingCache):
         disk_bytes = size(self, "disk_bytes", disk_bytes, least=MIN_BUDGET)
         sizes = {"memory_bytes": memory_bytes, "disk_bytes": disk_bytes}
         self._options |= {name: number for name, number in sizes.items() if name in self._options}
-        either(self, "ttl", ttl, is_duration, "seconds above 0, or None")
+        either(self, "ttl", ttl, _is_duration, "seconds above 0, or None")
         if when_full not in ("evict", "keep"):
             raise invalid_option(self, "when_full", when_full, "'evict' or 'keep'")
         if not isinstance(listings, bool):
             raise invalid_option(self, "listings", listings, "true or false")
-        folder = folder_of(disk)
+        folder = _folder_of(disk)
         if folder is not None:
             check_folder(folder)
         self._negative = negative
@@ -164,44 +164,39 @@ class Cache(ListingCache):
         landed = self._state.flights.landed
         cached = self._state.in_memory(key, part)
         if cached is None:
-            return await self._read(key, part, prototype, byte_range, landed, blocking=False)
+            return await self._read(key, part, prototype, byte_range, landed)
         return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Synchronous `get`."""
+        """Synchronous `get`; a hit in memory needs no copy of the layer."""
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
         landed = self._state.flights.landed
         cached = self._state.in_memory(key, part)
         if cached is None:
-            return complete(self._read(key, part, prototype, byte_range, landed, blocking=True))
+            copy = blocking_copy(self)
+            return complete(copy._read(key, part, prototype, byte_range, landed))  # noqa: SLF001
         return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     async def _read(
-        self,
-        key: str,
-        part: Part,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None,
-        landed: int,
-        *,
-        blocking: bool,
+        self, key: str, part: Part, prototype: BufferPrototype, byte_range: ByteRequest | None, landed: int
     ) -> Buffer | None:
         """Read what was not in memory when `landed` fetches had ended."""
-        state = self._state
+        state, blocking = self._state, self._blocks
         if not state.ready:
-            await self._open_tier(blocking=blocking)
+            await self._open_tier()
         place = state.versions.place(key)
         if place is None or part is ODD:
             self._online(key)
-            return await self._below(blocking).get(key, prototype, byte_range)
+            return await self._store.get(key, prototype, byte_range)
         while True:
             flight = state.flights.join((key, part), place.stamp(), blocking=blocking)
             if isinstance(flight, PendingFetch):
                 break
-            if (shared := await outcome(flight, blocking=blocking)) is not None:
+            shared = flight.result() if blocking else await asyncio.wrap_future(flight)
+            if shared is not None:
                 state.count(SHARED, shared.size)
                 return None if shared.data is None else prototype.buffer.from_bytes(shared.data)
         value, cached = None, None
@@ -214,8 +209,7 @@ class Cache(ListingCache):
                 if state.offline:
                     self._online(key)
                 stamp, started = place.stable_stamp(), state.clock()
-                below = Synchronous(self._store) if blocking else self._store
-                value = await below.get(key, prototype, byte_range)
+                value = await self._store.get(key, prototype, byte_range)
                 data = None if value is None else immutable(value)
                 cached = CachedValue(data, started, -1 if stamp is None else stamp)
                 state.count(MISS, 0 if data is None else len(data))
@@ -232,9 +226,6 @@ class Cache(ListingCache):
             return value
         return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
-    def _below(self, blocking: bool) -> Store | Synchronous:
-        return Synchronous(self._store) if blocking else self._store
-
     def _is_kept(self, part: Part, cached: CachedValue) -> bool:
         if cached.stamp < 0:  # a change is in progress
             return False
@@ -245,27 +236,17 @@ class Cache(ListingCache):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value to the store below, then cache it."""
         self._check_writable()
-        if not self._state.ready:
-            await self._open_tier(blocking=False)
-        await change(
-            self._state,
-            key,
-            lambda: self._store.set(key, value),
-            self._copied(value),
-            blocking=False,
-            suspends=type(self._store) is not MemoryStore,
-        )
+        await self._apply(key, lambda: self._store.set(key, value), self._copied(value))
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Synchronous `set`."""
+        """Synchronous `set`, without a copy of the layer."""
         self._check_writable()
         below = Synchronous(self._store)
         complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))
 
     def _copied(self, value: Any) -> bytes | None:
         """Copy what is cached, because the caller may change its array during the write."""
-        is_kept = self._keep_writes and isinstance(value, Buffer)
-        return immutable(value) if is_kept else None
+        return immutable(value) if self._keep_writes and isinstance(value, Buffer) else None
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing.
@@ -280,13 +261,7 @@ class Cache(ListingCache):
         self._check_writable()
         await self._apply(key, lambda: self._store.delete(key))
 
-    def delete_sync(self, key: str) -> None:
-        """Synchronous `delete`."""
-        self._check_writable()
-        complete(self._apply(key, lambda: Synchronous(self._store).delete(key), blocking=True))
-
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path."""
         path = prefix.rstrip("/")
         if not path:  # `delete_dir("")` of a LocalStore removes its root
             await self.clear()
@@ -314,14 +289,35 @@ class Cache(ListingCache):
         Call it after a change that bypassed the cache.
         """
         if not self._state.ready:
-            await self._open_tier(blocking=False)
+            await self._open_tier()
         await asyncio.to_thread(self._state.invalidate, prefix.strip("/"))
 
     async def _apply(
         self, path: str, work: Work, value: bytes | None = None, *, blocking: bool = False
     ) -> None:
+        blocking = blocking or self._blocks
         if not self._state.ready:
             await self._open_tier(blocking=blocking)
         # A MemoryStore never suspends.
         suspends = not blocking and type(self._store) is not MemoryStore
         await change(self._state, path, work, value, blocking=blocking, suspends=suspends)
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _folder_of(disk: Any) -> str | None:
+    """The folder of the disk tier as an absolute path, which a LocalStore may give; None: no disk tier."""
+    if disk is None:
+        return None
+    if type(disk) is LocalStore:
+        return os.path.abspath(disk.root)
+    if isinstance(disk, str | os.PathLike) and "://" not in (path := os.fspath(disk)):
+        return os.path.abspath(path)
+    raise UsageError(
+        "layer 'cache': the disk tier can only be a local folder, given as `disk`",
+        found=repr(disk),
+        expected="the path of a folder, such as disk='/var/tmp/chunks'",
+        advice="Use a folder, or omit `disk` to cache in memory only.",
+    )

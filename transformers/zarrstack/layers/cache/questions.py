@@ -1,23 +1,79 @@
-"""Questions about keys and folders, answered from cached values and, with `listings`, cached answers."""
+"""What a cache opens and closes, and the questions about keys and folders that it answers.
+
+They are answered from cached values and, with `listings`, from cached answers.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from .listings import EMPTY, EXISTS, FOLDER, NO, PREFIX, YES, Names, folder_place, prefix_place, unpacked
-from .lookup import keep, look
-from .opening import OpenCache
+from ...base.transformer import StorageTransformer
+from ...core.errors import StorageError
+from .access import keep, look
+from .parts import EMPTY, EXISTS, FOLDER, NO, PREFIX, YES, folder_place, prefix_place
 from .record import CachedValue, Part
-from .state import MEMORY, MISS
+from .source_identity import source_digest, source_of
+from .state import MEMORY, MISS, CacheState
 from .versions import VersionedPath, Versions
 
 
-class ListingCache(OpenCache):
-    """Existence, sizes and listings."""
+class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"]):
+    """The disk tier and the store below, existence, sizes and listings."""
 
+    _state: CacheState
+    _source: str | None
     _negative: bool
     """Whether missing keys are cached."""
+
+    def cache_of(self, key: str) -> CacheState:
+        return self._state
+
+    async def _open_tier(self, *, blocking: bool = False) -> None:
+        """Open the disk tier, if there is one."""
+        state = self._state
+        if state.folder is None:
+            state.ready = True
+            return
+        source = source_digest(source_of(self._store) if self._source is None else self._source)
+        if blocking or self._blocks:
+            state.open(state.folder, source)
+        else:
+            await asyncio.to_thread(state.open, state.folder, source)
+
+    def close(self) -> None:
+        self._state.close()
+        super().close()
+
+    # Offline, the store below is not opened, because it may no longer exist.
+
+    async def _open(self) -> None:
+        if not self._state.offline:
+            await super()._open()
+
+    async def _ensure_open(self) -> None:
+        if not self._state.offline:
+            await super()._ensure_open()
+
+    @property  # type: ignore[misc]  # WrapperStore's setter only raises
+    def _is_open(self) -> bool:  # type: ignore[override]
+        return self._state.offline or self._store._is_open  # noqa: SLF001
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store below is read-only; always true offline."""
+        return self._state.offline or self._store.read_only
+
+    def _online(self, key: str, what: str = "is not in the cache") -> None:
+        if self._state.offline:
+            raise StorageError(
+                f"layer 'cache' is offline, and this {what}",
+                key=key,
+                advice="Read it once with offline=False.",
+            )
+
+    # -- questions -------------------------------------------------------------------------------
 
     async def _known(self, key: str) -> CachedValue | None:
         """Return the whole value if a tier holds it."""
@@ -26,7 +82,7 @@ class ListingCache(OpenCache):
             self._state.count(MEMORY, 0)
             return cached
         if not self._state.ready:
-            await self._open_tier(blocking=False)
+            await self._open_tier()
         place = self._state.versions.place(key)
         return None if place is None else await look(self._state, key, None, place, blocking=False)
 
@@ -40,7 +96,6 @@ class ListingCache(OpenCache):
         return await self._answer(key, EXISTS, place, ask, "is not in the cache")
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         cached = await self._known(key)
         if cached is None:
             self._online(key)
@@ -75,7 +130,7 @@ class ListingCache(OpenCache):
         if not self._state.listings:
             return None
         if not self._state.ready:
-            await self._open_tier(blocking=False)
+            await self._open_tier()
         return find(self._state.versions, prefix)
 
     async def _recall(self, key: str, part: Part, place: VersionedPath) -> CachedValue | None:
@@ -113,16 +168,23 @@ class ListingCache(OpenCache):
         state = self._state
         place = await self._listing_place(find, prefix)
         if place is not None and (cached := await self._recall(prefix, part, place)) is not None:
-            for name in unpacked(cached):
+            assert cached.data is not None
+            for name in str(cached.data, "utf-8", "surrogatepass").split("\0")[:-1]:
                 yield name
             return
         self._online(prefix, "asks for a listing")
         stamp, started = None if place is None else place.stable_stamp(), state.clock()
-        names = Names(state.listing_limit if stamp is not None else 0)
+        names = bytearray()
+        room = state.listing_limit if stamp is not None else 0
         async for name in begin(prefix):
-            names.add(name)
+            if room:
+                names += name.encode("utf-8", "surrogatepass") + b"\0"
+                if len(names) > room or "\0" in name:  # it is given up
+                    room = 0
+                    names.clear()
             yield name
         if place is not None and stamp is not None:
             state.count(MISS, 0)
-            if (data := names.packed()) is not None:
-                await keep(state, prefix, part, CachedValue(data, started, stamp), place, blocking=False)
+            if room:
+                listing = CachedValue(bytes(names), started, stamp)
+                await keep(state, prefix, part, listing, place, blocking=False)

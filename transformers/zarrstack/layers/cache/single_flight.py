@@ -87,8 +87,3 @@ class PendingFetches:
                 del self._flights[flight.what]
             self.landed += 1
             return flight.result
-
-
-async def outcome(result: Future[CachedValue | None], *, blocking: bool) -> CachedValue | None:
-    """Wait for the result of a fetch, on the running loop or by blocking the thread."""
-    return result.result() if blocking else await asyncio.wrap_future(result)

@@ -13,14 +13,15 @@ from typing import Final
 
 from ...system.fork_safety import reset_after_fork
 from .folder_tier import LocalTier
-from .listings import MOST
 from .memory_tier import MemoryTier
-from .ranges import candidates, slice_value
+from .parts import candidates, slice_value
 from .record import CachedValue, Part, identity, is_below
 from .single_flight import PendingFetches
 from .versions import OWN_TABLE, OwnCounters, VersionedPath, Versions
 
 logger = logging.getLogger("zarrstack.cache")
+LARGEST_LISTING: Final = 64 * 1024 * 1024
+"""Bytes of the largest listing that is cached."""
 PAUSE: Final = 60.0
 """Seconds, by the cache's clock, without writes to a disk tier that failed: a full disk may be cleared."""
 
@@ -307,7 +308,7 @@ class CacheState:
     @property
     def listing_limit(self) -> int:
         """Largest listing in bytes that is cached: a quarter of a tier's budget."""
-        return min(MOST, max(self.memory.budget, self.disk_bytes if self.folder else 0) // 4)
+        return min(LARGEST_LISTING, max(self.memory.budget, self.disk_bytes if self.folder else 0) // 4)
 
     def count(self, what: int, size: int) -> None:
         """Count a read; `what` is MEMORY, DISK, SHARED or MISS."""

@@ -124,7 +124,6 @@ class Checksum(StorageTransformer):
         return await self._store.getsize(key)
 
     async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        """Every object's key with this prefix."""
         async for key in self._store.list_prefix(prefix):
             if not _is_record(key):
                 yield key
@@ -141,7 +140,6 @@ class Checksum(StorageTransformer):
     # -- writing --------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value and its checksum."""
         self._check_writable()
         _check_key(key)
         async with self._lock(key).writing():
@@ -190,7 +188,6 @@ class Checksum(StorageTransformer):
         await (self._store.delete_dir(folder) if folder else self._store.clear())
 
     async def clear(self) -> None:
-        """Remove everything, including checksums."""
         self._check_writable()
         await self._store.clear()
 

@@ -1,16 +1,13 @@
-"""Events of `Log`, and their destinations: JSON lines, `logging`, a callback."""
+"""Events of `Log`, and their file of JSON lines."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...system.fork_safety import reset_after_fork
+from ...system.fork_safety import new_lock
 
 Outcome = Literal["ok", "missing", "error", "cancelled"]
 
@@ -67,37 +64,7 @@ class Event:
         return "  " * self.depth + " ".join(parts)
 
 
-class Sink:
-    """A destination of events."""
-
-    def wants(self) -> bool:
-        """Whether an event would be recorded now; if not, none is created."""
-        return True
-
-    def write(self, event: Event) -> None:
-        """Record an event."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close resources; a later `write` reopens them."""
-
-
-class ToLogger(Sink):
-    """Writes events to a logger; `record.event` holds the event."""
-
-    def __init__(self, logger: str, level: int) -> None:
-        self._logger, self._level = logging.getLogger(logger), level
-
-    def wants(self) -> bool:
-        """Whether the logger is enabled for the level."""
-        return self._logger.isEnabledFor(self._level)
-
-    def write(self, event: Event) -> None:
-        """Log the event's text."""
-        self._logger.log(self._level, "%s", event, extra={"event": event})
-
-
-class ToFile(Sink):
+class ToFile:
     """Appends events to a file as JSON lines.
 
     Each line is one `write` to a file opened for appending, so several processes may log to one local file,
@@ -107,14 +74,9 @@ class ToFile(Sink):
     def __init__(self, path: str) -> None:
         self.path = path
         self._file: int | None = None
-        self.after_fork()
-        reset_after_fork(self)
+        self._guard = new_lock()
 
-    def after_fork(self) -> None:
-        """Replace the lock in a forked child, which appends to the same file."""
-        self._guard = threading.Lock()
-
-    def write(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:
         """Append one line."""
         line = (json.dumps(event.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         with self._guard:
@@ -125,19 +87,8 @@ class ToFile(Sink):
                 line = line[os.write(self._file, line) :]
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; a later event reopens it."""
         with self._guard:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-
-
-class ToCallback(Sink):
-    """Passes events to a function, in the thread in which the operation ended."""
-
-    def __init__(self, callback: Callable[[Event], Any]) -> None:
-        self._callback = callback
-
-    def write(self, event: Event) -> None:
-        """Call the function."""
-        self._callback(event)

@@ -7,7 +7,9 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from zarr.abc.store import Store
@@ -17,7 +19,7 @@ from ...base.byte_ranges import slice_of
 from ...base.intercept import Call, Intercept
 from ...base.option_checks import either, given, invalid_option
 from ...system.clock import Clock
-from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
+from .events import Event, Outcome, ToFile
 from .metrics import LogStatistics, OperationTotals
 
 T = TypeVar("T")
@@ -75,14 +77,11 @@ class Log(Intercept):
         )
         self._label = label
         self._clock = clock or Clock()
-        sinks: list[Sink] = []
-        if path is not None:
-            sinks.append(ToFile(path))
-        if callback is not None:
-            sinks.append(ToCallback(callback))
-        if logger is not None or not sinks:
-            sinks.append(ToLogger(logger or LOGGER, number))
-        self._sinks = tuple(sinks)
+        self._file = None if path is None else ToFile(path)
+        self._sinks = tuple(each for each in (self._file, callback) if each is not None)
+        logs = logger is not None or not self._sinks
+        self._logger = logging.getLogger(logger or LOGGER) if logs else None
+        self._level = number
         self._totals = OperationTotals()
 
     def figures(self) -> LogStatistics:
@@ -94,18 +93,13 @@ class Log(Intercept):
         self._totals.reset()
 
     def close(self) -> None:
-        """Close the event file and the store below."""
-        for sink in self._sinks:
-            sink.close()
+        if self._file is not None:
+            self._file.close()
         super().close()
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         with _Record(self, call) as record:
             return record.result(await act())
-
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        with _Record(self, call) as record:
-            return record.result(act())
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         record = _Record(self, call)
@@ -130,17 +124,22 @@ class Log(Intercept):
         finally:
             record.end()
 
+    def _to_logger(self, event: Event) -> None:
+        assert self._logger is not None
+        self._logger.log(self._level, "%s", event, extra={"event": event})
+
     def _note(self, record: _Record) -> None:
         """Count an operation, and write its event to every enabled sink."""
         call = record.call
         self._totals.add(call.operation, record.seconds, record.size, record.outcome)
+        sinks = self._sinks
+        if self._logger is not None and self._logger.isEnabledFor(self._level):
+            sinks = (*sinks, self._to_logger)
         event = None
-        for sink in self._sinks:
+        for sink in sinks:
             try:
-                if not sink.wants():
-                    continue
                 event = event or record.event(self._label, self._clock.wall())
-                sink.write(event)
+                sink(event)
             except OSError as error:  # not a bug, so no traceback
                 if self._totals.count_lost():
                     logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
@@ -153,42 +152,33 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str | os.PathLike) and bool(os.fspath(value))
 
 
+@dataclass(slots=True, eq=False)
 class _Record:
     """An operation in progress; times exclude those spent in the consumer of a listing."""
 
-    __slots__ = (
-        "_log",
-        "_now",
-        "_started",
-        "_token",
-        "call",
-        "error",
-        "keys",
-        "number",
-        "outcome",
-        "parent",
-        "seconds",
-        "size",
-    )  # fmt: skip
+    log: Log
+    call: Call
+    number: int = field(default_factory=partial(next, _numbers))
+    parent: tuple[int, int] | None = field(default_factory=_outer.get)
+    size: int | None = None
+    keys: int | None = None
+    seconds: float = 0.0
+    outcome: Outcome = "ok"
+    error: str | None = None
+    _started: float = 0.0
+    _token: Token[tuple[int, int] | None] | None = None
 
-    def __init__(self, log: Log, call: Call) -> None:
-        self.call, self._log, self._now = call, log, log._clock.now  # noqa: SLF001 - one concept, two classes
-        self.number = next(_numbers)
-        self.parent = _outer.get()
-        self.size, self.keys = call.sent, None
-        self.seconds = 0.0
-        self.outcome: Outcome = "ok"
-        self.error: str | None = None
-
-    keys: int | None
+    def __post_init__(self) -> None:
+        self.size = self.call.sent
 
     def enter(self) -> None:
         depth = 0 if self.parent is None else self.parent[1] + 1
         self._token = _outer.set((self.number, depth))
-        self._started = self._now()
+        self._started = self.log._clock.now()  # noqa: SLF001 - one concept, two classes
 
     def leave(self) -> None:
-        self.seconds += self._now() - self._started
+        self.seconds += self.log._clock.now() - self._started  # noqa: SLF001
+        assert self._token is not None
         _outer.reset(self._token)
 
     def result(self, value: T) -> T:
@@ -209,7 +199,7 @@ class _Record:
             self.outcome, self.error = "error", f"{type(error).__name__}: {error}"
 
     def end(self) -> None:
-        self._log._note(self)  # noqa: SLF001
+        self.log._note(self)  # noqa: SLF001
 
     def __enter__(self) -> Self:
         self.enter()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Final
 
-from ...system.fork_safety import reset_after_fork
+from ...system.fork_safety import new_lock
 
 STEPS: Final = 16
 """Latency classes per power of two: the relative error of a percentile is at most 1/16."""
@@ -110,13 +109,8 @@ class OperationTotals:
     """Tallies by operation; thread-safe."""
 
     def __init__(self) -> None:
-        self.after_fork()
+        self._guard = new_lock()
         self.reset()
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Replace the lock in a forked child, which keeps the totals."""
-        self._guard = threading.Lock()
 
     def reset(self) -> None:
         """Reset all totals."""

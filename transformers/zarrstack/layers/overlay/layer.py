@@ -109,17 +109,14 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
 
     @property
     def supports_writes(self) -> bool:
-        """Whether the store for the changes supports writes."""
         return self._upper.supports_writes
 
     @property
     def supports_deletes(self) -> bool:
-        """Whether the store for the changes supports deletes."""
         return self._upper.supports_deletes
 
     @property
     def supports_listing(self) -> bool:
-        """Whether both stores can be listed."""
         return self._upper.supports_listing and self._store.supports_listing
 
     def with_read_only(self, read_only: bool = False) -> Self:
@@ -168,7 +165,6 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
         return upper
 
     def close(self) -> None:
-        """Close both stores."""
         self._upper.close()
         self._store.close()
 
@@ -197,7 +193,6 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
         return await (await self._above()).exists(key) or await self._shines_through(key)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         if not whiteouts.is_own(key):
             above = await self._above()
             if await above.exists(key):
@@ -212,7 +207,6 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
     # -- listing --------------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        """Every distinct key with this prefix."""
         # Stores treat a prefix that is not a folder differently: list folders only.
         folder = prefix[: prefix.rfind("/") + 1]
         hidden = await whiteouts.load(await self._above(), folder)
@@ -236,7 +230,6 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
                 yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The distinct names directly below a path."""
         return self._names(prefix.strip("/"))
 
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
@@ -269,7 +262,6 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
     # -- writing: second store only -----------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value to the second store."""
         self._check_writable()
         whiteouts.check_key(key)
         await self._upper.set(key, value)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.descend import UNBOUND
-from ...base.transformer import StorageTransformer, folder_prefix
-from ..sharding.buffer import ShardBuffer
-from ..sharding.buffered import BufferedArray
-from ..sharding.closing import later
+from ...base.transformer import StorageTransformer
+from ...core.paths import folder_prefix
+from ..sharding.buffer import ShardBuffer, ShardingStatistics
+from ..sharding.buffered import BufferedArray, later
 from ..sharding.locks import may_block
-from ..sharding.statistics import ShardingStatistics
 from .described import DescribedArray, buffer_in
 
 
@@ -42,7 +41,6 @@ class BufferedArrays(StorageTransformer):
 
     @property
     def buffers(self) -> bool:
-        """Whether `set` may return before a chunk is stored."""
         return self._buffer is not None and self._buffer.active
 
     def _buffered(self, path: str = "") -> list[BufferedArray]:
@@ -66,7 +64,6 @@ class BufferedArrays(StorageTransformer):
         await super().flush()
 
     def flush_sync(self) -> None:
-        """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
         for layer in self._tops():
             layer.flush_sync()
         super().flush_sync()

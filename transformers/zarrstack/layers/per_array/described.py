@@ -10,7 +10,8 @@ from zarr.abc.store import Store
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from ...base.array_documents import entries_of, key_of, without_transformers
-from ...base.registry import find, split_entry
+from ...base.description import split_entry
+from ...base.registry import find
 from ...base.stack import stack
 from ...base.transformer import StorageTransformer
 from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError

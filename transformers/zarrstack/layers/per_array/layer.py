@@ -36,10 +36,9 @@ from ...base.array_documents import (
 from ...base.byte_ranges import cut
 from ...base.descend import UNBOUND
 from ...base.locations import same_location
-from ...base.transformer import folder_prefix
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
-from ...core.paths import ancestors
+from ...core.paths import ancestors, folder_prefix
 from .buffering import BufferedArrays
 from .described import DescribedArray, describe
 from .members import Members
@@ -227,7 +226,6 @@ class PerArray(BufferedArrays):
             await self._set_document(path, value)
 
     async def delete(self, key: str) -> None:
-        """Remove a key."""
         self._check_writable()
         path = node_of(key)
         if path is None:

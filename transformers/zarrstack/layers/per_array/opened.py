@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import zarr
 
@@ -46,9 +46,25 @@ class Block:
 
 
 class _InBlock:
-    """A node that is a context manager."""
+    """A node that is a context manager, made from what zarr-python's own node wraps."""
 
+    _plain: ClassVar[type]
+    _wraps: ClassVar[str]
     _block: Block
+
+    @classmethod
+    def of(cls, node: Any, block: Block) -> Self:
+        """The same node as a context manager."""
+        make: Any = cls
+        opened: Self = make(getattr(node, cls._wraps))
+        object.__setattr__(opened, "_block", block)
+        return opened
+
+    @property
+    def store(self) -> PerArray:
+        """The store, whose `flush`, `flush_sync` and `figures` are about the chunks that wait."""
+        store: PerArray = getattr(self, self._wraps).store
+        return store
 
     def __enter__(self) -> Self:
         self._block.enter()
@@ -57,44 +73,17 @@ class _InBlock:
     def __exit__(self, *error: object) -> None:
         self._block.leave()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (self._plain, (getattr(self, self._wraps),))
+
 
 class OpenArray(_InBlock, zarr.Array[Any]):
     """An array; in a `with` statement, its chunks may wait until their shard is whole."""
 
-    @classmethod
-    def of(cls, array: zarr.Array[Any], block: Block) -> Self:
-        """The same array as a context manager."""
-        opened = cls(array._async_array)  # noqa: SLF001 - as zarr-python itself wraps it
-        object.__setattr__(opened, "_block", block)
-        return opened
-
-    @property
-    def store(self) -> PerArray:
-        """The store, whose `flush`, `flush_sync` and `figures` are about the chunks that wait."""
-        store = super().store
-        assert isinstance(store, PerArray)
-        return store
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (zarr.Array, (self._async_array,))
+    _plain, _wraps = zarr.Array, "_async_array"
 
 
 class OpenGroup(_InBlock, zarr.Group):
     """A group; in a `with` statement, the chunks of its arrays may wait until their shard is whole."""
 
-    @classmethod
-    def of(cls, group: zarr.Group, block: Block) -> Self:
-        """The same group as a context manager."""
-        opened = cls(group._async_group)  # noqa: SLF001 - as zarr-python itself wraps it
-        object.__setattr__(opened, "_block", block)
-        return opened
-
-    @property
-    def store(self) -> PerArray:
-        """The store, whose `flush`, `flush_sync` and `figures` are about the chunks that wait."""
-        store = super().store
-        assert isinstance(store, PerArray)
-        return store
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (zarr.Group, (self._async_group,))
+    _plain, _wraps = zarr.Group, "_async_group"

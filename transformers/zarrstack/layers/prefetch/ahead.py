@@ -75,7 +75,6 @@ class Ahead:
         self._patterns: dict[str, Pattern] = {}
 
     def figures(self) -> PrefetchStatistics:
-        """The statistics."""
         with self._lock:
             return PrefetchStatistics(
                 used=self._used, unused=self._unused, waiting=len(self._requests), bytes=self._bytes

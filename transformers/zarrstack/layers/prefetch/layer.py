@@ -62,14 +62,12 @@ class Prefetch(Intercept):
         return self._ahead.figures()
 
     def close(self) -> None:
-        """Cancel what is requested, and close the store below."""
         self._ahead.drop("")
         super().close()
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the value or a byte range of it; None if the key is missing."""
         if byte_range is not None:
             return await self._store.get(key, prototype, byte_range)
         coming = self._ahead.take(key, prototype)
@@ -86,9 +84,3 @@ class Prefetch(Intercept):
             with self._ahead.changing(call.key, below=call.operation in _OF_FOLDERS):
                 return await act()
         return await act()
-
-    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        if call.operation in _CHANGES:
-            with self._ahead.changing(call.key, below=call.operation in _OF_FOLDERS):
-                return act()
-        return act()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -33,26 +33,14 @@ async def documents_of_arrays(
         if name is not None and array_of(name) is not None:
             keys[key] = name
     ndims: dict[str, int] = {}
-    for some in batched(keys, AT_ONCE):
+    rest = iter(keys)
+    while some := list(islice(rest, AT_ONCE)):
         values = await asyncio.gather(*(store.get(key, default_buffer_prototype()) for key in some))
         for key, value in zip(some, values, strict=True):
             ndim = None if value is None else _axes(key, keys[key], value.to_bytes())
             if ndim is not None:
                 ndims[keys[key]] = ndim
     return ndims
-
-
-async def arrays_in(store: Store) -> dict[str, int]:
-    """The number of axes of each array in a store, by path; MetadataError for an unreadable document."""
-    documents = await documents_of_arrays(store)
-    return {path: ndim for key, ndim in documents.items() if (path := array_of(key)) is not None}
-
-
-def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Split items into lists of at most this size (`itertools.batched` needs Python 3.12)."""
-    rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
 
 
 def array_of(key: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 from ...base.chunk_names import ChunkNames
 from ...core.chunk_keys_v3 import KeyEncoding
@@ -24,6 +24,7 @@ class Chunks(Exchange):
     Chunks are named `above` in the array and `below` in the store. `arrays` maps the path of each array to
     its number of axes; None takes them from the store's metadata. All other keys are unchanged, including
     chunk keys of unknown arrays and keys whose number of indexes differs from the array's number of axes.
+    UsageError for arrays whose chunk keys are ambiguous.
     """
 
     name = "chunks"
@@ -34,11 +35,8 @@ class Chunks(Exchange):
         )
         self.arrays: dict[str, int] | None = None
         self._names: dict[str, tuple[ChunkNames, ChunkNames]] = {}
-        if arrays is not None:
-            self.know(arrays)
-
-    def know(self, arrays: Arrays) -> None:
-        """Set the arrays, once; UsageError if their chunk keys are ambiguous."""
+        if arrays is None:
+            return
         if not hasattr(arrays, "items"):
             raise UsageError(
                 f"rule {self.name!r}: bad arrays", found=excerpt(arrays), expected='{"path": number of axes}'
@@ -51,23 +49,10 @@ class Chunks(Exchange):
         for side in (0, 1):
             _apart([names[side] for names in self._names.values()], self.name)
 
-    @property
-    def knows(self) -> bool:
-        """Whether the arrays have been set."""
-        return self.arrays is not None
-
-    def with_arrays(self, arrays: Arrays) -> Self:
-        """A copy of this rule for these arrays."""
-        rule = type(self)(above=self.above, below=self.below)
-        rule.know(arrays)
-        return rule
-
     def there(self, key: str) -> str | None:
-        """See `Exchange.there`."""
         return self._translate(key, 0)
 
     def back(self, key: str) -> str | None:
-        """See `Exchange.back`."""
         return self._translate(key, 1)
 
     def _translate(self, key: str, side: int) -> str | None:
@@ -95,7 +80,6 @@ class Chunks(Exchange):
 
     @property
     def configuration(self) -> JSONObject:
-        """The encodings and the arrays."""
         return {"above": self.above.to_json(), "below": self.below.to_json(), "arrays": self.arrays}
 
 

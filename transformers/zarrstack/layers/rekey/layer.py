@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeGuard
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -42,6 +42,7 @@ class Rekey(StorageTransformer):
 
     name = "rekey"
     short = "rules"
+    awaits_only_below = True
 
     def __init__(self, store: Store | None = None, *, rules: Sequence[Rule | JSON] | str) -> None:
         super().__init__(store)
@@ -54,7 +55,6 @@ class Rekey(StorageTransformer):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The rules, with their known arrays."""
         return {"rules": list(self._rules)}
 
     @property
@@ -70,9 +70,7 @@ class Rekey(StorageTransformer):
 
     def _learn(self, store: Store) -> None:
         """Set the arrays of rules that need them, from the lowest rule up."""
-        asking = [
-            place for place, rule in enumerate(self._rules) if isinstance(rule, Chunks) and not rule.knows
-        ]
+        asking = [place for place, rule in enumerate(self._rules) if _lacks_arrays(rule)]
         if not asking:
             return
         from zarr.core.sync import sync
@@ -82,12 +80,14 @@ class Rekey(StorageTransformer):
         documents = sync(documents_of_arrays(store, lambda key: _up(key, below)))
         learned: list[Rule] = []
         for rule in reversed(self._rules[: last + 1]):
-            if isinstance(rule, Chunks) and not rule.knows:
+            known = rule
+            if _lacks_arrays(rule):
                 paths = ((array_of(key), ndim) for key, ndim in documents.items())
-                rule = rule.with_arrays({path: ndim for path, ndim in paths if path is not None})  # noqa: PLW2901
-            learned.append(rule)
+                arrays = {path: ndim for path, ndim in paths if path is not None}
+                known = Chunks(above=rule.above, below=rule.below, arrays=arrays)
+            learned.append(known)
             # Higher rules see the documents under the keys that this rule maps them to.
-            documents = {name: n for key, n in documents.items() if (name := rule.up(key)) is not None}
+            documents = {name: n for key, n in documents.items() if (name := known.up(key)) is not None}
         self._rules = (*reversed(learned), *below)
 
     # -- keys -----------------------------------------------------------------------------------
@@ -148,49 +148,20 @@ class Rekey(StorageTransformer):
         await self._store.set(self._place(key), value)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing key is not an error."""
         self._check_writable()
         place = self.down(key)
         if place is not None:
             await self._store.delete(place)
 
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Synchronous `get`."""
-        place = self.down(key)
-        below: Any = self._store
-        value: Buffer | None = None
-        if place is not None:
-            value = below.get_sync(place, prototype=prototype, byte_range=byte_range)
-        return value
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Synchronous `set`."""
-        self._check_writable()
-        below: Any = self._store
-        below.set_sync(self._place(key), value)
-
-    def delete_sync(self, key: str) -> None:
-        """Synchronous `delete`."""
-        self._check_writable()
-        place = self.down(key)
-        below: Any = self._store
-        if place is not None:
-            below.delete_sync(place)
-
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value if the key is missing, as atomically as the store below."""
         self._check_writable()
         await self._store.set_if_not_exists(self._place(key), value)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value."""
         place = self.down(key)
         return place is not None and await self._store.exists(place)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         place = self.down(key)
         if place is None:
             raise FileNotFoundError(key)
@@ -199,7 +170,6 @@ class Rekey(StorageTransformer):
     # -- listing --------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key above with this prefix."""
         for below in self._cover(prefix):
             async for place in self._store.list_prefix(below):
                 key = self.up(place)
@@ -207,17 +177,14 @@ class Rekey(StorageTransformer):
                     yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The distinct names directly below a path."""
         same = self._folder_below(prefix, same_names=True)
         return self._list_dir(prefix) if same is None else self._store.list_dir(same)
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path."""
         same = self._folder_below(prefix)
         return await super().is_empty(prefix) if same is None else await self._store.is_empty(same)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path, and no other."""
         self._check_writable()
         same = self._folder_below(prefix)
         if same is not None:
@@ -226,6 +193,10 @@ class Rekey(StorageTransformer):
             return
         keys = [key async for key in self.list_prefix(prefix.strip("/") + "/" if prefix.strip("/") else "")]
         await asyncio.gather(*(self.delete(key) for key in keys))
+
+
+def _lacks_arrays(rule: Rule) -> TypeGuard[Chunks]:
+    return isinstance(rule, Chunks) and rule.arrays is None
 
 
 def _up(key: str, rules: Sequence[Rule]) -> str | None:

@@ -86,11 +86,9 @@ class Exchange(Rule):
         raise NotImplementedError
 
     def down(self, key: str) -> str:
-        """See `Rule.down`; maps every key."""
         return _swapped(key, self.there, self.back)
 
     def up(self, key: str) -> str:
-        """See `Rule.up`; maps every key."""
         return _swapped(key, self.back, self.there)
 
 
@@ -119,11 +117,9 @@ class Prefix(Rule):
         self.swaps = not nested
 
     def down(self, key: str) -> str | None:
-        """See `Rule.down`."""
         return self._map(key, self.above, self.below)
 
     def up(self, key: str) -> str | None:
-        """See `Rule.up`."""
         return self._map(key, self.below, self.above)
 
     def _map(self, key: str, old: str, new: str) -> str | None:
@@ -134,7 +130,6 @@ class Prefix(Rule):
         return key
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """See `Rule.cover`."""
         if prefix.startswith(self.above):
             return (self.below + prefix[len(self.above) :],)
         if self.swaps and prefix.startswith(self.below):
@@ -144,14 +139,12 @@ class Prefix(Rule):
         return (prefix,)
 
     def image(self, folder: str) -> str | None:
-        """See `Rule.image`."""
         if folder.startswith((self.above, self.below)):
             return self.down(folder)
         return None if self.above.startswith(folder) or self.below.startswith(folder) else folder
 
     @property
     def configuration(self) -> JSONObject:
-        """`above` and `below` as JSON."""
         return {"above": self.above[:-1], "below": self.below[:-1]}
 
 
@@ -189,15 +182,12 @@ class Keys(Exchange):
         self.affected = sorted({*self.moves, *self.comes_from})
 
     def there(self, key: str) -> str | None:
-        """See `Exchange.there`."""
         return self.moves.get(key)
 
     def back(self, key: str) -> str | None:
-        """See `Exchange.back`."""
         return self.comes_from.get(key)
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """See `Rule.cover`."""
         prefixes = dict.fromkeys(folder_of(self.down(key)) for key in self._affected(prefix))
         return (folder_of(prefix), *prefixes) if prefixes else (prefix,)
 
@@ -208,12 +198,10 @@ class Keys(Exchange):
             yield key
 
     def image(self, folder: str) -> str | None:
-        """See `Rule.image`."""
         return folder if next(self._affected(folder), None) is None else None
 
     @property
     def configuration(self) -> JSONObject:
-        """The table as JSON."""
         return {"keys": dict(self.moves)}
 
 
@@ -230,14 +218,12 @@ class Functions(Rule):
         self.to_below, self.to_above = down, up
 
     def down(self, key: str) -> str | None:
-        """See `Rule.down`."""
         place = self.to_below(key)
         if place is not None and (back := self.to_above(place)) != key:
             raise _not_inverse(key, place, back)
         return place
 
     def up(self, key: str) -> str | None:
-        """See `Rule.up`."""
         name = self.to_above(key)
         if name is not None and (back := self.to_below(name)) != key:
             raise _not_inverse(name, key, back)
@@ -245,7 +231,6 @@ class Functions(Rule):
 
     @property
     def configuration(self) -> JSONObject:
-        """The functions, which have no JSON form."""
         return {"down": self.to_below, "up": self.to_above}
 
 

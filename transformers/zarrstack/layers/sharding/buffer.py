@@ -11,17 +11,15 @@ task of its own. What was read for it is read at that moment, so a change never 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ...system.fork_safety import reset_after_fork
+from ...system.fork_safety import new_lock, reset_after_fork
 from .locks import SharedLock
 from .shard import ChunkChange, Place
-from .statistics import ShardingStatistics
 from .stored_shard import StoredShard
 from .writer import run_to_completion
 
@@ -33,6 +31,26 @@ SHARD_COST: Final = 2200
 """Bytes counted for an open shard; 2,050 to 2,280 by tracemalloc."""
 MAX_AT_ONCE: Final = 10
 """Shards stored concurrently by a flush, as many as zarr's default concurrency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardingStatistics:
+    """Statistics of the buffer of a sharding layer since its creation."""
+
+    memory_bytes: int
+    """Its budget; 0 without a buffer."""
+    open_shards: int
+    """Shards with changes that are not stored yet."""
+    open_bytes: int
+    """What these changes take, counting 250 bytes for each besides its value, and 2,200 for each shard."""
+    whole: int
+    """Shards stored with all their chunks: written once, and not read."""
+    partial: int
+    """Shards stored with some of their chunks: read, merged and rewritten."""
+    evictions: int
+    """Of `partial`, those stored because the budget was full."""
+    warning: str | None
+    """What to change if shards are written more than once for lack of memory."""
 
 
 class ShardPlace(NamedTuple):
@@ -71,7 +89,7 @@ class Waiting:
 
 _table: dict[Hashable, dict[Place, Waiting]] = {}
 """The open shards of every array in this process."""
-_guard = threading.Lock()
+_guard = new_lock()
 
 
 class ShardBuffer:
@@ -97,8 +115,6 @@ class ShardBuffer:
 
     def after_fork(self) -> None:
         """Drop the parent's changes in a forked child: the parent stores them."""
-        global _guard  # noqa: PLW0603 - the parent may have held the old one during the fork
-        _guard = threading.Lock()
         _table.clear()
         self._reset()
 

@@ -1,24 +1,41 @@
-"""What a sharding layer holds in memory: its place in the table of open shards, its flush and its close."""
+"""What a sharding layer holds in memory: its place in the table of open shards, its flush and its close.
+
+Open shards are also stored when a store is closed without a way to wait, and when the interpreter exits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable
+import asyncio
+import logging
+import threading
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Hashable
 from functools import partial
 from typing import Any, Final, Self
 
 from zarr.abc.store import Store
+from zarr.core.sync import sync
 
 from ...base.chunk_names import ChunkNames
 from ...base.descend import UNBOUND, descend
 from ...base.locations import Location, location_of, same_location
 from ...base.transformer import StorageTransformer
-from .buffer import ShardBuffer, ShardPlace, Waiting, flush, open_shard, open_shards
-from .closing import flush_sync, later
+from ...core.errors import UsageError
+from .buffer import (
+    ShardBuffer,
+    ShardingStatistics,
+    ShardPlace,
+    Waiting,
+    flush,
+    open_arrays,
+    open_shard,
+    open_shards,
+)
 from .locks import SharedLock, lock_of, may_block
 from .shard import ChunkChange, Place, ShardForm
-from .statistics import ShardingStatistics
 from .stored_shard import StoredShard
 
+logger = logging.getLogger("zarrstack.sharding")
 STORED: Final = object()
 """Stands for a value that does not wait in memory."""
 
@@ -42,7 +59,6 @@ class BufferedArray(StorageTransformer):
 
     @property
     def buffers(self) -> bool:
-        """Whether `set` may return before the chunk is stored."""
         return self._buffer is not None
 
     def use_buffer(self, buffer: ShardBuffer | None) -> None:
@@ -113,12 +129,6 @@ class BufferedArray(StorageTransformer):
             return STORED
         return waiting.changes.get(chunk, STORED)
 
-    async def _put_all(self, shard: Place, changes: list[ChunkChange]) -> None:
-        assert self._buffer is not None
-        at = self._at(shard)
-        for change in changes:
-            await self._buffer.put(change, at)
-
     async def _put_missing(self, buffer: ShardBuffer, shard: Place, change: ChunkChange) -> None:
         """Keep a value if the chunk has none, waiting or stored."""
         stored = self._shard(self._names.key(shard))
@@ -153,7 +163,6 @@ class BufferedArray(StorageTransformer):
         await flush(self._array, seen=seen)
 
     def flush_sync(self) -> None:
-        """Synchronous `flush`; UsageError in an event loop that has to do the work: await `flush` there."""
         flush_sync(self._array)
         super().flush_sync()
 
@@ -177,3 +186,54 @@ class BufferedArray(StorageTransformer):
         if self._store is not UNBOUND:
             flush_sync(self._array)
         return super().__reduce__()
+
+
+def flush_sync(array: Hashable) -> None:
+    """Synchronous `flush`; UsageError in an event loop that cannot wait for it."""
+    if not open_shards(array):
+        return
+    if not may_block():
+        raise UsageError(
+            "layer 'sharding': chunks wait to be written, and this event loop cannot wait for that",
+            advice="Await `store.flush()` first.",
+        )
+    sync(flush(array))
+
+
+_later: set[asyncio.Task[None]] = set()
+
+
+def later(work: Coroutine[Any, Any, None]) -> None:
+    """Close a store in the running event loop, which cannot wait for it."""
+    task = asyncio.ensure_future(work)
+    _later.add(task)
+    task.add_done_callback(_ended)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _later.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.warning("layer 'sharding': a shard could not be written at close(): %r", error)
+
+
+def _at_exit() -> None:
+    """Store what waits when the interpreter exits, and warn of what cannot be stored."""
+    failed: set[Hashable] = set()
+    while arrays := [array for array in open_arrays() if array not in failed]:
+        for array in arrays:
+            try:
+                sync(flush(array))
+            except Exception as error:  # noqa: BLE001 - reported
+                failed.add(array)
+                for waiting in open_shards(array):
+                    warnings.warn(
+                        f"zarrstack: {len(waiting.changes)} chunks of the shard {waiting.shard.key!r} were "
+                        f"never written to {waiting.shard.store}: {error!r}",
+                        RuntimeWarning,
+                        stacklevel=1,
+                    )
+
+
+# Before concurrent.futures ends its threads, which LocalStore needs; `atexit` runs after that. There is no
+# public name for it (Python 3.11 to 3.14).
+threading._register_atexit(_at_exit)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -1,7 +1,7 @@
 """`Sharding`: maps chunk keys to shards; the sharding storage transformer of the 2022 draft.
 
 Source: `https://purl.org/zarr/spec/storage_transformers/sharding/1.0`, type `indexed`, as zarr-python 2.18.7
-reads and writes it; see `core.grid.shard_index` for the bytes, `base.chunk_names` for the keys.
+reads and writes it; see `core.shard_index` for the bytes, `base.chunk_names` for the keys.
 """
 
 from __future__ import annotations
@@ -241,21 +241,6 @@ class Sharding(BufferedArray):
         # What waits is copied: the caller may change its array.
         data = content(value)
         return ChunkChange(place, data if self._buffer is None else immutable(value), if_absent)
-
-    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Write several values, rewriting each shard once."""
-        self._check_writable()
-        shards: dict[Place, list[ChunkChange]] = {}
-        others = []
-        for key, value in values:
-            if (chunk := self._names.coordinates(key)) is None:
-                others.append((key, value))
-            else:
-                shard, place = self._form.locate(chunk)
-                shards.setdefault(shard, []).append(self._change_of(place, value))
-        write = self._change if self._buffer is None else self._put_all
-        await asyncio.gather(*(write(shard, changes) for shard, changes in shards.items()))
-        await asyncio.gather(*(self._set(key, value) for key, value in others))
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error. Removing a shard's last chunk removes the shard."""

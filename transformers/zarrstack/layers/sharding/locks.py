@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
@@ -18,6 +17,7 @@ from zarr.abc.store import Store
 from zarr.core.sync import loop as zarr_loop
 
 from ...base.locations import location_of
+from ...system.fork_safety import new_lock
 from ...system.rate_limits import Places
 
 _ALL: Final = 1 << 30
@@ -53,7 +53,7 @@ class SharedLock(Places):
 
 
 _locks: WeakValueDictionary[Hashable, SharedLock] = WeakValueDictionary()
-_registry_guard = threading.Lock()
+_registry_guard = new_lock()
 
 
 def lock_of(place: Hashable, key: str) -> SharedLock:
@@ -67,8 +67,6 @@ def lock_of(place: Hashable, key: str) -> SharedLock:
 
 def _forget() -> None:
     """Drop the parent's locks in a forked child, where they would never be released."""
-    global _registry_guard  # noqa: PLW0603 - the parent may have held the old one during the fork
-    _registry_guard = threading.Lock()
     _locks.clear()
     _held.clear()
 

@@ -1,6 +1,6 @@
 """Parsing and assembly of shard objects: chunks and their index, without I/O.
 
-The bytes are those of `core.grid.shard_index`: chunks in any order, gaps allowed, and the index at one end. A
+The bytes are those of `core.shard_index`: chunks in any order, gaps allowed, and the index at one end. A
 draft shard is a ratified one without the checksum, so one implementation serves both.
 """
 

@@ -7,11 +7,10 @@ whole shard; here the caller that gets the shard's lock applies the changes of a
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from ...system.fork_safety import reset_after_fork
+from ...system.fork_safety import new_lock, reset_after_fork
 from .locks import SharedLock
 from .shard import ChunkChange
 from .stored_shard import StoredShard
@@ -32,12 +31,12 @@ class ShardWriters:
     """The pending changes of one layer and its copies, by shard."""
 
     def __init__(self) -> None:
+        self._guard = new_lock()
         self.after_fork()
         reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Drop the parent's pending changes in a forked child."""
-        self._guard = threading.Lock()
         self._waiting: dict[str, list[_Ticket]] = {}
 
     async def change(self, shard: StoredShard, lock: SharedLock, changes: list[ChunkChange]) -> None:

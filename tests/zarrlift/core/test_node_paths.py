@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.paths import join, names_below, nearest, parents, prefix_of
+from zarrlift.core.node_paths import names_below, nearest
+from zarrstack.core.paths import join, parents, prefix_of
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=4)
 PATHS = st.lists(NAMES, max_size=5).map("/".join)

@@ -1,4 +1,8 @@
-"""Byte ranges: which are cached, and how a whole value answers them."""
+"""Which parts of a value, and which listings, are cached, and how a whole value answers byte ranges.
+
+Listings are cached like byte ranges: as parts of the key or prefix that was asked for. What validates them
+are the slots of `Versions.listing`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,20 @@ from typing import Final
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
 from .record import CachedValue, Part
+from .versions import VersionedPath, Versions
 
 ODD: Final = ("?", 0, 0)
 """A range that stores answer differently (empty, negative, or of an unknown type): never cached."""
-
+FOLDER: Final[Part] = ("folder", 0, 0)
+"""The names directly below a path, each followed by NUL."""
+PREFIX: Final[Part] = ("prefix", 0, 0)
+"""The keys with a prefix, each followed by NUL."""
+EMPTY: Final[Part] = ("empty", 0, 0)
+"""Whether nothing exists below a path: YES or NO."""
+EXISTS: Final[Part] = ("exists", 0, 0)
+"""YES: the key has a value. A missing key is cached as such."""
+YES: Final = b"1"
+NO: Final = b"0"
 
 _WHOLE: Final = (None,)
 _RANGES: Final = frozenset("ros?")
@@ -47,3 +61,17 @@ def slice_value(cached: CachedValue, part: Part) -> CachedValue | None:
     else:
         data = memoryview(cached.data)[first : second if kind == "r" else size]
     return CachedValue(data=data, stored=cached.stored, stamp=cached.stamp)
+
+
+def folder_place(versions: Versions, path: str) -> VersionedPath | None:
+    """What validates a listing of a folder; None if it is not cached, because it may be any folder."""
+    folder = path.rstrip("/")
+    return versions.listing(folder) if folder or not path else None
+
+
+def prefix_place(versions: Versions, prefix: str) -> VersionedPath | None:
+    """What validates a listing of a prefix; None if it is not cached, because it may name any folder."""
+    folder, slash, name = prefix.rpartition("/")
+    if name in {".", ".."} or (slash and not folder):
+        return None
+    return versions.listing(folder)

@@ -1,0 +1,32 @@
+"""What archives ask of the paths of nodes (`zarrstack.core.paths`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def nearest(path: str, entries: Mapping[str, T]) -> T | None:
+    """The entry of a path, or of its nearest parent; None if there is none."""
+    while path not in entries:
+        if not path:
+            return None
+        path = path.rpartition("/")[0]
+    return entries[path]
+
+
+def names_below(paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The names directly below each ancestor of these paths."""
+    result: dict[str, set[str]] = {}
+    for path in paths:
+        below = path
+        while below:
+            above, _, name = below.rpartition("/")
+            names = result.setdefault(above, set())
+            if name in names:
+                break  # all parents are known too
+            names.add(name)
+            below = above
+    return {above: frozenset(names) for above, names in result.items()}
