@@ -2,7 +2,8 @@
 
 Payloads that are not decoded need not pass through this machine: the store copies them on request, and only
 their ends are fetched for checks. Small objects are read and written instead, which takes two requests; a
-server-side copy takes four: the last one finds an object that was replaced while it was copied.
+server-side copy takes four: the last one finds an object that was replaced while it was copied. A fifth one
+compares the end of the first copy in a store, and of each one if the store may answer before it has copied.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class ServerCopy:
         self._to = end
         self._able = True
         """Whether the store supports copies; determined by the first request."""
+        self._unproven = True
+        """Whether copies are compared, until one was equal; some servers create an empty object instead."""
 
     def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `payload_check` has checked each object's ends.
@@ -80,7 +83,7 @@ class ServerCopy:
             tail = await self.source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if not await self._copied(before, after, size):
+            if not await self._copied(before, after, size) or not await self._arrived(after, size, tail):
                 return await self._by_hand(before, after, None, version, payload_check)
             if await self._state(before) != state:
                 raise source_object_changed()
@@ -123,6 +126,17 @@ class ServerCopy:
             raise _failed(error) from error
         return True
 
+    async def _arrived(self, key: str, size: int, tail: bytes) -> bool:
+        """Whether a copy has this size and these last bytes; if not, the store's copies are not trusted."""
+        if self._unproven or not self._to.copies_at_once:
+            try:  # one byte more, which a copy of the same size does not have
+                end = await self._destination.fetch_range(key, size - TAIL_BYTES, TAIL_BYTES + 1, None)
+            except StorageError:
+                end = None
+            self._able = end == tail
+            self._unproven = not self._able
+        return self._able
+
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self.source.key(before), self._destination.key(after), size)
 
@@ -131,6 +145,7 @@ class ServerCopy:
     ) -> tuple[bytes, ObjectState] | None:
         """The first bytes of an object and its state; None if it is missing."""
         place = self.source.key(key)
+        length = HEAD_BYTES if version is not None and version[0] > IN_ONE_READ else IN_ONE_READ
         try:
             if version is not None and 0 < version[0] < IN_ONE_READ:
                 # Without the ETag it takes half the processor time; before an array is published, all of its
@@ -142,7 +157,7 @@ class ServerCopy:
             return await self.source.told(
                 "cannot read",
                 key,
-                lambda: self._from.read_start(place, IN_ONE_READ, version),
+                lambda: self._from.read_start(place, length, version),
                 size=lambda found: 0 if found is None else len(found[0]),
             )
         except SourceChangedError:

@@ -43,6 +43,9 @@ class ObstoreBackend(Backend):
         self.store = store
         self._below = store.store
         self._etags_differ = False
+        # Azure may answer that a copy is pending, for which obstore 0.12 does not wait
+        # (https://learn.microsoft.com/rest/api/storageservices/copy-blob).
+        self.copies_at_once = type(self._below).__name__ != "AzureStore"
 
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
         """One request, which gives size and ETag before the bytes."""
