@@ -284,7 +284,7 @@ _GOOGLE_PAGE = 4000
 
 
 class FakeGcs(Process):
-    """fake-gcs-server, in Go; objects are files, since its memory looks through all for each. No key is checked.
+    """fake-gcs-server, in Go; objects are files, since its memory looks through all for each.
 
     It has the JSON API of Google Cloud Storage, and obstore speaks the XML API
     (https://cloud.google.com/storage/docs/xml-api/overview): requests are translated, so that what is

@@ -133,7 +133,7 @@ class ServerCopy:
                 end = await self._destination.fetch_range(key, size - TAIL_BYTES, TAIL_BYTES + 1, None)
             except StorageError:
                 end = None
-            self._able = end == tail
+            self._able = self._able and end == tail
             self._unproven = not self._able
         return self._able
 

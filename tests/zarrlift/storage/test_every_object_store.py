@@ -84,7 +84,7 @@ def test_a_killed_copy_is_resumed(job: str, bucket: Bucket, archive: Path, tmp_p
     assert bucket.stored("out") == files(tmp_path / "local")
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow
 def test_ten_thousand_objects_are_listed_and_copied(bucket: Bucket, tmp_path: Path) -> None:
     old = tmp_path / "old"
     zarr.create_array(old, shape=(10_000,), chunks=(1,), dtype="u1", compressors=None, zarr_format=2)

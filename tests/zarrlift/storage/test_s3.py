@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 from aiohttp import web
 from obstore.store import MemoryStore, S3Store
 from tests.zarrlift.storage.conftest import files, fill
@@ -17,10 +19,11 @@ from zarr.storage import ObjectStore
 import zarrlift
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import obstore_s3
+from zarrlift.storage.remote import backend_obstore, obstore_s3
 from zarrlift.storage.remote.backend_obstore import ObstoreBackend
 from zarrlift.storage.remote.obstore_s3 import LeftToFsspec, s3_store
 from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrstack.system.transient_errors import is_not_found, is_throttled, may_pass
 
 NAMES = ["AWS_PROFILE", *obstore_s3._ELSEWHERE]
@@ -197,3 +200,71 @@ def test_etags_that_listings_write_otherwise_are_no_change(
     monkeypatch.setattr(our_bucket.store, "read", other)
     outcome = zarrlift.migrate(url, tmp_path / "new.zarr", storage_options=our_bucket.options)
     assert outcome.ok, outcome.problems
+
+
+def test_every_request_says_that_the_requester_pays(our_bucket, archive, tmp_path) -> None:
+    """As buckets that charge who reads them want it; copies, uploads in parts and listings too."""
+    size = 12 << 20
+    large = zarr.create_array(
+        tmp_path / "in/large", shape=(size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
+    )
+    large[:] = 1
+    source = our_bucket.put("in", files(tmp_path / "in") | files(archive))
+    requests = []
+    our_bucket.instead = requests.append
+    options = our_bucket.options | {"requester_pays": True}
+    both = {"storage_options": options, "dest_storage_options": options}
+    assert zarrlift.migrate(source, "s3://bucket/out", job=tmp_path / "job.db", **both).ok
+    assert zarrlift.verify(source, "s3://bucket/out", **both).ok
+    assert our_bucket.asked["copy"] == 1
+    assert {request.method for request in requests} == {"GET", "HEAD", "PUT", "POST"}
+    assert {request.headers.get("x-amz-request-payer") for request in requests} == {"requester"}
+
+
+def test_an_object_too_large_for_a_copy_in_one_request_goes_in_parts(
+    our_bucket, tmp_path, monkeypatch
+) -> None:
+    """S3 copies 5 GB at most in one request, and obstore has no copies in parts."""
+    size = 12 << 20
+    monkeypatch.setattr(backend_obstore, "_MAX_COPIED", size - 1)
+    array = zarr.create_array(
+        tmp_path / "in", shape=(size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
+    )
+    array[:] = np.arange(size) % 251
+    source = our_bucket.put("in", files(tmp_path / "in"))
+    assert zarrlift.migrate(source, "s3://bucket/out", job=tmp_path / "job.db", **our_bucket.ends).ok
+    assert (our_bucket.asked["copy"], our_bucket.asked["parts"]) == (0, 3)
+    assert our_bucket.stored("out")["c/0"] == our_bucket.stored("in")["0"]
+
+
+@pytest.mark.parametrize("spoiled", ["the first copy", "a later copy"])
+def test_a_store_that_does_not_copy_what_it_says_is_not_trusted(
+    spoiled, our_bucket, tmp_path, monkeypatch
+) -> None:
+    """Some servers take a request for a copy as one to write an empty object, and Azure may copy later.
+
+    Of other stores the first copy is compared, of Azure's all.
+    """
+    if spoiled != "the first copy":
+        monkeypatch.setattr(backend_obstore, "_STARTS_COPIES", {"S3Store"})
+    size = 2 * IN_ONE_READ
+    array = zarr.create_array(
+        tmp_path / "in", shape=(3 * size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
+    )
+    array[:] = np.arange(3 * size) % 251
+    source = our_bucket.put("in", files(tmp_path / "in"))
+    answer = our_bucket.store.object
+
+    def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
+        told = answer(request, objects, key, body)
+        if "x-amz-copy-source" in request.headers and (spoiled == "the first copy" or key != "out/c/0"):
+            objects[key] = b""
+        return told
+
+    monkeypatch.setattr(our_bucket.store, "object", careless)
+    outcome = zarrlift.migrate(
+        source, "s3://bucket/out", job=tmp_path / "job.db", verify="none", **our_bucket.ends
+    )
+    assert outcome.ok, outcome.problems
+    assert zarrlift.migrate(tmp_path / "in", tmp_path / "local").ok
+    assert our_bucket.stored("out") == files(tmp_path / "local")

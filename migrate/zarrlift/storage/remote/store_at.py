@@ -72,9 +72,10 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
 
 def _unopened(error: Exception, url: str, secrets: Sequence[str]) -> ZarrstackError:
     """The error for a location whose client cannot be made, for example of damaged credentials."""
-    problem = plainly(error, f"cannot open the location {url}", "", url, secrets).problem
-    advice = problem.advice or "Check the storage options."
-    return StorageError(problem.message, found=problem.found, advice=advice)
+    plain = plainly(error, f"cannot open the location {url}", "", url, secrets)
+    if plain.problem.advice is not None:
+        return plain
+    return StorageError(plain.problem.message, found=plain.problem.found, advice="Check the storage options.")
 
 
 def _statuses(option: object) -> frozenset[int]:
