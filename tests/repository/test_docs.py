@@ -65,6 +65,7 @@ OTHERS_OPTIONS = {
     "--again",
     "--one-in",
     "--most",
+    "--needs",
     "--games",
     "--random",
     "--rest",

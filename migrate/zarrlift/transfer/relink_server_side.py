@@ -8,7 +8,9 @@ compares the end of the first copy in a store, and of each one if the store may 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.errors import SourceChangedError, StorageError, ZarrstackError
@@ -52,8 +54,13 @@ class ServerCopy:
         self._to = end
         self._able = True
         """Whether the store supports copies; determined by the first request."""
-        self._unproven = True
-        """Whether copies are compared, until one was equal; some servers create an empty object instead."""
+        self._first = asyncio.Lock()
+        self._proven = False
+        """Whether a copy was compared and equal; some servers create an empty object instead."""
+
+    def compared(self, count: int) -> int:
+        """The number of copies that are compared, of this many."""
+        return min(count, 1) if self._to.copies_at_once else count
 
     def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `payload_check` has checked each object's ends.
@@ -83,7 +90,7 @@ class ServerCopy:
             tail = await self.source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if not await self._copied(before, after, size) or not await self._arrived(after, size, tail):
+            if not await self._copied_and_compared(before, after, size, tail):
                 return await self._by_hand(before, after, None, version, payload_check)
             if await self._state(before) != state:
                 raise source_object_changed()
@@ -126,16 +133,21 @@ class ServerCopy:
             raise _failed(error) from error
         return True
 
-    async def _arrived(self, key: str, size: int, tail: bytes) -> bool:
-        """Whether a copy has this size and these last bytes; if not, the store's copies are not trusted."""
-        if self._unproven or not self._to.copies_at_once:
+    async def _copied_and_compared(self, before: str, after: str, size: int, tail: bytes) -> bool:
+        """Like `_copied`; the first copy, or each, must have this size and these last bytes."""
+        if self._proven and self._to.copies_at_once:
+            return await self._copied(before, after, size)
+        async with nullcontext() if self._proven else self._first:
+            if not self._able or not await self._copied(before, after, size):
+                return False
+            if self._proven and self._to.copies_at_once:
+                return True
             try:  # one byte more, which a copy of the same size does not have
-                end = await self._destination.fetch_range(key, size - TAIL_BYTES, TAIL_BYTES + 1, None)
+                end = await self._destination.fetch_range(after, size - TAIL_BYTES, TAIL_BYTES + 1, None)
             except StorageError:
                 end = None
-            self._able = self._able and end == tail
-            self._unproven = not self._able
-        return self._able
+            self._able = self._proven = end == tail
+            return self._able
 
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self.source.key(before), self._destination.key(after), size)
