@@ -90,10 +90,9 @@ class ServerCopy:
             tail = await self.source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if not await self._copied_and_compared(before, after, size, tail):
+            if not await self._copied_and_compared(before, after, state, size, tail):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if await self._state(before) != state:
-                raise source_object_changed()
+            await self._require(before, state)
             return size
         except DestinationError:
             raise
@@ -133,7 +132,9 @@ class ServerCopy:
             raise _failed(error) from error
         return True
 
-    async def _copied_and_compared(self, before: str, after: str, size: int, tail: bytes) -> bool:
+    async def _copied_and_compared(
+        self, before: str, after: str, state: ObjectState, size: int, tail: bytes
+    ) -> bool:
         """Like `_copied`; the first copy, or each, must have this size and these last bytes."""
         if self._proven and self._to.copies_at_once:
             return await self._copied(before, after, size)
@@ -146,8 +147,11 @@ class ServerCopy:
                 end = await self._destination.fetch_range(after, size - TAIL_BYTES, TAIL_BYTES + 1, None)
             except StorageError:
                 end = None
-            self._able = self._proven = end == tail
-            return self._able
+            self._proven = end == tail
+            if not self._proven:
+                await self._require(before, state)
+                self._able = False
+            return self._proven
 
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self.source.key(before), self._destination.key(after), size)
@@ -179,9 +183,11 @@ class ServerCopy:
             data = await self.source.fetch_version(key, ReadLimit(payload_check.most_stored), version)
             return None if data is None else (data, (len(data), ""))
 
-    async def _state(self, key: str) -> ObjectState | None:
+    async def _require(self, key: str, state: ObjectState) -> None:
+        """Raise SourceChangedError if an object of the source has another state now."""
         place = self.source.key(key)
-        return await self.source.told("cannot read", key, lambda: self._from.state(place))
+        if await self.source.told("cannot read", key, lambda: self._from.state(place)) != state:
+            raise source_object_changed()
 
 
 def _failed(error: StorageError) -> DestinationError:
