@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...jobs.units import bytes_text, count_text, shape_text
+from ...planning.images import MAX_READ, Image, cost, images_of
 from ...storage.redact import redact_foreign
 from ..blocks import Block
-from .images import MAX_READ, Image, cost, images_of
 from .png import png
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Picture:
     """One image, before and after."""
 
     path: str
-    place: str
-    """Path of its multiscale, if it is a level of one."""
+    image: Image
     about: str
     width: int
     height: int
@@ -150,7 +149,7 @@ class PictureMaker:
         height, width = first.shape[:2]
         picture = Picture(
             path=image.path,
-            place=image.place,
+            image=image,
             about=_about(image, selection, labels=labels),
             width=width,
             height=height,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zarrstack.core.paths import join, parents
 
 if TYPE_CHECKING:
-    from ...planning.plans import ArrayPlan, Plan
+    from .plans import ArrayPlan, Plan
 
 MIN_SIDE: Final = 64
 MAX_READ: Final = 32_000_000
@@ -40,8 +40,10 @@ class Image:
     """An array that is shown."""
 
     path: str
-    place: str
-    """Path of its multiscale, if it is a level of one."""
+    finest: str
+    """Path of the finest level; its own if it is not a level."""
+    multiscale: str | None = None
+    """Path of the group whose OME metadata describe the levels, if there is one."""
     shape: tuple[int, ...]
     rows: int
     """The axis of the rows of the picture."""
@@ -52,6 +54,14 @@ class Image:
     """Whether the values are labels; None if the values decide."""
     levels: int = 1
     """Number of levels of its multiscale."""
+
+    def viewer_path(self, shown_as: str) -> str:
+        """Path that viewers open if the archive is served in a format.
+
+        What is served as Zarr v2 or N5 has the metadata of OME-Zarr 0.5, for which neuroglancer 2.41.2 does
+        not look there.
+        """
+        return self.multiscale if self.multiscale is not None and shown_as == "zarr3" else self.finest
 
     def selection(self, chunks: Sequence[int], itemsize: int, side: int) -> tuple[int | slice, ...] | None:
         """The middle plane in at most `side` rows and columns, from chunks that are small enough to be read.
@@ -94,13 +104,15 @@ def images_of(plan: Plan) -> Iterator[Image]:
     }
     chosen: dict[str, Image] = {}
     passed: set[str] = set()
-    for path, members, axes in _multiscales(arrays, attributes):
+    for group, members, axes in _multiscales(arrays, attributes):
         images = [_image(arrays[member], attributes, axes) for member in members]
         enough = [image for image in images if image is not None]
         passed.update(members)
         if enough:
             coarsest = min(enough, key=lambda image: math.prod(image.shape))
-            chosen[coarsest.path] = replace(coarsest, place=path, levels=len(members))
+            chosen[coarsest.path] = replace(
+                coarsest, multiscale=group, finest=members[0], levels=len(members)
+            )
     for path, array in arrays.items():
         if path in chosen:
             yield chosen[path]
@@ -108,10 +120,15 @@ def images_of(plan: Plan) -> Iterator[Image]:
             yield single
 
 
+def first_image(plan: Plan, shown_as: str = "zarr3") -> str | None:
+    """Path that viewers open to show the first image of an archive; None if it has none."""
+    return next((image.viewer_path(shown_as) for image in images_of(plan)), None)
+
+
 def _multiscales(
     arrays: Mapping[str, ArrayPlan], attributes: Mapping[str, Mapping[str, Any]]
-) -> Iterator[tuple[str, list[str], Sequence[str | None] | None]]:
-    """Place, paths and names of the axes of each multiscale; those of N5 are siblings `s0`, `s1`."""
+) -> Iterator[tuple[str | None, list[str], Sequence[str | None] | None]]:
+    """Group, paths and names of axes of each multiscale; those of N5 are siblings `s0`, `s1`, without one."""
     below: dict[str, list[str]] = {}
     for path in arrays:
         parent, _, name = path.rpartition("/")
@@ -133,9 +150,9 @@ def _multiscales(
             if members:
                 below.pop(path, None)
                 yield path, members, _axis_names(entry.get("axes"))
-    for path, members in below.items():
+    for members in below.values():
         if len(members) > 1:
-            yield path, members, None
+            yield None, members, None
 
 
 def _axis_names(axes: Any) -> list[str | None] | None:
@@ -170,7 +187,7 @@ def _image(
         return None
     return Image(
         path=array.path,
-        place=array.path,
+        finest=array.path,
         shape=shape,
         rows=rows,
         columns=columns,
