@@ -153,7 +153,7 @@ def test_options_of_s3fs_are_understood(options, settings) -> None:
         ("s3://bucket/a", KEYS | HERE | {"config_kwargs": {"read_timeout": 9}}),
         ("s3://bucket/a", KEYS | HERE | {"version_aware": True}),
         ("s3://bucket/a", KEYS | HERE | {"client_kwargs": {"verify": False}}),
-        ("s3://bucket/a", HERE | {"key": "k"}),
+        ("s3://bucket/a", HERE | {"secret": "s"}),
         ("s3://key:pass@bucket/a", KEYS | HERE),
         ("s3://bucket/a?versionId=3", KEYS | HERE),
         ("s3://bucket/a#b", KEYS | HERE),
