@@ -271,6 +271,66 @@ def test_a_picture_is_the_middle_plane(tmp_path):
     assert np.array_equal(pixels, expected)
 
 
+def window(start: object, end: object) -> dict[str, object]:
+    return {"min": 0, "max": 65535, "start": start, "end": end}
+
+
+@pytest.mark.parametrize(
+    ("omero", "colours", "limits"),
+    [
+        (
+            [
+                {"color": "ff8000", "active": True, "window": window(0, 200)},
+                {"color": "0000FF", "active": False},
+            ],
+            [(255, 128, 0), (0, 0, 0)],
+            [(0, 200), None],
+        ),
+        ([{"color": "#00FF00", "active": False}] * 2, [(0, 255, 0)] * 2, [None, None]),
+        (None, [(255, 0, 255), (0, 255, 0)], [None, None]),
+        (
+            [{"color": 7, "window": window("0", float("nan"))}, "x"],
+            [(255, 0, 255), (0, 255, 0)],
+            [None, None],
+        ),
+        ({"0": {}}, [(255, 0, 255), (0, 255, 0)], [None, None]),
+    ],
+    ids=["one is off", "all are off", "no omero", "no colours and limits", "no channels"],
+)
+def test_channels_are_mixed_as_omero_says(omero, colours, limits, tmp_path):
+    values = np.stack([plane(), plane()[::-1]]).reshape(1, 2, 96, 128)
+    axes = [{"name": "z", "type": "space"}, {"name": "wave", "type": "channel"}]
+    axes += [{"name": name, "type": "space"} for name in "yx"]
+    entry = {"version": "0.4", "axes": axes, "datasets": [{"path": "0"}]}
+    attributes = {"multiscales": [entry], **({} if omero is None else {"omero": {"channels": omero}})}
+    root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2, attributes=attributes)
+    root.create_array("0", shape=values.shape, chunks=(1, 1, 50, 50), dtype="<u2")[...] = values
+    (picture,) = pictures(open_storage(tmp_path / "a"), None, Reading(), PictureMaker()).shown
+    light = np.zeros((96, 128, 3))
+    for channel, colour, ends in zip(values[0], colours, limits, strict=True):
+        low, high = np.percentile(channel, (1, 99)) if ends is None else ends
+        light += np.clip((channel - low) / (high - low), 0, 1)[..., None] * colour
+    pixels = decoded(base64.b64decode(picture.sides[0][1].partition(",")[2]))
+    assert np.array_equal(pixels, np.clip(light, 0, 255).astype(np.uint8))
+    assert picture.about == "1x2x96x128, 2 channels"
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "about"),
+    [
+        ((20, 64, 64), (1, 64, 64), "20x64x64, 8 of 20 channels"),
+        ((5, 64, 3_000_000), (1, 64, 60_000), "5x64x3000000, 4 of 5 channels"),
+    ],
+    ids=["many channels", "large chunks"],
+)
+def test_as_many_channels_are_mixed_as_may_be_read(shape, chunks, about, tmp_path):
+    attributes = {"_ARRAY_DIMENSIONS": ["channel", "y", "x"]}
+    root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2)
+    root.create_array("a", shape=shape, chunks=chunks, dtype="<u2", attributes=attributes)
+    (picture,) = pictures(open_storage(tmp_path / "a"), None, Reading(), PictureMaker()).shown
+    assert picture.about.startswith(about)
+
+
 def test_equal_labels_have_equal_colours_and_zero_is_black(tmp_path):
     values = (plane() // 100).astype("<u8")
     root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2)
