@@ -42,6 +42,8 @@ class Server(ABC):
 
     scheme: ClassVar[str] = "s3"
     checks_credentials: ClassVar[bool] = False
+    many: ClassVar[int] = 10_000
+    """Number of objects that it can be expected to hold."""
 
     def options(self, endpoint: str) -> dict[str, Any]:
         """What opens the server at this address, as s3fs takes it."""
@@ -233,6 +235,7 @@ class Azurite(Process):
 
     scheme = "az"
     checks_credentials = True
+    many = 6_000  # its pages have 5,000; version 3.35 resets connections with 15,000 in memory
 
     def command(self, installed: str, port: int) -> list[str]:
         program = f"{installed}/node_modules/azurite/dist/src/blob/main.js"
