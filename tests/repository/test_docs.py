@@ -66,6 +66,7 @@ OTHERS_OPTIONS = {
     "--again",
     "--one-in",
     "--most",
+    "--needs",
     "--games",
     "--random",
     "--rest",

@@ -134,11 +134,12 @@ def test_the_workflows_run_every_part_of_ci_and_no_other_test() -> None:
         ".ci/run newest",
         ".ci/run readers rest",
         ".ci/run random",
+        ".ci/run stores",
         ".ci/run filesystems",
         "make release-check",
         ".ci/run demo check lowest",
     }
-    nightly = {"random", "filesystems"}
+    nightly = {"random", "stores", "filesystems"}
     assert {word for row in matrix() for word in row["parts"].split()} | nightly == {*parts()}
     assert not [text for text in run if "pytest" in text]
 

@@ -41,7 +41,7 @@ class Item:
         return [pytest.mark.needs_reader("gdal").mark] if mark in MARKED[self.name] else []
 
 
-def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), count=1, items=None):
+def choose(every=False, rest=False, needs="", seed=None, args=("tests",), brought=(), count=1, items=None):
     """The names that are taken, the names that are not, and the last lines of the run."""
     lines, left = [], []
 
@@ -50,7 +50,13 @@ def choose(every=False, rest=False, seed=None, args=("tests",), brought=(), coun
 
     config = SimpleNamespace(
         args=args,
-        getoption={"--all": every, "--rest": rest, "--random": seed, "--one-in": count}.__getitem__,
+        getoption={
+            "--all": every,
+            "--rest": rest,
+            "--needs": needs,
+            "--random": seed,
+            "--one-in": count,
+        }.__getitem__,
         hook=SimpleNamespace(pytest_deselected=leave),
     )
     choice, items = Choice(config, brought), items or [Item(name, name) for name in MARKED]
@@ -64,6 +70,11 @@ def test_slow_tests_are_left_out_which_is_said_with_the_command_that_runs_them()
     assert (taken, left) == (["quick", "read elsewhere", "drawn"], ["wide", "drawn and wide"])
     assert said.startswith("2 slow tests were not run")
     assert said.endswith("python3 go.py test --all")
+
+
+def test_what_needs_one_of_some_readers_is_taken():
+    assert choose(needs="moto,gdal")[0] == ["read elsewhere"]
+    assert choose(needs="moto")[0] == []
 
 
 def test_one_in_so_many_cases_of_a_slow_test_is_quick():

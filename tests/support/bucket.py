@@ -12,13 +12,15 @@ from itertools import cycle
 from typing import Any, Literal, get_args
 
 from aiohttp import web
-from tests.support.s3_servers import KEY, SECRET, Ours, Server
+from tests.support.store_servers import Ours, Server
 
 Fault = Literal["reset", "cut", "short", "late"]
 """No answer at all; a body that breaks off; one that ends early and says so in its Content-Length; an answer
 that the next one overtakes.
 """
 _REFUSALS = {500: "InternalError", 503: "SlowDown", 429: "TooManyRequests"}
+COPIES = {"x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source"}
+"""Headers that ask a store to copy an object: S3's, Google's, Azure's."""
 _LATE = 0.02
 """Seconds that an answer waits for one to overtake it."""
 
@@ -48,8 +50,8 @@ class Bucket:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked[request.method] += 1
-        self.asked["copy"] += "x-amz-copy-source" in request.headers
-        self.asked["parts"] += "partNumber" in request.query
+        self.asked["copy"] += not COPIES.isdisjoint(name.lower() for name in request.headers)
+        self.asked["parts"] += "partNumber" in request.query or request.query.get("comp") == "block"
         self._next.set()
         status = self.instead(request)
         if status is not None:
@@ -107,8 +109,17 @@ class Bucket:
 
     @property
     def options(self) -> dict[str, Any]:
-        """As s3fs takes them."""
-        return {"key": KEY, "secret": SECRET, "client_kwargs": {"endpoint_url": self.endpoint}}
+        """As s3fs, gcsfs or adlfs takes them."""
+        return self.server.options(self.endpoint)
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """The same for both ends of a job."""
+        return {"storage_options": self.options, "dest_storage_options": self.options}
+
+    def url(self, path: str) -> str:
+        """The URL of a path in the bucket."""
+        return f"{self.server.scheme}://bucket/{path}"
 
     def stored(self, prefix: str) -> dict[str, bytes]:
         """What lies below a prefix, by relative key."""
@@ -118,7 +129,7 @@ class Bucket:
     def put(self, prefix: str, content: dict[str, bytes]) -> str:
         """Put files into the bucket; gives their URL."""
         self.server.put({f"{prefix}/{name}": data for name, data in content.items()})
-        return f"s3://bucket/{prefix}"
+        return self.url(prefix)
 
 
 async def spoiled(fault: Fault, request: web.Request, answered: web.StreamResponse) -> web.StreamResponse:

@@ -1,8 +1,9 @@
 """Which tests a run takes: the quick ones, all, or those that draw random examples.
 
 `python3 go.py test` runs what is not marked `slow`, with examples that are the same every time; `--all`
-runs the rest too, `--rest` only the rest (with `--one-in 4` a quarter of its cases); `--random` runs what
-draws examples, slow or not, with others each time. A test that is named (`tests/file.py::test_name`) runs in
+runs the rest too, `--rest` only the rest (with `--one-in 4` a quarter of its cases); `--needs moto,azurite`
+runs what needs one of these readers, slow or not; `--random` runs what draws examples, slow or not, with
+others each time. A test that is named (`tests/file.py::test_name`) runs in
 any case.
 
 `slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` leaves in every tenth case: of
@@ -21,10 +22,11 @@ LEFT_OUT = "zarrlift_left_out"
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """`--all`, `--rest`, `--one-in` and `--random`."""
+    """`--all`, `--rest`, `--needs`, `--one-in` and `--random`."""
     group = parser.getgroup("zarrlift")
     group.addoption("--all", action="store_true", help="run slow tests too")
     group.addoption("--rest", action="store_true", help="run what a run without these options leaves out")
+    group.addoption("--needs", metavar="READER,...", default="", help="run what needs one of these readers")
     group.addoption("--one-in", metavar="N", type=int, default=1, help="of slow cases, run one in N")
     group.addoption("--random", metavar="SEED", help="run what draws examples, and draw them with this seed")
 
@@ -74,6 +76,7 @@ class Choice:
     def __init__(self, config: pytest.Config, brought: Collection[str]) -> None:
         self.all: bool = config.getoption("--all")
         self.rest: bool = config.getoption("--rest")
+        self.needs: str = config.getoption("--needs")
         self.one_in: int = config.getoption("--one-in")
         self.brought = brought
         self.seed: str | None = config.getoption("--random")
@@ -84,6 +87,8 @@ class Choice:
         """Take what is wanted."""
         if self.seed:
             taken = [item for item in items if item.get_closest_marker("hypothesis")]
+        elif self.needs:
+            taken = [item for item in items if needs_one_of(item, self.needs.split(","))]
         elif any("::" in each for each in config.args):
             return
         elif self.all:

@@ -55,9 +55,12 @@ class Store:
                 self.most = 0
                 return web.json_response(told)
             await asyncio.sleep(self.seconds)
+            if bucket not in self.objects and (key or request.method != "PUT"):
+                text = "<Error><Code>NoSuchBucket</Code></Error>"
+                return web.Response(status=404, content_type="application/xml", text=text)
             if not key:
                 return self.bucket(request, bucket, body)
-            return self.object(request, self.objects.setdefault(bucket, {}), key, body)
+            return self.object(request, self.objects[bucket], key, body)
         finally:
             self.now -= 1
 

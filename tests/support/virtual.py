@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.s3_servers import KEY, SECRET
+from tests.support.store_servers import KEY, SECRET
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore
 

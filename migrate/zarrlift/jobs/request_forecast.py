@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.paths import join
 
-from ..core.codecs.base import TAIL_BYTES
+from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES
 from ..core.grid.frames import Shards
 from ..formats.registry import attributes_document
 from ..planning.estimates import PAGE, listing_requests, plan_totals
 from ..planning.requests import RequestCounts, RequestForecast
 from ..storage.limits import PART, SPOOLED
 from ..storage.remote.zarr_store import StoreStorage
-from ..transfer.relink_server_side import IN_ONE_READ, server_copy
+from ..transfer.relink_server_side import IN_ONE_READ, ServerCopy, server_copy
 from ..transfer.shard_reader import SPAN
 from ..verification.sampling import Sampler
 
@@ -59,7 +59,7 @@ def forecast(
     # each `zarr.json` is looked for.
     writes = Counter(get=3, put=2 + objects - sum(array.objects_out for array in moving), delete=1)
     writes.update(get=len(plan.published)) if plan.in_place else writes.update(list=1)
-    copies = not plan.in_place and server_copy(source, ends.destination) is not None
+    copies = None if plan.in_place else server_copy(source, ends.destination)
     for array in moving:
         _move(array, inventories, reads, writes, copies=copies)
     sampler = Sampler("") if request.verify == "sample" else None
@@ -75,9 +75,14 @@ def forecast(
 
 
 def _move(
-    array: ArrayPlan, inventories: Inventories, reads: Counter[str], writes: Counter[str], *, copies: bool
+    array: ArrayPlan,
+    inventories: Inventories,
+    reads: Counter[str],
+    writes: Counter[str],
+    *,
+    copies: ServerCopy | None,
 ) -> None:
-    """Add what moves the chunks; `copies`: both ends are in one store."""
+    """Add what moves the chunks; `copies` where both ends are in one store."""
     inventory, written = inventories.get(array.path), array.objects_out
     sizes = None if inventory is None else inventory.sizes
     sharded = isinstance(array.source.frame, Shards)
@@ -87,9 +92,10 @@ def _move(
     if copies and array.route.name == "relink" and sizes is not None and not sharded:
         large = sizes[sizes > IN_ONE_READ]
         count, stored = len(large), int(large.sum())
-        # The beginning and the end are read, and at last the state.
-        reads.update(get=count, head=count, bytes_read=count * (IN_ONE_READ + TAIL_BYTES) - stored)
-        writes.update(copy=count, bytes_written=-stored)
+        # The beginning and the end are read, and at last the state; and the end of copies that are compared.
+        reads.update(get=count, head=count, bytes_read=count * (HEAD_BYTES + TAIL_BYTES) - stored)
+        compared = copies.compared(count)
+        writes.update(copy=count, bytes_written=-stored, get=compared, bytes_read=compared * TAIL_BYTES)
         written -= count
         size = (array.bytes_out - stored) // max(written, 1)
     elif sharded and array.move.block_shape is not None:

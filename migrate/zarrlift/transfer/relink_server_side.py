@@ -2,12 +2,15 @@
 
 Payloads that are not decoded need not pass through this machine: the store copies them on request, and only
 their ends are fetched for checks. Small objects are read and written instead, which takes two requests; a
-server-side copy takes four: the last one finds an object that was replaced while it was copied.
+server-side copy takes four: the last one finds an object that was replaced while it was copied. A fifth one
+compares the end of the first copy in a store, and of each one if the store may answer before it has copied.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.errors import SourceChangedError, StorageError, ZarrstackError
@@ -51,6 +54,13 @@ class ServerCopy:
         self._to = end
         self._able = True
         """Whether the store supports copies; determined by the first request."""
+        self._first = asyncio.Lock()
+        self._proven = False
+        """Whether a copy was compared and equal; some servers create an empty object instead."""
+
+    def compared(self, count: int) -> int:
+        """The number of copies that are compared, of this many."""
+        return min(count, 1) if self._to.copies_at_once else count
 
     def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `payload_check` has checked each object's ends.
@@ -80,10 +90,9 @@ class ServerCopy:
             tail = await self.source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if not await self._copied(before, after, size):
+            if not await self._copied_and_compared(before, after, state, size, tail):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if await self._state(before) != state:
-                raise source_object_changed()
+            await self._require(before, state)
             return size
         except DestinationError:
             raise
@@ -123,6 +132,27 @@ class ServerCopy:
             raise _failed(error) from error
         return True
 
+    async def _copied_and_compared(
+        self, before: str, after: str, state: ObjectState, size: int, tail: bytes
+    ) -> bool:
+        """Like `_copied`; the first copy, or each, must have this size and these last bytes."""
+        if self._proven and self._to.copies_at_once:
+            return await self._copied(before, after, size)
+        async with nullcontext() if self._proven else self._first:
+            if not self._able or not await self._copied(before, after, size):
+                return False
+            if self._proven and self._to.copies_at_once:
+                return True
+            try:  # one byte more, which a copy of the same size does not have
+                end = await self._destination.fetch_range(after, size - TAIL_BYTES, TAIL_BYTES + 1, None)
+            except StorageError:
+                end = None
+            self._proven = end == tail
+            if not self._proven:
+                await self._require(before, state)
+                self._able = False
+            return self._proven
+
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self.source.key(before), self._destination.key(after), size)
 
@@ -131,6 +161,7 @@ class ServerCopy:
     ) -> tuple[bytes, ObjectState] | None:
         """The first bytes of an object and its state; None if it is missing."""
         place = self.source.key(key)
+        length = HEAD_BYTES if version is not None and version[0] > IN_ONE_READ else IN_ONE_READ
         try:
             if version is not None and 0 < version[0] < IN_ONE_READ:
                 # Without the ETag it takes half the processor time; before an array is published, all of its
@@ -142,7 +173,7 @@ class ServerCopy:
             return await self.source.told(
                 "cannot read",
                 key,
-                lambda: self._from.read_start(place, IN_ONE_READ, version),
+                lambda: self._from.read_start(place, length, version),
                 size=lambda found: 0 if found is None else len(found[0]),
             )
         except SourceChangedError:
@@ -152,9 +183,11 @@ class ServerCopy:
             data = await self.source.fetch_version(key, ReadLimit(payload_check.most_stored), version)
             return None if data is None else (data, (len(data), ""))
 
-    async def _state(self, key: str) -> ObjectState | None:
+    async def _require(self, key: str, state: ObjectState) -> None:
+        """Raise SourceChangedError if an object of the source has another state now."""
         place = self.source.key(key)
-        return await self.source.told("cannot read", key, lambda: self._from.state(place))
+        if await self.source.told("cannot read", key, lambda: self._from.state(place)) != state:
+            raise source_object_changed()
 
 
 def _failed(error: StorageError) -> DestinationError:

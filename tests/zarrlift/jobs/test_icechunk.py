@@ -15,7 +15,7 @@ import xarray
 import zarr
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import other_archive, write_archive
-from tests.support.s3_servers import KEY, SECRET
+from tests.support.store_servers import KEY, SECRET
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -243,7 +243,7 @@ def test_processes_do_not_commit_to_a_local_repository(source, url):
 @pytest.mark.parametrize("executor", ["threads", "processes", "dask"])
 def test_a_repository_on_s3(server, executor, source, tmp_path, request):
     from tests.support.bucket import serving
-    from tests.support.s3_servers import server as other
+    from tests.support.store_servers import server as other
 
     with other(server) as installed, serving(installed) as bucket:
         options = {"endpoint_url": bucket.endpoint, "key": KEY, "secret": SECRET}

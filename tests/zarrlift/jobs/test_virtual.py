@@ -23,7 +23,7 @@ import zarr
 from tests.support import web_servers
 from tests.support.bucket import serving
 from tests.support.fixtures_index import archive
-from tests.support.s3_servers import SECRET, SERVERS, server
+from tests.support.store_servers import OF_S3, SECRET, server
 from tests.support.unpacking import FIXTURES, unpacked
 from tests.support.v2_trees import GROUP, array, tree
 from tests.support.virtual import opened_icechunk, opened_icechunk_bucket, opened_kerchunk
@@ -317,9 +317,7 @@ def test_a_plan_says_which_arrays_cannot_be_referred_to(tmp_path: Path) -> None:
     assert sum(array.bytes_out for array in made.arrays) == 0
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SERVERS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in OF_S3])
 def test_references_into_a_bucket_hold_the_etags_of_its_objects(name: str, tmp_path: Path) -> None:
     source = small(tmp_path / "old.zarr", c00=CHUNK, c11=CHUNK)
     objects = {f"pre fix/{file.relative_to(source)}": file.read_bytes() for file in files(source)}

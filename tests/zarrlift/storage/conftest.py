@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support import web_servers
 from tests.support.bucket import Bucket, serving
-from tests.support.s3_servers import SERVERS, Server, server
+from tests.support.store_servers import SERVERS, Server, server
 from tests.zarrlift.jobs.conftest import write_archive
 
 from zarrlift.storage.open_storage import open_storage

@@ -127,6 +127,17 @@ DENIED = (
             id="expired, obstore 0.12",
         ),
         pytest.param(
+            PermissionError(
+                f"{OBSTORE} - Server returned non-2xx status code: 403 Forbidden: "
+                + XML.format(
+                    "AuthenticationFailed", "No such signature.\nRequestId:1c7c\nTime:2026-11-26T15:11:50Z"
+                )
+            ),
+            "key 'k': cannot read; found HTTP status 403 Forbidden; AuthenticationFailed; No such signature."
+            " Access is denied: the key or token does not belong to the account.",
+            id="another key, Azure",
+        ),
+        pytest.param(
             OSError(5, "Input/output error"),
             "key 'k': cannot read; found OSError: [Errno 5] Input/output error",
             id="anything else",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zarr
@@ -30,12 +29,11 @@ def _no_time_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fifth_of_the_answers_lost_changes_nothing(
     recipe: Recipe, bucket: Bucket, archive: Path, tmp_path: Path
 ) -> None:
-    ends = bucket.put("in", files(archive)), "s3://bucket/out"
-    options: dict[str, Any] = {"storage_options": bucket.options, "dest_storage_options": bucket.options}
+    ends = bucket.put("in", files(archive)), bucket.url("out")
     met = bucket.disturb(0, 0.2)
-    outcome = zarrlift.migrate(*ends, recipe=recipe, job=tmp_path / "job.db", **options)
+    outcome = zarrlift.migrate(*ends, recipe=recipe, job=tmp_path / "job.db", **bucket.ends)
     assert outcome.ok, outcome.problems
-    assert zarrlift.verify(*ends, full=True, **options).ok
+    assert zarrlift.verify(*ends, full=True, **bucket.ends).ok
     assert met.keys() == {"500", "503", "429", "reset", "cut", "late"}
     assert zarrlift.migrate(archive, tmp_path / "local", recipe=recipe).ok
     assert bucket.stored("out") == files(tmp_path / "local")

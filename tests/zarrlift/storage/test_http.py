@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support import fixtures_index
+from tests.support.store_servers import KEY, SECRET, nginx
 from tests.zarrlift.storage.conftest import Web, files
 
 import zarrlift
@@ -118,6 +119,32 @@ def test_a_page_in_place_of_a_document_is_named(made: Path, served: Web, tmp_pat
     with pytest.raises(
         StorageError, match=r"HTML page in place of an object.*expected the object, or status 404"
     ):
+        zarrlift.inspect(place)
+
+
+@pytest.mark.needs_reader("nginx")
+@pytest.mark.parametrize("index", [True, False], ids=["index pages", "no index pages, a password"])
+def test_nginx_serves_an_archive(index: bool, made: Path, tmp_path: Path) -> None:
+    """An index page is no listing, and none is taken for one."""
+    user = "" if index else f"{KEY}:{SECRET}@"
+    with nginx(made.parent, index=index) as host:
+        place = f"http://{user}{host}/{'secret/' if user else ''}a.zarr"
+        (note,) = (
+            each for each in zarrlift.plan(place, tmp_path / "o").all_problems() if each.kind == "no-listing"
+        )
+        assert note.found in ("16 possible chunks", "4 possible chunks")
+        outcome = zarrlift.migrate(place, tmp_path / "out.zarr", job=tmp_path / "job.db")
+        assert outcome.ok, outcome.problems
+        assert_right(tmp_path / "out.zarr")
+        assert zarrlift.verify(place, tmp_path / "out.zarr", full=True).ok
+        chunk = next(file for file in files(made) if file[-1].isdigit())
+        (made / chunk).write_bytes((made / chunk).read_bytes()[:-1])
+        report = zarrlift.verify(place, tmp_path / "out.zarr", full=True, job=tmp_path / "job.db")
+        assert [problem.node for problem in report.problems if problem.severity == "refusal"] == ["x"]
+        if user:
+            with pytest.raises(StorageError, match=r"found HTTP status 401 .*the user and the password"):
+                zarrlift.inspect(place.replace(SECRET, "other"))
+    with pytest.raises(StorageError, match=f"does not answer; found no connection to {host}"):
         zarrlift.inspect(place)
 
 

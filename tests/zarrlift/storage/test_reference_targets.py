@@ -15,7 +15,7 @@ import pytest
 import zarr
 from tests.support.bucket import Bucket
 from tests.support.changing_archives import once
-from tests.support.s3_servers import SECRET
+from tests.support.store_servers import SECRET
 from tests.support.unpacking import unpacked
 from tests.support.web_servers import Files, serving
 from tests.zarrlift.storage.conftest import files

@@ -96,6 +96,8 @@ class Backend(ABC):
     """False after a server has ignored the range of a request."""
     tells_versions: ClassVar[bool] = False
     """Whether a read can be compared with the version given by a listing."""
+    copies_at_once: bool = True
+    """False if `copy` may return before the store has copied."""
 
     @abstractmethod
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:

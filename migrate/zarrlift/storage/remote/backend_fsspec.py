@@ -48,6 +48,8 @@ class FsspecBackend(Backend):
         self.store: FsspecStore = store
         self.fs: Any = store.fs
         self._root = store.path.rstrip("/")
+        # adlfs 2026.8 starts a copy, and does not wait for Azure to make it.
+        self.copies_at_once = not protocols(store) & {"az", "abfs", "abfss"}
 
     def path(self, key: str) -> str:
         """The path of a key in the file system."""

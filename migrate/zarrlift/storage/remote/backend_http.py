@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PIECE: Final = 256 << 10
 _PARTIAL: Final = 206
+_UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _BEHIND: Final = 416
 """The range begins behind the end of the object, whose size is in `Content-Range` (RFC 9110, 15.5.17)."""
@@ -96,6 +97,13 @@ class HttpBackend(FsspecBackend):
                 if answer.status == _BEHIND and headers and "/" in answer.headers.get("Content-Range", ""):
                     tell(_state(answer))
                     return b""
+                if answer.status == _UNAUTHORIZED:
+                    raise StorageError(
+                        "cannot read",
+                        key=key or None,
+                        found="HTTP status 401 (Unauthorized)",
+                        advice="Give the user and the password in the URL: https://USER:PASSWORD@HOST/PATH.",
+                    )
                 if answer.status == _FORBIDDEN:
                     raise _forbidden(key)
                 fs._raise_not_found_for_status(answer, url)  # noqa: SLF001 - fsspec's own reading of a status

@@ -27,6 +27,10 @@ _MAX_COPIED: Final = 5 << 30
 """Maximum number of bytes that S3 copies in one request
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html).
 """
+_STARTS_COPIES: Final = frozenset({"AzureStore"})
+"""Kinds of stores that may answer that a copy is pending, for which obstore 0.12 does not wait
+(https://learn.microsoft.com/rest/api/storageservices/copy-blob).
+"""
 _PAGE: Final = 1000
 """Objects per batch of a listing, the number in one request to S3."""
 _PAGES: Final = 10 * _PAGE
@@ -43,6 +47,7 @@ class ObstoreBackend(Backend):
         self.store = store
         self._below = store.store
         self._etags_differ = False
+        self.copies_at_once = type(self._below).__name__ not in _STARTS_COPIES
 
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
         """One request, which gives size and ETag before the bytes."""

@@ -39,7 +39,8 @@ Icechunk 1 begins with an "x" besides.
 _ADDRESS: Final = re.compile(r"\bhttps?://[^/\s\"'?]+|(?<=\bhost )\S+")
 _STATUS: Final = re.compile(r"status code: (\d{3}[^:<]*)")
 _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
-_MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
+_MESSAGE: Final = re.compile(r"<Message>([^<\n]*)")
+"""Its first line; Azure adds others with the id of the request and the time."""
 _DENIED: Final = re.compile(r"\b(401 Unauthorized|403 Forbidden|Forbidden|Access Denied|AccessDenied)\b")
 """Messages of obstore, and of s3fs 2026.9, which omits the status."""
 _MAY_NOT: Final = (
@@ -51,11 +52,14 @@ _REFUSALS: Final = {
     "InvalidAccessKeyId": "Access is denied: the store does not know the access key."
     " Check the key or profile, and the storage option endpoint_url.",
     "SignatureDoesNotMatch": "Access is denied: the secret key does not belong to the access key.",
+    "AuthenticationFailed": "Access is denied: the key or token does not belong to the account.",
     "RequestTimeTooSkewed": "Access is denied: the clock of this machine is wrong.",
     **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), _EXPIRED),
     **dict.fromkeys(("InvalidToken", "RequestExpired"), _EXPIRED),
 }
-"""Error codes of S3 (https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html) in words."""
+"""Error codes in words, of S3 (https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html) and of
+Azure (https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes).
+"""
 _MOST: Final = 500
 """Maximum number of characters of an unrecognized message."""
 

@@ -61,12 +61,14 @@ _ELSEWHERE: Final = (
 
 
 class LeftToFsspec(Exception):  # noqa: N818 - not an error where s3fs is installed
-    """S3 must be accessed through s3fs; `error` is the one to raise where that is not installed."""
+    """A store must be accessed through fsspec; `error` is the one to raise where its package is missing."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, package: str = "s3fs") -> None:
         super().__init__(reason)
         self.error: ZarrstackError = UsageError(
-            f"obstore does not support {reason}", expected="s3fs", advice="Install it: pip install s3fs."
+            f"obstore does not support {reason}",
+            expected=package,
+            advice=f"Install it: pip install {package}.",
         )
 
 

@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from .obstore_s3 import opened, s3_store
+from zarrstack.core.errors import UsageError
+
+from .obstore_s3 import LeftToFsspec, opened, s3_store
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -48,7 +50,10 @@ _OF_NO_MATTER: Final = frozenset({"skip_instance_cache", "project"})
 
 
 def obstore_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str] | None:
-    """The bucket or container of a URL and the path in it; None if fsspec must be used."""
+    """The bucket or container of a URL and the path in it; None if fsspec must be used.
+
+    LeftToFsspec if that alone may find credentials, or supports an option; UsageError for a missing file.
+    """
     if find_spec("obstore") is None:
         return None
     parts = urlsplit(url)
@@ -81,7 +86,8 @@ def _azure(parts: SplitResult, options: dict[str, Any], *, read_only: bool) -> t
         text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
     settings = {} if text is None else _connection(text)
     if settings is None or not options.keys() <= _AZURE.keys():
-        return None
+        unknown = options.keys() - _AZURE.keys()
+        raise LeftToFsspec(f"the storage option {min(unknown, default='connection_string')}", "adlfs")
     named = text is not None or bool(options.keys() & {"account_key", "sas_token", "client_id", "anon"})
     for name, value in (options if named else variables | options).items():
         settings[_AZURE[name]] = value
@@ -91,10 +97,17 @@ def _azure(parts: SplitResult, options: dict[str, Any], *, read_only: bool) -> t
         settings["account_name"] = variables["account_name"]
     settings = {name: value for name, value in settings.items() if value is not False}
     whole_client = {"client_id", "client_secret", "tenant_id"} <= settings.keys()
-    if "account_name" not in settings:
+    has_credentials = whole_client or settings.keys() & {"account_key", "sas_key", "skip_signature"}
+    if not has_credentials and parts.scheme in ("http", "https"):
         return None
-    if not whole_client and not settings.keys() & {"account_key", "sas_key", "skip_signature"}:
-        return None
+    if not has_credentials or "account_name" not in settings:
+        raise _no_credentials(
+            f"{parts.scheme}://{parts.netloc}",
+            "the storage options, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT_NAME and others",
+            "Give account_name with account_key or sas_token, or connection_string; for a public container,"
+            " account_name and anon=true. For other logins",
+            "adlfs",
+        )
     return opened("AzureStore", container, settings, settings.get("endpoint"), path, read_only=read_only)
 
 
@@ -115,18 +128,44 @@ def _google(parts: SplitResult, options: dict[str, Any], *, read_only: bool) -> 
     if "@" in parts.netloc:
         return None
     token = options.pop("token", None)
-    if not options.keys() <= _GOOGLE.keys():
-        return None
+    if unknown := options.keys() - _GOOGLE.keys():
+        raise LeftToFsspec(f"the storage option {min(unknown)}", "gcsfs")
     settings: dict[str, Any] = {_GOOGLE[name]: value for name, value in options.items() if value is not False}
     if token is None and not settings.get("skip_signature"):
         token = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    if "base_url" not in settings and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
+        settings["base_url"] = emulator if "://" in emulator else f"http://{emulator}"
     if token == "anon":  # noqa: S105 - gcsfs' word for none
         settings["skip_signature"] = True
     elif isinstance(token, str) and os.path.isfile(token):
         settings["application_credentials"] = token
-    elif token is not None or not settings.get("skip_signature"):
-        return None
-    if "base_url" not in settings and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
-        settings["base_url"] = emulator
+    elif isinstance(token, str) and (os.sep in token or token.endswith(".json")):
+        raise UsageError(f"no such file with credentials of Google: {token}")
+    elif token is not None:
+        raise LeftToFsspec("this form of the storage option token", "gcsfs")
+    elif not settings.get("skip_signature"):
+        raise _no_credentials(
+            f"gs://{parts.netloc}",
+            "the storage option token and GOOGLE_APPLICATION_CREDENTIALS",
+            "Give token=FILE, or anon=true for a public bucket. For the login of gcloud",
+            "gcsfs",
+        )
+    if settings.get("skip_signature") and "base_url" in settings:
+        settings["credential_provider"] = _any_token
+    elif settings.get("skip_signature") and not read_only:
+        raise LeftToFsspec("writing to Google's stores without credentials", "gcsfs")
     path = parts.path.strip("/")
     return opened("GCSStore", parts.netloc, settings, settings.get("base_url"), path, read_only=read_only)
+
+
+def _any_token() -> dict[str, Any]:
+    """What obstore 0.12 sends with a write even if it is to skip signatures; emulators take any."""
+    return {"token": "anonymous", "expires_at": None}
+
+
+def _no_credentials(place: str, looked_at: str, advice: str, package: str) -> LeftToFsspec:
+    left = LeftToFsspec("a place without credentials")
+    left.error = UsageError(
+        f"no credentials found for {place}: looked at {looked_at}", advice=f"{advice}: pip install {package}."
+    )
+    return left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
@@ -10,6 +10,7 @@ from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 from ..redact import redact, redact_foreign, secrets_of
 from .backend import HTTP
 from .backend_http import HttpBackend
+from .error_text import plainly
 from .obstore_s3 import LeftToFsspec
 from .obstore_urls import obstore_store
 from .option_names import check_names
@@ -41,8 +42,7 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
         except ZarrstackError:
             raise
         except Exception as error:
-            found = redact_foreign(f"{redacted} ({type(error).__name__}: {error})")
-            raise StorageError("cannot open the location", found=found) from error
+            raise _unopened(error, redacted, secrets) from error
         if bucket is not None:
             return StoreStorage(*bucket, url=redacted, secrets=secrets)
     try:
@@ -62,13 +62,20 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"no such file or directory: {redacted}") from error
     except Exception as error:
-        found = redact_foreign(f"{redacted} ({type(error).__name__}: {error})")
-        raise StorageError("cannot open the location", found=found) from error
+        raise _unopened(error, redacted, secrets) from error
     storage = StoreStorage(store, url=redacted, secrets=secrets)
     if absent and isinstance(storage.native, HttpBackend):
         storage.native.absent = absent
         storage.absence = "HTTP status " + " or ".join(map(str, (404, *sorted(absent))))
     return storage
+
+
+def _unopened(error: Exception, url: str, secrets: Sequence[str]) -> ZarrstackError:
+    """The error for a location whose client cannot be made, for example of damaged credentials."""
+    plain = plainly(error, f"cannot open the location {url}", "", url, secrets)
+    if plain.problem.advice is not None:
+        return plain
+    return StorageError(plain.problem.message, found=plain.problem.found, advice="Check the storage options.")
 
 
 def _statuses(option: object) -> frozenset[int]:

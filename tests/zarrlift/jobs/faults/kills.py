@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from tests.support.bucket import serving
-from tests.support.s3_servers import SERVERS, server
+from tests.support.store_servers import OF_S3, server
 from tests.zarrlift.jobs.faults.playground import Playground, Told
 from tests.zarrlift.jobs.faults.scenarios import SCENARIOS, Scenario
 from tests.zarrlift.jobs.faults.stage import folder_in_memory
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="where the archives are, such as another file system")
     parser.add_argument("--failing", action="store_true", help="calls fail, nothing is killed")
     parser.add_argument("--at", action="append", help="this moment, in place of drawn ones")
-    parser.add_argument("--server", choices=SERVERS, help="a server that others wrote, in place of our own")
+    parser.add_argument("--server", choices=OF_S3, help="a server that others wrote, in place of our own")
     parser.add_argument("--faults", type=float, default=0.0, help="share of a server's answers that go wrong")
     asked = parser.parse_args()
     logging.getLogger(

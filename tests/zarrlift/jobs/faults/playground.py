@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.bucket import Bucket
-from tests.support.s3_servers import KEY, SECRET
+from tests.support.store_servers import KEY, SECRET
 from tests.zarrlift.jobs.faults.commands import Ended
 from tests.zarrlift.jobs.faults.judging import (
     UPLOADS,

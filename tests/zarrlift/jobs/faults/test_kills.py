@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.bucket import serving
-from tests.support.s3_servers import SERVERS, server
+from tests.support.store_servers import OF_S3, server
 from tests.zarrlift.jobs.faults.judging import Calm, wrong_at_the_end, wrong_now
 from tests.zarrlift.jobs.faults.playground import Playground
 from tests.zarrlift.jobs.faults.scenarios import BY_ID, SCENARIOS
@@ -88,7 +88,7 @@ def test_a_command_with_calls_that_fail_says_so_or_does_right(id: str, place: Pl
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SERVERS]
+    scope="module", params=[pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in OF_S3]
 )
 def failing_place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
