@@ -227,7 +227,7 @@ def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
 
 def _nothing_created(place: _Place, cause: BaseException | None) -> str | None:
     """Advice for a directory that exists and takes no files, such as `/proc`, and for a web server."""
-    if place.shown.startswith("http"):
+    if type(cause).__name__ == "ClientResponseError":  # aiohttp's
         return "Not every web server takes files: name a directory, or a store such as s3://bucket/path."
     if not isinstance(place.storage, LocalStorage) or not isinstance(cause, OSError):
         return None

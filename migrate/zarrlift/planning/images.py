@@ -79,8 +79,8 @@ class Image:
     def viewer_path(self, shown_as: str) -> str:
         """Path that viewers open if the archive is served in a format.
 
-        What is served as Zarr v2 or N5 has the metadata of OME-Zarr 0.5, for which neuroglancer 2.41.2 does
-        not look there.
+        What is served as Zarr v2 or N5 has the metadata of OME-Zarr 0.5, which neuroglancer 2.41.2 reads in
+        Zarr v3 alone.
         """
         return self.multiscale if self.multiscale is not None and shown_as == "zarr3" else self.finest
 

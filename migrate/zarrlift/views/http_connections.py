@@ -7,6 +7,7 @@ next request, which is suspended during a response.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -48,8 +49,9 @@ class Connections:
                 connection.stop_clock()
             try:
                 response = await handler(request)
-                await response.prepare(request)
-                await response.write_eof()
+                with contextlib.suppress(ConnectionError):  # the client has gone
+                    await response.prepare(request)
+                    await response.write_eof()
                 return response
             finally:
                 if connection is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -27,6 +28,7 @@ from tests.support.processes import running
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.report.viewers import ORIGINS, viewer_links
+from zarrlift.views.http_connections import Connections
 
 VIEWER = "https://viewer.example"
 OCEAN = archive("zarr-2.18/people/ocean").path
@@ -191,6 +193,21 @@ def limited(patience: float = 30, most: int = 512) -> Iterator[str]:
     program = WITH_LIMITS.format(patience=patience, most=most)
     with running([sys.executable, "-c", program, "serve", str(OCEAN), "--port", "0"]) as process:
         yield re.search(r"http://\S+", process.stdout.readline())[0]
+
+
+def test_a_client_that_has_gone_is_no_error() -> None:
+    from aiohttp import web
+    from aiohttp.test_utils import make_mocked_request
+
+    class Gone(web.Response):
+        async def write_eof(self, data: bytes = b"") -> None:
+            raise ConnectionResetError("Cannot write to closing transport")
+
+    async def answer(_: web.Request) -> web.Response:
+        return Gone()
+
+    response = asyncio.run(Connections().middleware()(make_mocked_request("GET", "/"), answer))
+    assert isinstance(response, Gone)
 
 
 @pytest.mark.slow

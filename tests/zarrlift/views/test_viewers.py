@@ -45,13 +45,13 @@ def site() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image of OME-NGFF 0.4, the left half of which is red and the right half green."""
+    """An image of OME-NGFF 0.4, the left half of which is green and the right half red."""
     path = tmp_path_factory.mktemp("viewers") / "old"
     axes = [{"name": "c", "type": "channel"}, *({"name": name, "type": "space"} for name in "yx")]
     scale = [{"type": "scale", "scale": [1, 1, 1]}]
     levels = [{"path": "0", "coordinateTransformations": scale}]
     window = {"min": 0, "max": 65535, "start": 0, "end": 1000}
-    channels = [{"color": colour, "active": True, "window": window} for colour in ("FF0000", "00FF00")]
+    channels = [{"color": colour, "active": True, "window": window} for colour in ("00FF00", "FF0000")]
     attributes = {
         "multiscales": [{"version": "0.4", "axes": axes, "datasets": levels}],
         "omero": {"version": "0.4", "channels": channels},
@@ -110,7 +110,8 @@ def test_each_viewer_shows_the_colours_of_an_image_where_they_are(
     for viewer, one in looks.items():
         red, green = one["seen"]["red"], one["seen"]["green"]
         assert min(red["pixels"], green["pixels"]) > 2000, (viewer, one)
-        assert red["x"] < green["x"], viewer
+        # neuroglancer 2.41.2 looks for `omero` beside `ome` alone, and colours the first channel red.
+        assert (green["x"] < red["x"]) is (viewer == "vizarr"), viewer
         chunks = [answer for answer in one["answers"] if "/c/" in answer[3] and answer[1] != 404]
         assert {status for _, status, _, _ in chunks} <= {200, 206}, viewer
         ranges = [asked for _, status, asked, _ in chunks if status == 206]

@@ -78,7 +78,7 @@ def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
     """
     parts = urlsplit(url)
     if not parts.netloc:
-        raise UsageError("the URL names no bucket", found=url, expected="s3://BUCKET/PATH")
+        raise UsageError("the URL names no bucket", expected="s3://BUCKET/PATH")
     if not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
         # "#" is part of a key, which urlsplit does not support
         raise LeftToFsspec("an s3:// URL with a user, a query or a fragment")
