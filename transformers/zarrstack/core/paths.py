@@ -7,10 +7,16 @@ not have.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def local_path(path: str, *, windows: bool = os.sep == "\\") -> str:
+    """The path in the file system for that of a file's URL: Windows has no `/` before a drive (`/C:/data`)."""
+    return path[1:] if windows and path[:1] == "/" and path[2:3] == ":" else path
 
 
 def join(path: str, name: str) -> str:
