@@ -245,6 +245,8 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
     present = {key: content for key, content in contents.items() if content is not None}
     unread = [key for key, content in present.items() if parsed_or_none(content, key) is None]
     advice = None
+    if present and not unread:
+        advice = f"{' and '.join(present)} belongs to a node below the root of an archive: give the root."
     if unread:
         advice = f"{' and '.join(unread)} would identify the format, but is not a JSON object."
         if (elsewhere := pointer(present[unread[0]])) is not None:

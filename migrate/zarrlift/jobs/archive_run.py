@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from zarrstack.core.errors import JobError, UsageError
 
 from ..formats.describe import read_alike
+from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
 from ..recipe.options import Places, Request, values
@@ -17,7 +19,7 @@ from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
 from .checks.checks_for import checks_for
-from .claim import claimed
+from .claim import Claim, claimed
 from .endpoints import Endpoints
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
@@ -99,9 +101,13 @@ class ArchiveRequest(Request, Places):
 
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
-        plan, _ = ends.plan(self.recipe, self.format, inventory=self.inventory)
+        plan, inventories = ends.plan(self.recipe, self.format, inventory=self.inventory)
         refuse_unapplied(plan)
-        return plan
+        if ends.source.requests is None and ends.destination.requests is None:
+            return plan
+        from .request_forecast import forecast  # files do not need stores
+
+        return replace(plan, requests=forecast(plan, ends, inventories, self))
 
     def virtual_request(self) -> VirtualRequest:
         """The same, of references; UsageError for options that do not apply."""
@@ -154,39 +160,66 @@ def migrate_archive(
             existing = FoundJob(verb="resume", path=path, ends=ends, options=options)
             with open_claimed(existing, claim, Observed(progress)) as it:
                 return it.end(resume_job(it))
-        if not request.in_place:
-            refuse_existing(ends.destination, overwrite=request.overwrite)
-        refuse_closed(ends.place)
-        if request.link == "hard":
-            refuse_without_links(without_layers(ends.source), ends.place)
-        ends = request.described(ends)
-        new_id = claim.new_id or os.urandom(4).hex()
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
-            closing(new_inventories(path, new_id, ends.source)) as inventories,
+            new_job(request, ends, path, claim, options, progress) as new,
+            noted_run(new.job),
         ):
-            with listing_shown(progress, lambda: inventories.listed):
-                plan, _ = ends.plan(
-                    request.recipe,
-                    request.format,
-                    elsewhere=options.on_other_machines,
-                    inventories=inventories,
-                    inventory=request.inventory,
-                )
-            refuse_unsuitable(plan)
-            refuse_unapplied(plan)
-            if not request.in_place:
-                refuse_names((node.path for node in plan.published), ends.place)
-            record, notes = ends.record(request), ends.notes(digest=options.digest)
-            new = Job.create(path, plan, id=new_id, record=record, notes=notes, fsync=options.fsync)
-            with new as created, noted_run(created):
-                keep_inventory(created, inventories)
-                set_aside(created, ends.destination)
-                options.follow_limit(path)
-                outcome = run_job(created, plan, ends, options, checks, inventories, progress)
-                if options.limit is not None and outcome.state == "done":
-                    options.limit.forget()
-                return claim.end(outcome)
+            set_aside(new.job, new.ends.destination)
+            options.follow_limit(path)
+            outcome = run_job(new.job, new.plan, new.ends, options, checks, new.inventories, progress)
+            options.forget_limit(outcome)
+            return claim.end(outcome)
+
+
+class NewJob(NamedTuple):
+    """A job that has just been created, open for writing."""
+
+    job: Job
+    plan: Plan
+    ends: Endpoints
+    inventories: Inventories
+
+
+@contextmanager
+def new_job(
+    request: ArchiveRequest,
+    ends: Endpoints,
+    path: JobPath,
+    claim: Claim,
+    options: RunOptions,
+    progress: Progress | None = None,
+    *,
+    parts: int | None = None,
+) -> Iterator[NewJob]:
+    """Make the plan of a job whose place is claimed, and its file, if nothing is to be refused.
+
+    `parts`: other processes will do it, which read the listings from files.
+    """
+    if not request.in_place:
+        refuse_existing(ends.destination, overwrite=request.overwrite)
+    refuse_closed(ends.place)
+    if request.link == "hard":
+        refuse_without_links(without_layers(ends.source), ends.place)
+    ends = request.described(ends)
+    job_id = claim.new_id or os.urandom(4).hex()
+    with closing(new_inventories(path, job_id, ends.source, stored=parts is not None)) as inventories:
+        with listing_shown(progress, lambda: inventories.listed):
+            plan, _ = ends.plan(
+                request.recipe,
+                request.format,
+                elsewhere=options.on_other_machines,
+                inventories=inventories,
+                inventory=request.inventory,
+            )
+        refuse_unsuitable(plan)
+        refuse_unapplied(plan)
+        if not request.in_place:
+            refuse_names((node.path for node in plan.published), ends.place)
+        record, notes = ends.record(request, parts), ends.notes(digest=options.digest)
+        with Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync) as job:
+            keep_inventory(job, inventories)
+            yield NewJob(job, plan, ends, inventories)
 
 
 def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) -> bool:

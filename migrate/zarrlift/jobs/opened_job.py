@@ -175,8 +175,7 @@ class OpenJob:
 
     def end(self, outcome: Outcome) -> Outcome:
         """Release the places; the outcome with what that has shown."""
-        if self.options.limit is not None and outcome.state != "incomplete":
-            self.options.limit.forget()
+        self.options.forget_limit(outcome)
         return self.run.end(self.claim.end(outcome))
 
 

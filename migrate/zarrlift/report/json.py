@@ -60,7 +60,8 @@ def plan_json(plan: Plan) -> JSONObject:
         {**array, "readers": _reading(reading)}
         for array, (_, reading) in zip(data["arrays"], readings(plan.arrays), strict=True)
     ]
-    return {**data, "arrays": arrays, "totals": plan_totals(plan)}
+    requests = None if plan.requests is None else plan.requests.to_json()
+    return {**data, "arrays": arrays, "totals": plan_totals(plan), "requests": requests}
 
 
 def _reading(reading: Reading) -> JSONObject:

@@ -18,6 +18,7 @@ from .names import node_names
 
 if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan, Plan
+    from ..planning.requests import RequestForecast
 
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
@@ -50,6 +51,9 @@ def blocks(plan: Plan, *, job: str | None = None) -> Iterator[b.Block]:
         yield b.Section(title="Excluded")
         head = f"Excluded by the recipe, {count_text(len(plan.excluded), 'node')}"
         yield b.Names(head, plan.excluded, most=_EXCLUDED)
+    if plan.requests is not None:
+        yield b.Section(title="Requests to stores", heads_text=True)
+        yield b.Pairs(tuple(_requests(plan, plan.requests)))
     yield b.Section()
     yield b.Summary(totals(plan))
     if job is None:
@@ -83,6 +87,22 @@ def totals(plan: Plan) -> str:
     if plan.free_bytes is not None:
         text += f"; {bytes_text(plan.free_bytes)} free at the destination"
     return text + "."
+
+
+def _requests(plan: Plan, forecast: RequestForecast) -> Iterator[tuple[str, str]]:
+    """The requests at each end by class, with the bytes of chunks."""
+    for end in ("source", "destination"):
+        counts = getattr(forecast, end)
+        if counts is None:
+            continue
+        classes = counts.to_json()
+        size, written = bytes_text(classes.pop("bytes_read")), classes.pop("bytes_written")
+        figures = [f"{count_text(count)} {name}" for name, count in classes.items() if count]
+        figures += [f"{size} read"] if counts.bytes_read else []
+        known = all(array.bytes_out_known for array in plan.arrays)
+        figures += [f"{bytes_text(written, estimated=not known)} written"] if written else []
+        yield end, ", ".join(figures)
+    yield "objects", f"{count_text(forecast.objects)} more at the destination in the end"
 
 
 def _codecs(array: ArrayPlan) -> str:

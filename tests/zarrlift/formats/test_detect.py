@@ -198,6 +198,14 @@ def test_a_document_that_would_tell_but_is_no_json_is_named(tmp_path):
     assert caught.value.problem.message == "no archive found"
 
 
+def test_a_document_of_a_node_below_the_root_is_named(tmp_path):
+    storage = tree(tmp_path, {"attributes.json": {"axes": ["x", "y", "z"]}})
+    with pytest.raises(
+        UsageError, match=r"attributes\.json belongs to a node below the root of an archive: give the root"
+    ):
+        detect(storage, format="n5")
+
+
 def test_links_do_not_lead_the_search_astray(tmp_path):
     storage = tree(tmp_path, {"a/x.txt": b""})
     (tmp_path / "a/loop").symlink_to(tmp_path)

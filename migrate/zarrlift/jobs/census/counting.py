@@ -13,14 +13,12 @@ from ...archive.nodes import Archive, ArrayNode, GroupNode
 from ...core.chain.chain import Chain
 from ...formats.search import FoundArchive
 from ...formats.writers import writers
-from ...planning.estimates import plan_totals
+from ...planning.estimates import listing_requests, plan_totals
 from ...planning.plans import Plan
 from ..units import shape_text
 from .census import Census, Cost, Example, ProblemGroup, RouteTotals, SizeClass, Tally
 
 _EXAMPLES: Final = 3
-_PAGE: Final = 1000
-"""Number of objects in an answer to a listing request, in S3 and most other stores."""
 _MESSAGES: Final = 1000
 """Maximum number of different messages that are counted separately."""
 _CLASSES: Final = (0, 10**3, 10**4, 10**5, 10**6, 10**7, 10**8)
@@ -99,9 +97,7 @@ class Counting:
         totals = plan_totals(plan)
         self.cost = replace(
             self.cost,
-            lists=self.cost.lists
-            + sum(max(1, -(-array.chunks // _PAGE)) for array in plan.arrays)
-            + len(plan.groups),
+            lists=self.cost.lists + listing_requests(plan.arrays, plan.groups),
             reads=self.cost.reads + totals["reads"] + documents,
             writes=self.cost.writes + totals["objects_out"],
             bytes_read=self.cost.bytes_read + totals["bytes_read"],

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from typing import Final, Unpack
 
 from zarrstack.core.errors import JobError, UsageError
 
 from ...planning.plans import Plan
-from ...planning.unapplied_options import refuse_unapplied
 from ...recipe.keywords import PlacesKeywords, RequestKeywords, TakingOverKeywords
 from ...recipe.options import PathText, Places, Request, TakingOver
 from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
 from ...storage.open_storage import Place
 from ...storage.transformer_stack import without_layers
-from ..archive_run import ArchiveRequest
+from ..archive_run import ArchiveRequest, new_job
 from ..claim import claimed
 from ..ledger.find_job import job_of_parts
-from ..ledger.ledger import Job
 from ..opened_job import refuse_unsupported
-from ..places import (
-    refuse_claim_in_source,
-    refuse_closed,
-    refuse_existing,
-    refuse_names,
-    refuse_without_links,
-)
+from ..places import refuse_claim_in_source
 from ..processes.executors import RunOptions, out_of_reach
-from ..run_job import refuse_unsuitable
-from ..stored_inventories import keep_inventory, new_inventories
 from .run_file import run_files
 
 _MEMORY: Final = 1_000_000_000
@@ -99,23 +88,8 @@ def plan_parts(
                 key=str(left[0]),
                 advice="Delete them.",
             )
-        if not migration.in_place:
-            refuse_existing(ends.destination)
-        refuse_closed(ends.place)
-        if migration.link == "hard":
-            refuse_without_links(without_layers(ends.source), ends.place)
-        ends = migration.described(ends)
-        with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
-            plan, _ = ends.plan(
-                migration.recipe, migration.format, inventories=inventories, inventory=migration.inventory
-            )
-            refuse_unsuitable(plan)
-            refuse_unapplied(plan)
-            if not migration.in_place:
-                refuse_names((node.path for node in plan.published), ends.place)
-            record, notes = ends.record(migration, parts), ends.notes(digest=migration.digest)
-            new = Job.create(path, plan, id=claim.new_id, record=record, notes=notes, fsync=True)
-            with new as created:
-                keep_inventory(created, inventories)
+        running = RunOptions(digest=migration.digest, fsync=True)
+        with new_job(migration, ends, path, claim, running, parts=parts) as new:
+            plan = new.plan
         claim.lasting = True
     return plan

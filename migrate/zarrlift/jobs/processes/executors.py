@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from zarrstack.core.errors import JobError
 
@@ -19,6 +19,9 @@ from ...transfer.executors.engine import Engine, SharedEngine
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, move, sent
 from ..log_messages import archive
+
+if TYPE_CHECKING:
+    from ..outcome import Outcome
 
 _SMALL: Final = 32 << 10
 """Mean chunk size below which one thread is faster than two: file operations dominate."""
@@ -85,6 +88,11 @@ class RunOptions(Running):
         """Let the file of the job, which is open for writing, change the limit from now on; JobError."""
         if self.limit is not None and self.stop is None:
             self.limit.follow(job, parts=parts)
+
+    def forget_limit(self, outcome: Outcome) -> None:
+        """Remove that file once the job is complete."""
+        if self.limit is not None and outcome.state != "incomplete":
+            self.limit.forget()
 
     @property
     def digest_of_tasks(self) -> bool:

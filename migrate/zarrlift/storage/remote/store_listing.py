@@ -52,6 +52,15 @@ async def any_names(store: Store, prefix: str) -> AsyncIterator[ListedPage]:
     yield ListedPage([key async for key in store.list_prefix(prefix)])
 
 
+async def entries_of(store: Store, path: str) -> dict[str, bool]:
+    """Name -> whether it is a directory, for entries directly below a path of any store."""
+    # zarr's `list_dir` does not provide types; a query for each name would cost a request per chunk, a
+    # listing of everything below one per thousand.
+    prefix = f"{path}/" if path else ""
+    keys = [key.removeprefix(prefix) async for key in store.list_prefix(prefix)]
+    return tree_of(keys).get("", {})
+
+
 def tree_of(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
     """Directory -> its names -> whether each is a directory; "" is the root."""
     tree: dict[str, dict[str, bool]] = {}

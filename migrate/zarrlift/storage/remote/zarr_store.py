@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -25,9 +26,9 @@ from .backend import HTTP, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
-from .event_loop import begin, bounded, close_soon, collect, run
+from .event_loop import begin, bounded, close_soon, run
 from .parallel_listing import UnorderedListingError
-from .store_listing import ListedKeys, any_names, settled, tree_of
+from .store_listing import ListedKeys, any_names, entries_of, settled
 from .store_names import url_of
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class StoreStorage(Storage):
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
+        self.sent = Counter[str]()
+        """Number of requests by the words of their failure, such as "cannot list"."""
         self.tells_versions = self.native is not None and self.native.tells_versions
         if self._store is not store:  # our own file system: its connections are not closed elsewhere
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
@@ -311,11 +314,7 @@ class StoreStorage(Storage):
         full = (self._prefix + prefix).rstrip("/")
         if self.native is not None:
             return await self.native.children(full)
-        # zarr's `list_dir` does not provide types; a query for each name would cost a request per chunk, a
-        # listing of everything below one per thousand.
-        start = len(full) + 1 if full else 0
-        keys = await collect(self._store.list_prefix(f"{full}/" if full else ""))
-        return tree_of([key[start:] for key in keys]).get("", {})
+        return await entries_of(self._store, full)
 
     async def told(
         self,
@@ -329,6 +328,7 @@ class StoreStorage(Storage):
 
         `size` gives the transferred bytes of a response, for `ConcurrencyLimiter`.
         """
+        self.sent[what] += 1
         try:
             # zarr has no public method to open a store that was created closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001

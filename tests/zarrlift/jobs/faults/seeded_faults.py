@@ -151,8 +151,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/archive_run.py",
-                "                outcome = run_job(created, plan,",
-                "                claim.release()\n                outcome = run_job(created, plan,",
+                "            outcome = run_job(new.job,",
+                "            claim.release()\n            outcome = run_job(new.job,",
             ),
         ),
         tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),
