@@ -12,12 +12,14 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path, PureWindowsPath
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import results, values, write_archive
 
 import zarrlift
+from zarrlift.cli import main
 from zarrlift.storage.local import storage as local_storage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import UsageError
@@ -49,7 +51,11 @@ os.chdir(folder)
 def told(system: str, script: str, *arguments: str | Path, code: int = 0, **changed: str) -> str:
     """What a process prints that seems to run on another system."""
     parts = [OTHER_SYSTEM, ROOT, os.environ.get("PYTHONPATH", "")]
-    environment = {"PYTHONPATH": os.pathsep.join(map(str, parts)), "ZARRLIFT_AS": system, "COMPUTERNAME": "lab"}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(map(str, parts)),
+        "ZARRLIFT_AS": system,
+        "COMPUTERNAME": "lab",
+    }
     ran = subprocess.run(
         [sys.executable, "-c", RUN + script, *map(str, arguments)],
         capture_output=True,
@@ -64,47 +70,52 @@ def told(system: str, script: str, *arguments: str | Path, code: int = 0, **chan
 # ----- workflows
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=6)
 @BOTH
 @pytest.mark.parametrize("options", [(), ("--shards", "auto"), ("--codecs", "zstd:3", "--workers", "2")])
-def test_each_format_becomes_the_same_bytes_and_is_taken_back(
-    options: tuple[str, ...], system: str, tmp_path: Path
-) -> None:
+def test_each_format_becomes_the_same_bytes(options: tuple[str, ...], system: str, tmp_path: Path) -> None:
     script = """
-source, place, *options = arguments
-run("inspect", source)
-run("migrate", "--dry-run", source, place, *options)
-run("migrate", source, place, *options, "--fsync", "--log", "run.jsonl", "--quiet")
-run("status", place, "--html", "report.html")
-run("verify", source, place, "--full")
+*options, sources = arguments
+for source in sources.split(os.pathsep):
+    place = Path(source).name
+    run("inspect", source)
+    run("migrate", "--dry-run", source, place, *options)
+    run("migrate", source, place, *options, "--fsync", "--log", "run.jsonl", "--quiet")
+    run("verify", source, place, "--full")
+    run("status", place, "--html", "report.html")
 """
-    for name in ARCHIVES:
-        place = tmp_path / Path(name).name
-        told(system, script, tmp_path, archive(name).path, place, *options)
-        assert b"\r" not in (tmp_path / "run.jsonl").read_bytes() + (tmp_path / "report.html").read_bytes()
-        told("linux", script, tmp_path, archive(name).path, tmp_path / "e", *options)
-        assert results(place) == results(tmp_path / "e")
-        told(system, 'for place in arguments: run("undo", "--yes", "--yes", place)', tmp_path, place, tmp_path / "e")
-        assert not place.exists()
+    sources = [archive(name).path for name in ARCHIVES]
+    told(system, script, tmp_path, *options, os.pathsep.join(map(str, sources)))
+    assert b"\r" not in (tmp_path / "run.jsonl").read_bytes() + (tmp_path / "report.html").read_bytes()
+    for source in sources:
+        assert main(["migrate", str(source), str(tmp_path / "expected" / source.name), *options]) == 0
+        assert results(tmp_path / source.name) == results(tmp_path / "expected" / source.name)
 
 
 KILLED = """
 left, make = [12], writer.LocalWriter._publish
-def publish(*words):
+def publish(*options):
     left[0] -= 1
     if not left[0]:
         os._exit(9)
-    make(*words)
+    make(*options)
 writer.LocalWriter._publish = publish
 run("migrate", *arguments, "--workers", "1")
 """
 
 
+@pytest.mark.slow(one_in=2)
 @BOTH
 def test_a_killed_job_is_resumed_updated_and_undone(system: str, tmp_path: Path) -> None:
-    source, place, expected = write_archive(tmp_path / "a.zarr"), tmp_path / "b.zarr", tmp_path / "expected.zarr"
+    source, place, expected = (
+        write_archive(tmp_path / "a.zarr"),
+        tmp_path / "b.zarr",
+        tmp_path / "expected.zarr",
+    )
     told(system, KILLED, tmp_path, source, place, code=9)
-    elsewhere = told(system, 'run("resume", *arguments, code=1)', tmp_path, place, ZARRLIFT_CARD="0x020304050608")
+    elsewhere = told(
+        system, 'run("resume", *arguments, code=1)', tmp_path, place, ZARRLIFT_CARD="0x020304050608"
+    )
     assert "cannot be checked from this host" in elsewhere
     told(system, 'run("resume", *arguments)', tmp_path, place)
     zarrlift.migrate(source, expected)
@@ -117,6 +128,7 @@ def test_a_killed_job_is_resumed_updated_and_undone(system: str, tmp_path: Path)
     assert not place.exists()
 
 
+@pytest.mark.slow
 @BOTH
 def test_in_place_and_over_an_old_result(system: str, tmp_path: Path) -> None:
     source, place = write_archive(tmp_path / "a.zarr"), tmp_path / "b.zarr"
@@ -134,6 +146,7 @@ run("finish", "--yes", "--yes", source)
     assert b"\r" not in (tmp_path / "run.prom").read_bytes()
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_batch_of_every_format(system: str, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
@@ -196,7 +209,9 @@ store.close() if arguments == ["False"] else os._exit(0)
 
 
 @BOTH
-def test_a_temporary_file_is_sent_by_its_path_only_where_it_can_be_opened_again(system: str, tmp_path: Path) -> None:
+def test_a_temporary_file_is_sent_by_its_path_only_where_it_can_be_opened_again(
+    system: str, tmp_path: Path
+) -> None:
     script = """
 from zarrlift.storage.local.files import path_of, temporary_file
 with temporary_file() as file:
@@ -225,23 +240,27 @@ def test_names_are_found_in_either_form(tmp_path: Path) -> None:
     document = (tmp_path / "a.zarr/.zmetadata").read_text().replace('"h/', '"h\u00e9/')
     (tmp_path / "a.zarr/.zmetadata").write_text(document)
     (tmp_path / "a.zarr/h\u00e9").rename(tmp_path / "a.zarr/he\u0301")
-    script = 'run("migrate", *arguments)\nrun("verify", *arguments, "--full")\nrun("undo", "--yes", "--yes", arguments[1])'
+    script = """
+run("migrate", *arguments)
+run("verify", *arguments, "--full")
+run("undo", "--yes", "--yes", arguments[1])
+"""
     told("darwin", script, tmp_path, tmp_path / "a.zarr", tmp_path / "b.zarr")
     assert not (tmp_path / "b.zarr").exists()
 
 
 @pytest.mark.parametrize("path", ["C:\\data\\old.zarr", "d:\\100 %\\\u00e9 #1.zarr"])
 def test_the_url_of_a_file_names_it_on_windows(path: str) -> None:
-    from urllib.parse import unquote, urlsplit
-
-    assert PureWindowsPath(local_path(unquote(urlsplit(PureWindowsPath(path).as_uri()).path), windows=True)) == (
-        PureWindowsPath(path)
-    )
+    assert PureWindowsPath(
+        local_path(unquote(urlsplit(PureWindowsPath(path).as_uri()).path), windows=True)
+    ) == (PureWindowsPath(path))
     assert local_path("/C:/data", windows=False) == "/C:/data"
 
 
 @pytest.mark.parametrize("key", ["a/b/0.0", "../x", "a/../../x", "a\\b", "..\\x", "C:/x", "a/b:stream", "/x"])
-def test_a_key_is_a_path_below_the_root_or_refused(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_a_path_below_the_root_or_refused(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local_storage, "_SEPARATOR", "\\")
     if key == "a/b/0.0":
         assert LocalStorage(tmp_path).path(key).endswith("a\\b\\0.0")
@@ -254,6 +273,7 @@ def test_without_the_address_of_a_card_no_process_is_taken_for_ended(tmp_path: P
     """Two hosts of the same name may share a folder."""
     script = """
 from dataclasses import replace
+from zarrlift.storage.local.owner_process import OwnerProcess
 here = OwnerProcess.of_this_process()
 print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 """
@@ -266,8 +286,9 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 
 CALLERS = """
     jobs/disk_sync jobs/notify jobs/parts/migrate_part jobs/processes/forked_process
-    jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks storage/listed_versions
-    storage/local/file_copy storage/local/file_stream storage/local/files storage/local/owner_process
+    jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
+    storage/listed_versions storage/local/file_copy storage/local/file_stream storage/local/files
+    storage/local/owner_process
     storage/local/system_errors storage/local/writer transfer/executors/process_pool
     layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
 """

@@ -1,8 +1,8 @@
-"""What macOS and Windows lack, taken away from our modules in every process that has this folder on PYTHONPATH.
+"""What macOS and Windows lack, taken away from our modules in every process with this folder on PYTHONPATH.
 
-`ZARRLIFT_AS` names the system (a value of `sys.platform`). Libraries keep what Linux has; `os`, `sys` and `signal` are
-others for our modules only. What the file system of Windows refuses, it refuses to all: each comment says what was
-read about it, since neither system has been tried.
+`ZARRLIFT_AS` names the system, as `sys.platform` does. Libraries keep what Linux has: only our modules import
+another `os`, `sys`, `signal` and `ctypes`. What the file system of Windows refuses, it refuses to all. None
+of them has been tried: each function says what its documentation says.
 """
 
 from __future__ import annotations
@@ -30,24 +30,29 @@ from typing import Any
 OURS = ("zarrlift", "zarrstack")
 
 NEITHER = """
-copy_file_range fdatasync getresuid memfd_create posix_fadvise posix_fallocate sched_getaffinity sched_setaffinity
-sendfile splice eventfd O_DIRECT O_PATH O_TMPFILE pidfd_open fork
+copy_file_range fdatasync getresuid memfd_create posix_fadvise posix_fallocate sched_getaffinity
+sched_setaffinity sendfile splice eventfd O_DIRECT O_PATH O_TMPFILE pidfd_open fork
 """.split()
 """Of `os`: not on macOS either, where copies of a process may not use its system libraries."""
 NOT_ON_WINDOWS = """
-O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC WNOHANG chown chroot fchmod fchown getegid geteuid
-getgid getgroups getloadavg getpgid getpgrp getpriority getsid getuid initgroups killpg lchown lockf mkfifo mknod nice
-openpty pathconf pread preadv pwrite pwritev readv register_at_fork setpgid setsid statvfs sync sysconf uname wait
-wait3 wait4 waitid writev
+O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC WNOHANG chown chroot fchmod fchown
+getegid geteuid getgid getgroups getloadavg getpgid getpgrp getpriority getsid getuid initgroups killpg
+lchown lockf mkfifo mknod nice openpty pathconf pread preadv pwrite pwritev readv register_at_fork setpgid
+setsid statvfs sync sysconf uname wait wait3 wait4 waitid writev
 """.split()
 LACKS: dict[str, dict[str, list[str]]] = {
-    "darwin": {"modules": [], "os": NEITHER, "signal": ["SIGPOLL", "SIGPWR", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX"]},
+    "darwin": {
+        "modules": [],
+        "os": NEITHER,
+        "signal": ["SIGPOLL", "SIGPWR", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX"],
+    },
     "win32": {
         "modules": "fcntl grp posix pty pwd resource syslog termios tty".split(),
         "os": NEITHER + NOT_ON_WINDOWS,
         "signal": """
-            SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 SIGXFSZ
-            SIG_BLOCK SIG_SETMASK SIG_UNBLOCK alarm pause pthread_kill pthread_sigmask setitimer sigwait
+            SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1
+            SIGUSR2 SIGXFSZ SIG_BLOCK SIG_SETMASK SIG_UNBLOCK alarm pause pthread_kill pthread_sigmask
+            setitimer sigwait
         """.split(),
     },
 }
@@ -142,7 +147,7 @@ def hide_proc() -> None:
 
 
 def is_ours() -> bool:
-    """Whether one of our modules called what is called now, directly or through the standard library's paths."""
+    """Whether one of our modules made this call, itself or through the standard library."""
     frame: Any = sys._getframe(2)
     helpers = ("pathlib", "shutil", "tempfile", "posixpath", "genericpath", "glob", "contextlib", __name__)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in helpers:
@@ -170,7 +175,9 @@ def decompose_names() -> dict[str, Any]:
     def of_paths(call: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *words, **named: call(*map(decomposed, words), **named)
 
-    wrap(of_paths, "open stat lstat listdir scandir mkdir rmdir unlink remove rename replace link utime access")
+    wrap(
+        of_paths, "open stat lstat listdir scandir mkdir rmdir unlink remove rename replace link utime access"
+    )
     io.open = builtins.open = of_paths(io.open)
     return {}
 
@@ -325,14 +332,14 @@ class Kernel:
             return file.read().rpartition(")")[2].split()
 
     @classmethod
-    def GetProcessTimes(cls, process: Any, created: Any, *_: Any) -> bool:  # noqa: N802 - its name
+    def GetProcessTimes(cls, process: Any, created: Any, *_: Any) -> bool:
         """When it was created."""
         array = created._obj
         array[0] = int(cls._facts(process)[19])
         return True
 
     @classmethod
-    def GetExitCodeProcess(cls, process: Any, code: Any) -> bool:  # noqa: N802 - its name
+    def GetExitCodeProcess(cls, process: Any, code: Any) -> bool:
         """STILL_ACTIVE, or its exit code."""
         code._obj.value = 0 if cls._facts(process)[0] in "ZX" else 259
         return True
@@ -377,7 +384,10 @@ class Listing:
 
 
 REAL: dict[str, Callable[..., Any]] = {
-    **{name: getattr(os, name) for name in "close fsync listdir lstat readlink replace scandir stat unlink write".split()},
+    **{
+        name: getattr(os, name)
+        for name in "close fsync listdir lstat readlink replace scandir stat unlink write".split()
+    },
     "open": io.open,
     "os_open": os.open,
 }
@@ -405,7 +415,9 @@ def for_windows() -> dict[str, Any]:
     os.open, os.close, os.fsync = open_descriptor, close, fsync
     for name in ("stat", "lstat", "mkdir", "listdir", "access", "utime"):
         call = getattr(os, name)
-        setattr(os, name, lambda path=".", *words, _call=call, **named: _call(windows_name(path), *words, **named))
+        setattr(
+            os, name, lambda path=".", *words, _call=call, **named: _call(windows_name(path), *words, **named)
+        )
     io.open = builtins.open = open_file
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile = temporary_file  # type: ignore[assignment]
     return {"name": "nt", "O_BINARY": BINARY, "kill": kill, "write": write, "scandir": Listing}

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def local_path(path: str, *, windows: bool = os.sep == "\\") -> str:
-    """The path in the file system for that of a file's URL: Windows has no `/` before a drive (`/C:/data`)."""
+    """The path in the file system for that of a file's URL: Windows has no `/` before a drive."""
     return path[1:] if windows and path[:1] == "/" and path[2:3] == ":" else path
 
 

@@ -23,7 +23,7 @@ _STARTED: Final = 19
 _ENDED: Final = frozenset("ZXx")
 """States of an ended process whose parent has not read its exit code."""
 _QUERY, _INVALID_PARAMETER, _STILL_ACTIVE = 0x1000, 87, 259
-"""Of Windows: PROCESS_QUERY_LIMITED_INFORMATION, the error if no process has an id, the exit code of a running one."""
+"""Of Windows: the right to observe a process, the error if none has an id, the exit code of a running one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +32,18 @@ class OwnerProcess(FieldsAsJSON):
 
     host: str
     machine: str
-    """`/etc/machine-id`, or on other systems than Linux the address of a network card, which distinguishes hosts
-    with the same name; "" if there is none."""
+    """`/etc/machine-id`, or the address of a network card on other systems than Linux, which distinguishes
+    hosts with the same name; "" if there is none.
+    """
     boot: str
     """The kernel's random id of the current boot; "" if unavailable."""
     namespace: str
     """The namespace of process ids: containers on one host may use equal ids."""
     pid: int
     started: str
-    """Start of the process, because process ids are reused: clock ticks since boot (Linux), or units of 100 ns
-    since 1601 (Windows)."""
+    """Start of the process, because process ids are reused: in clock ticks since boot on Linux, in units of
+    100 ns since 1601 on Windows.
+    """
 
     @classmethod
     def of_this_process(cls) -> Self:
@@ -115,7 +117,9 @@ def _own(pid: int) -> Any:
         "boot": boot_id(),
         "namespace": namespace,
         "pid": pid,
-        "started": _started_on_windows(pid) or "" if sys.platform == "win32" else (_facts(pid) or ("", ""))[1],
+        "started": _started_on_windows(pid) or ""
+        if sys.platform == "win32"
+        else (_facts(pid) or ("", ""))[1],
     }
 
 
@@ -129,29 +133,30 @@ def _network_card() -> str:
     return "" if number >> 40 & 1 else f"{number:012x}"  # a number drawn at random has this bit
 
 
-if sys.platform == "win32":
+def _started_on_windows(pid: int) -> str | None:
+    """The start of a running process, "" if no process has this id, None if it cannot be observed.
+
+    https://learn.microsoft.com/windows/win32/api/processthreadsapi
+    """
+    if sys.platform != "win32":
+        return None
     import ctypes
 
-    def _started_on_windows(pid: int) -> str | None:
-        """The start of a running process, "" if no process has this id, None if it cannot be observed.
-
-        https://learn.microsoft.com/windows/win32/api/processthreadsapi
-        """
-        system = ctypes.WinDLL("kernel32", use_last_error=True)
-        system.OpenProcess.restype = ctypes.c_void_p
-        process = ctypes.c_void_p(system.OpenProcess(_QUERY, False, pid))
-        if not process:
-            return "" if ctypes.get_last_error() == _INVALID_PARAMETER else None
-        try:
-            times, code = (ctypes.c_uint64 * 4)(), ctypes.c_ulong()
-            places = [ctypes.byref(times, 8 * number) for number in range(4)]
-            if not system.GetProcessTimes(process, *places):
-                return None
-            if not system.GetExitCodeProcess(process, ctypes.byref(code)):
-                return None
-            return str(times[0]) if code.value == _STILL_ACTIVE else ""
-        finally:
-            system.CloseHandle(process)
+    system = ctypes.WinDLL("kernel32", use_last_error=True)
+    system.OpenProcess.restype = ctypes.c_void_p
+    handle = system.OpenProcess(_QUERY, False, pid)
+    if not handle:
+        return "" if ctypes.get_last_error() == _INVALID_PARAMETER else None
+    process = ctypes.c_void_p(handle)
+    times, code = (ctypes.c_uint64 * 4)(), ctypes.c_ulong()
+    try:
+        if not system.GetProcessTimes(process, *(ctypes.byref(times, 8 * number) for number in range(4))):
+            return None
+        if not system.GetExitCodeProcess(process, ctypes.byref(code)):
+            return None
+        return str(times[0]) if code.value == _STILL_ACTIVE else ""
+    finally:
+        system.CloseHandle(process)
 
 
 def boot_id() -> str:

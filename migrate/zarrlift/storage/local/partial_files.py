@@ -28,9 +28,7 @@ known: it may be on another host of the same name.
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 )
-"""Errors of systems without hard links: FAT, which Windows calls an invalid function (EINVAL), and some network
-and user-space file systems.
-"""
+"""Errors of systems without hard links: FAT (EINVAL on Windows), and some network and user-space ones."""
 
 
 def partial_name(path: str) -> str:
