@@ -290,7 +290,7 @@ CALLERS = """
     storage/listed_versions storage/local/file_copy storage/local/file_stream storage/local/files
     storage/local/owner_process
     storage/local/system_errors storage/local/writer transfer/executors/process_pool
-    layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
+    core/paths layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
 """
 """Modules that do something else on another system, or name what one of them lacks."""
 

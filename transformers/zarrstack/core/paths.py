@@ -7,14 +7,14 @@ not have.
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def local_path(path: str, *, windows: bool = os.sep == "\\") -> str:
+def local_path(path: str, *, windows: bool = sys.platform == "win32") -> str:
     """The path in the file system for that of a file's URL: Windows has no `/` before a drive."""
     return path[1:] if windows and path[:1] == "/" and path[2:3] == ":" else path
 
