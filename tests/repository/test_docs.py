@@ -61,6 +61,7 @@ OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requireme
 
 OTHERS_OPTIONS = {
     "--help",
+    "--plugin",
     "--write",
     "--again",
     "--one-in",

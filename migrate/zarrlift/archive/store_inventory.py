@@ -47,7 +47,7 @@ class StoreInventory:
     def open(cls, path: Path) -> StoreInventory:
         """The inventory in a CSV file, or in those that a `manifest.json` names; UsageError."""
         if not is_file(path):
-            raise UsageError("there is no such inventory", key=str(path))
+            raise UsageError("there is no such inventory", key=str(path), advice=_ADVICE)
         if path.suffix != ".json":
             return cls((path,), None)
         try:

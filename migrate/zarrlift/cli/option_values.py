@@ -14,7 +14,7 @@ def size(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     number = parse_size(text)
-    if number is None:
+    if number is None or number < 1:
         raise usage(f"{name} is not a size: {text}", expected="such as 512MB or 2GB")
     return int(number)
 
@@ -35,11 +35,11 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     return parsed
 
 
-def usage(message: str, *, expected: str | None = None) -> Exception:
+def usage(message: str, *, expected: str | None = None, advice: str | None = None) -> Exception:
     """An error of the command line; its class is loaded only here."""
     from zarrstack.core.errors import UsageError
 
-    return UsageError(message, expected=expected)
+    return UsageError(message, expected=expected, advice=advice)
 
 
 def formats() -> list[str]:

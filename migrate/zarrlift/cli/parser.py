@@ -97,13 +97,14 @@ def _run(words: list[str], arguments: list[str] | None) -> int:
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
     except _CLICK_ERROR as error:
-        error.message = error.message.removeprefix("Value error, ")  # pydantic's words, of typer since 0.29
+        message = _one_line(error)
         if "--json" in words:
-            problem = {"kind": "usage", "severity": "refusal", "message": error.format_message()}
+            problem = {"kind": "usage", "severity": "refusal", "message": message}
             with suppress(OSError):
                 write_json(None, USAGE, {"error": problem})
-            say(f"zarrlift: {error.format_message()}")
+            say(f"zarrlift: {message}")
         else:
+            error.format_message = lambda: message
             with suppress(OSError):
                 error.show()
         return USAGE
@@ -115,6 +116,21 @@ def _run(words: list[str], arguments: list[str] | None) -> int:
     except Exception as error:  # noqa: BLE001 - of options that a command looks at before its work begins
         return Session(command=next(iter(words), ""), json="--json" in words).failed(error)
     return int(code or DONE)
+
+
+def _one_line(error: Any) -> str:
+    """What is wrong with a command line, and what would be right."""
+    error.message = error.message.removeprefix("Value error, ")  # pydantic's words, of typer since 0.29
+    text, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
+    if context is None or "Did you mean" in text:
+        return text
+    if text.startswith("No such command"):
+        return f"{text} Choose from {', '.join(context.command.list_commands(context))}."
+    if text.startswith("No such option") and "(" not in text:
+        return f"{text}. Choose from those that '{context.command_path} -h' shows."
+    if text.startswith("Got unexpected extra"):
+        return f"{text}; expected {' '.join(context.command.collect_usage_pieces(context)[1:])}."
+    return text
 
 
 def _print_version(context: typer.Context, wanted: bool) -> None:

@@ -104,8 +104,7 @@ def _rare(texts: Iterable[str]) -> dict[str, Any]:
             raise usage(f"--set {name}: this has an option of its own", expected=flag_of(name, row))
         if row is None or not equals:
             near = meant(name.replace("_", "-"), _RARE)
-            message = f"--set takes NAME=VALUE, found {text}"
-            raise usage(f"{message}. {near}" if near else message, expected=", ".join(_RARE))
+            raise usage(f"--set takes NAME=VALUE, found {text}", expected=", ".join(_RARE), advice=near)
         if row.choices and value not in row.choices:
             raise usage(f"--set {name}: {value!r}", expected=", ".join(row.choices))
         members[name] = value

@@ -18,6 +18,19 @@ _HOST = "127.0.0.1"
 _PORT = 8383
 
 
+def _open_in_browser(address: str) -> None:
+    """Open a page in the desktop's browser, if there is one; a browser of the terminal would take it over."""
+    import os
+    import threading
+    import webbrowser
+    from contextlib import suppress
+
+    with suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if os.environ.get("BROWSER") or type(browser) is not webbrowser.GenericBrowser:
+            threading.Thread(target=browser.open, args=(address,), daemon=True).start()
+
+
 def serve(
     source: o.Source,
     port: Annotated[
@@ -52,6 +65,12 @@ def serve(
         Separator | None,
         typer.Option("--separator", help="With --as zarr2: separator in chunk keys; a dot by default."),
     ] = None,
+    open_: Annotated[
+        bool,
+        typer.Option(
+            "--open", help="Open the page in a browser, print links for viewers, and allow their origins."
+        ),
+    ] = False,
     recipe_file: Recipe = None,
     *,
     reading: o.Reading,
@@ -64,18 +83,25 @@ def serve(
     from zarrstack.core.errors import UsageError
 
     from ..formats.describe import opened
+    from ..planning.images import first_image
+    from ..report.html.served_page import served_page
+    from ..report.page import Page
+    from ..report.text import lines as text_lines
+    from ..report.viewers import ORIGINS, viewer_links
     from ..views.http_server import ServedView, require_server, run
+    from ..views.legacy import view_of
 
     require_server()
     if separator is not None and as_ != "zarr2":
         raise UsageError("--separator is for the chunk keys of Zarr v2", expected="--as zarr2")
     storage, options, format = opened(source, {**reading.arguments(), **storage_options.arguments()})  # noqa: A001
-    origins = frozenset(allow_origin or ())
+    origins = frozenset(allow_origin or ()) | (ORIGINS if open_ else frozenset())
     recipe = load_recipe(recipe_file)
-    if as_ == "zarr3":
-        from ..views.legacy import view_of
-
+    image = None
+    if open_ or as_ == "zarr3":
         view = view_of(storage, format=format, reading=options, recipe=recipe)
+        image = first_image(view.plan, as_) if open_ else None
+    if as_ == "zarr3":
         served, problems = (
             ServedView(view=view, url=storage.url, origins=origins),
             view.plan.all_problems(),
@@ -103,17 +129,19 @@ def serve(
         if problem.severity == "refusal":
             say(f"zarrlift: not served: {problem}")
 
-    from ..report.html.served_page import served_page
-
     page = served_page(storage, format=format, reading=options, shown_as=as_, origins=origins)
     served = replace(served, page=page)
 
     def ready(address: str) -> None:
-        line = f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)"
+        lines = [f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)"]
+        if image is not None:
+            lines += text_lines([viewer_links(image, address, as_)], Page.of(sys.stdout))
         try:
-            write(f"{line}\n", sys.stdout)
+            write("".join(f"{line}\n" for line in lines), sys.stdout)
         except OutputError:
-            say(line)
+            say(lines[0])
+        if open_:
+            _open_in_browser(address)
 
     run(served, host=host, port=port, ready=ready)
     reading.session.interrupted = False  # Ctrl-C is the normal end of a server

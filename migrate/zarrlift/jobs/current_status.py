@@ -90,7 +90,7 @@ def is_locked(path: os.PathLike[str]) -> bool:
     except OSError:
         return False
     try:
-        return file_locks.is_held(descriptor)
+        return file_locks.is_byte_locked(descriptor)
     finally:
         os.close(descriptor)
 

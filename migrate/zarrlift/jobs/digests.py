@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 from zarrstack.core.json_text import document
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Digests: TypeAlias = str | os.PathLike[str] | ArchiveDigest
 """Digests, or the file that contains them: what `digest` wrote, or a job file."""
+_EXPECTED: Final = "a file that `zarrlift digest --output FILE` writes, or a job file"
 
 
 class _Digesting(DescribingKeywords, SourceOptionsKeywords):
@@ -107,8 +108,12 @@ def load_digests(digests: Digests, options: Mapping[str, Any] | None = None) -> 
     try:
         return ArchiveDigest.from_json(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise StorageError("cannot read the digests", key=str(path), found=error.strerror) from error
+        raise StorageError(
+            "cannot read the digests", key=str(path), found=error.strerror, expected=_EXPECTED
+        ) from error
     except MetadataError as error:
         raise UsageError.of(error.problem.at(key=str(path))) from error
     except ValueError as error:
-        raise UsageError("these are not digests of arrays", key=str(path), found=str(error)) from error
+        raise UsageError(
+            "these are not digests of arrays", key=str(path), found=str(error), expected=_EXPECTED
+        ) from error

@@ -48,7 +48,12 @@ def limit(target: PathText, rate: str | float, **options: Unpack[JobPlaceKeyword
     file = limit_path(path)
     if not file.exists():
         if status.state != "incomplete":
-            raise JobError("the job does not run", key=str(path), found=f"it is {status.state}")
+            raise JobError(
+                "the job does not run",
+                key=str(path),
+                found=f"it is {status.state}",
+                advice="Give the next job its limit with --bwlimit.",
+            )
         if status.activity in ("running", "unknown") or any(
             part.activity in ("running", "unknown") for part in status.parts
         ):

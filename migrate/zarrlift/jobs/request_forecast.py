@@ -38,9 +38,9 @@ def forecast(
     plan: Plan, ends: Endpoints, inventories: Inventories, request: Request
 ) -> RequestForecast | None:
     """The requests of a plan just made with these inventories; None if neither end is a store."""
-    source, result = ends.source, ends.destination
-    charged = [isinstance(end, StoreStorage) and end.native is not None for end in (source, result)]
-    if not any(charged):
+    source = ends.source
+    paid = [isinstance(end, StoreStorage) and end.native is not None for end in (source, ends.destination)]
+    if not any(paid):
         return None
     moving = [array for array in plan.arrays if array.route.name != "stay"]
     files = sum(len(group.files) for group in plan.groups)
@@ -59,28 +59,28 @@ def forecast(
     # each `zarr.json` is looked for.
     writes = Counter(get=3, put=2 + objects - sum(array.objects_out for array in moving), delete=1)
     writes.update(get=len(plan.published)) if plan.in_place else writes.update(list=1)
-    copies = not plan.in_place and server_copy(source, result) is not None
-    sampler = Sampler("") if request.verify == "sample" else None
-    for array in plan.arrays:
+    copies = not plan.in_place and server_copy(source, ends.destination) is not None
+    for array in moving:
         _move(array, inventories, reads, writes, copies=copies)
-        if request.verify != "none":
-            _verify(array, inventories, sampler, reads, writes)
-    counts = (reads + writes, reads + writes) if plan.in_place else (reads, writes)
-    first, second = (
-        RequestCounts(**each) if charge else None for each, charge in zip(counts, charged, strict=True)
+    sampler = Sampler("") if request.verify == "sample" else None
+    for array in plan.arrays if request.verify != "none" else ():
+        _verify(array, inventories, sampler, reads, writes)
+    if plan.in_place:
+        return RequestForecast(source=RequestCounts(**(reads + writes)), objects=objects)
+    return RequestForecast(
+        source=RequestCounts(**reads) if paid[0] else None,
+        destination=RequestCounts(**writes) if paid[1] else None,
+        objects=objects,
     )
-    return RequestForecast(source=first, destination=None if plan.in_place else second, objects=objects)
 
 
 def _move(
     array: ArrayPlan, inventories: Inventories, reads: Counter[str], writes: Counter[str], *, copies: bool
 ) -> None:
     """Add what moves the chunks; `copies`: both ends are in one store."""
-    inventory, between, written = inventories.get(array.path), array.between, array.objects_out
+    inventory, written = inventories.get(array.path), array.objects_out
     sizes = None if inventory is None else inventory.sizes
     sharded = isinstance(array.source.frame, Shards)
-    if array.route.name == "stay":
-        return
     reads.update(get=array.reads, bytes_read=array.bytes_read)
     writes.update(bytes_written=array.bytes_out)
     size = array.bytes_out // max(written, 1)
@@ -96,8 +96,8 @@ def _move(
         # Size and index are read first, and then parts; without blocks, shards are read whole.
         spans = -(-array.bytes_in // max(array.chunks, 1) // SPAN)
         reads.update(get=array.reads * spans, head=array.reads)
-    if between is not None:
-        cells = between.layout.objects.total
+    if array.between is not None:
+        cells = array.between.layout.objects.total
         reads.update(get=array.chunks - array.reads)
         writes.update(put=cells, get=cells, delete=cells)
     part = PART if array.move.block_shape is not None and size > SPOOLED else _PART

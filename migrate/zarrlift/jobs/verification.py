@@ -102,7 +102,8 @@ def verify(
     if digests is not None:
         if destination is not None or full or recipe is not None or job.job is not None or no_list:
             raise UsageError(
-                "digests are compared with one archive, without a job, a recipe, --full or --no-list"
+                "digests are compared with one archive",
+                expected="the archive and --digest alone, without a job, a recipe, --full or --no-list",
             )
         from ..verification.digest_report import compare_digests
         from .digests import digest as digest_of

@@ -12,8 +12,9 @@ from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError, any_refusal, note, refusal
 from zarrstack.core.json_text import JSON, JSONObject
 
-from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable, take_inventory
+from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable
 from ..archive.nodes import ArrayNode, Layout, Node, SourceDocument
+from ..archive.settled_inventory import take_settled_inventory
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
 from ..core.identity_cache import IdentityCache
@@ -209,7 +210,7 @@ class ArrayPlanner:
         earlier = self.reuse(node)
         if earlier is not None:
             return earlier
-        return take_inventory(
+        return take_settled_inventory(
             self.storage,
             node.path,
             source,

@@ -62,7 +62,7 @@ def no_package(scheme: str, error: str) -> UsageError:
     message = f"{scheme}:// needs a package that is not installed"
     package = _PACKAGES.get(scheme)
     if package is None:
-        return UsageError(message, found=error)
+        return UsageError(message, found=error, advice="Install it.")
     if scheme not in ("http", "https") and find_spec("obstore") is None:
         package = "obstore botocore" if scheme in ("s3", "s3a") else "obstore"
     expected = package.replace(" ", " and ")

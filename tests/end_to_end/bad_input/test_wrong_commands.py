@@ -1,13 +1,17 @@
-"""Wrong command lines: each message says what is wrong, where, and what would be right, in one line."""
+"""Wrong command lines: one line says what is wrong and what would be right, and nothing is changed."""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import shlex
 import shutil
 
 import pytest
+from tests.support import web_servers
 from tests.support.damaged_archives import run
+from tests.support.job_archives import tree
 
 from zarrlift.cli import main
 
@@ -18,7 +22,7 @@ migrate nope.zarr out.zarr
 migrate ocen.zarr out.zarr
 migrate ocean.zarr ocean.zarr
 migrate ocean.zarr ocean.zarr/inside.zarr
-migrate ocean.zarr done.zarr --codecs zstd:3
+migrate ocean.zarr done.zarr --codecs zstd:3  # exits 1
 migrate ocean.zarr notes.txt
 migrate ocean.zarr out.zip
 migrate notes.txt out.zarr
@@ -26,7 +30,7 @@ migrate empty out.zarr
 migrate half.zarr.zip out.zarr
 migrate ocean.zarr/.zgroup out.zarr
 migrate ocean.zarr out.zarr --in-place
-migrate done.zarr --in-place
+migrate done.zarr --in-place  # exits 1
 migrate ocean.zarr out.zarr --codecs zstd:99
 migrate ocean.zarr out.zarr --codecs zstdd
 migrate ocean.zarr out.zarr --codecs blosc:zstd:5:shufle
@@ -47,7 +51,7 @@ migrate ocean.zarr out.zarr --conventions omee
 migrate ocean.zarr out.zarr --from n5
 migrate ocean.zarr out.zarr --storage-options anon
 migrate ocean.zarr out.zarr --storage-options anon=true
-migrate ocean.zarr out.zarr --job folder
+migrate ocean.zarr out.zarr --job folder  # exits 1
 migrate ocean.zarr out.zarr --part 0
 migrate ocean.zarr xyz://bucket/out.zarr
 migrate xyz://bucket/a.zarr out.zarr
@@ -66,17 +70,17 @@ migrate ocean.zarr out.zarr --codec zstd:3
 inspect empty
 inspect ocean.zarr --storage-options dst:anon=true
 migrate ocean.zarr out.zarr --parts 2
-status done
-status doen.zarr.zarrlift.db
-resume cells.n5
+status done  # exits 1
+status doen.zarr.zarrlift.db  # exits 1
+resume cells.n5  # exits 1
 verify ocean.zarr empty
 migrate ocean.zarr out.zarr -n --show sts
 migrate ocean.zarr out.zarr --show sst
 diff ocean.zarr nope.zarr
 diff ocean.zarr cells.n5 --from zarr2
-undo nope.zarr --yes
+undo nope.zarr --yes  # exits 1
 undo done.zarr
-finish done.zarr --yes
+finish done.zarr --yes  # exits 1
 batch run
 batch run folder
 batch run folder --to done.zarr
@@ -84,10 +88,77 @@ list readers gdall
 list reader
 model validate ocean.zarr nope.json
 completion tcsh
+migrate out.zarr ocean.zarr
+migrate done.zarr.zarrlift.db out.zarr
+migrate ocean.zarr/sst/.zarray out.zarr
+migrate ocean.zarr folder
+migrate ocean.zarr cells.n5
+migrate ocean.zarr out.zarr extra
+migrate ocean.zarr ""
+migrate ocean.zarr /proc/out.zarr  # exits 1
+migrate --in-place ocean.zarr cells.n5
+migrate ocean.zarr --in-place --overwrite
+migrate cells.n5 --in-place --axes reversed
+migrate ocean.zarr out.zarr --exclude **
+migrate ocean.zarr out.zarr --memory 8 GB
+migrate ocean.zarr out.zarr --memory 512
+migrate ocean.zarr out.zarr --bwlimit fast
+migrate ocean.zarr out.zarr --max-document-size 0
+migrate ocean.zarr out.zarr --chunks 64x64x64
+migrate ocean.zarr out.zarr --shards 8MB
+migrate ocean.zarr out.zarr --codecs zstd,3
+migrate ocean.zarr out.zarr --codecs '[{"name":"gzip"'
+migrate ocean.zarr out.zarr --set order=Z
+migrate ocean.zarr out.zarr --casting unsafe
+migrate ocean.zarr out.zarr --verify all
+migrate ocean.zarr out.zarr --from zarr4
+migrate ocean.zarr out.zarr --recipe folder
+migrate ocean.zarr out.zarr --log folder
+migrate ocean.zarr out.zarr --metrics nope/run.prom
+migrate ocean.zarr out.zarr --notify nope://x
+migrate ocean.zarr out.zarr --inventory nope.json
+migrate ocean.zarr out.zarr --dask-address tcp://127.0.0.1:1
+migrate ocean.zarr out.zarr --virtual
+migrate ocean.zarr s3:/bucket/out.zarr
+migrate s3:/bucket/in.zarr out.zarr
+migrate s3:// out.zarr
+migrate s3://bucket/in.zarr out.zarr
+migrate s3://bucket/in.zarr out.zarr --storage-options profile=nope
+migrate s3://bucket/in.zarr out.zarr --storage-options secert=x
+migrate s3://bucket/in.zarr out.zarr --storage-options key=x
+migrate ocean.zarr WEB/out.zarr  # exits 1
+migrate sftp://host/in.zarr out.zarr
+ocean.zarr out.zarr
+convert ocean.zarr out.zarr
+--dry-run migrate ocean.zarr out.zarr
+batch status
+model check ocean.zarr
+list
+diff ocean.zarr
+resume folder  # exits 1
+resume notes.txt  # exits 1
+resume done.zarr --only x
+gather done.zarr
+limit done.zarr 20MB/s  # exits 1
+limit done.zarr fast
+status ocean.zarr cells.n5
+status done.zarr --html folder  # exits 1
+serve ocean.zarr --port web
+serve done.zarr --as v9
+digest notes.txt
+verify done.zarr --digest nope.digest  # exits 1
+verify done.zarr --digest notes.txt
+verify ocean.zarr done.zarr --digest notes.txt
+update done.zarr --chunks 1
+batch run nope.jsonl --to x
+batch run folder --to v3/{nmae}.zarr
+demo demo
+list formats zarr9
 """.strip().splitlines()
 TELLS = re.compile(
     r"expected |Did you mean|is not one of|Possible options|To take it back"
-    r"|\b(Give|Use|Choose|Check|Undo|Name|Unpack|Correct|Copy|Install) "
+    r"|\b(Give|Use|Choose|Check|Undo|Name|name|Unpack|Correct|Copy|Install|Make|Are the two) "
+    r"|A URL has two slashes: |Missing argument |a public bucket, give "
 )
 """What a message ends with: what would be right, or what to do."""
 
@@ -107,14 +178,32 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def web(place):
+    """The URL of a web server that takes no files."""
+    with web_servers.serving(functools.partial(web_servers.Files, directory=str(place))) as url:
+        yield url
+
+
+def content(place):
+    """Every file and directory below a path."""
+    return tree(place), sorted(path for path in place.rglob("*") if path.is_dir())
+
+
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_command_is_told_what_would_be_right(line, place, monkeypatch):
+def test_a_wrong_command_is_told_what_would_be_right(line, place, web, monkeypatch):
     monkeypatch.chdir(place)
-    before = sorted(path.name for path in place.iterdir())
-    ran = run(*shlex.split(line))
-    assert ran.code in (1, 2)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(place / "empty"))
+    before = content(place)
+    command, _, code = line.partition("  # exits ")
+    ran = run(*shlex.split(command.replace("WEB", web)))
+    assert ran.code == int(code or 2)
     said = [text for text in ran.err.splitlines() if text and not text.startswith(("Usage:", "Try "))]
     assert len(said) == 1, ran.err
     assert said[0].startswith(("zarrlift: ", "Error: "))
     assert TELLS.search(said[0]), said[0]
-    assert sorted(path.name for path in place.iterdir()) == before, "nothing is left about"
+    assert content(place) == before, "nothing is changed or left about"

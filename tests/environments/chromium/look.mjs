@@ -25,6 +25,12 @@ for (const [number, place] of pages.entries()) {
       });
       const open = await sideways(page);
       if (details > 100) await page.reload(); // axe-core takes a minute for what is open in a long page
+      const cut = await page.evaluate(() =>
+        [...document.querySelectorAll("*")]
+          .filter((each) => getComputedStyle(each).overflowX === "hidden" && each.clientWidth > 1)
+          .filter((each) => each.scrollWidth > each.clientWidth + 1)
+          .map((each) => `cut: ${each.outerHTML.slice(0, 200)}`),
+      );
       const faults = (width === 400) === (scheme === "light") ? await serious(page) : [];
       found.push({
         page: place,
@@ -34,7 +40,7 @@ for (const [number, place] of pages.entries()) {
         wider: Math.max(closed, open),
         details,
         hacked: await page.evaluate(() => "hacked" in window),
-        faults,
+        faults: [...cut, ...faults],
       });
       await page.close();
     }

@@ -270,8 +270,8 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     status = zarrlift.status(result)
     assert (status.activity, status.host) == ("unknown", "elsewhere")
     if file_locks.HERE:
-        with file.open("rb") as held:
-            file_locks.lock_exclusive(held.fileno())
+        with file.open("r+b") as held:
+            file_locks.lock_byte(held.fileno())
             assert zarrlift.status(result).activity == "running"
 
 

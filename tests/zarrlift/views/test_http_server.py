@@ -21,10 +21,12 @@ import zarr
 from tests.end_to_end.readers import zarrita_js
 from tests.end_to_end.readers.zarr_2_18 import ask
 from tests.support.fixtures_index import archive, same
+from tests.support.image_archives import write_images
 from tests.support.processes import running
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.report.viewers import ORIGINS, viewer_links
 
 VIEWER = "https://viewer.example"
 OCEAN = archive("zarr-2.18/people/ocean").path
@@ -258,12 +260,37 @@ def test_the_page_has_lines_for_readers_with_the_origins_that_they_need(ocean: s
     found: dict[str, zarr.Group] = {}
     exec(re.search(r"import zarr .*\ndata = zarr\.open\(.*\)", page)[0], found)
     assert same(found["data"]["lat"][...], zarrlift.open(OCEAN)["lat"][...])
-    with serving(OCEAN, "--allow-origin", "https://hms-dbmi.github.io") as allowed:
-        other = fetch(allowed, Accept=BROWSER)[2].decode()
-    for origin, needed in (("https://neuroglancer-demo.appspot.com", 2), ("https://hms-dbmi.github.io", 1)):
-        assert page.count(f"--allow-origin {origin}") == 1
-        assert other.count(f"--allow-origin {origin}") == needed - 1
-        assert f"{origin}/" in page
+
+
+@pytest.mark.parametrize("options", [(), ("--allow-origin", "https://hms-dbmi.github.io"), ("--open",)])
+def test_the_page_of_an_image_links_to_viewers(options: tuple[str, ...], tmp_path: Path) -> None:
+    with serving(write_images(tmp_path / "a"), *options) as address:
+        page = html.unescape(fetch(address, Accept=BROWSER)[2].decode())
+    assert ("<code>--open</code>" in page) is (options != ("--open",))
+    for _, link in viewer_links("image", address).rows:
+        assert f">{link}<" in page
+
+
+def test_open_prints_links_shows_the_page_and_lets_pages_of_viewers_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = tmp_path / "shown"
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $1 > {shown}.new && mv {shown}.new {shown}\n")
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    source = str(write_images(tmp_path / "a"))
+    with running([sys.executable, "-m", "zarrlift", "serve", source, "--port", "0", "--open"]) as process:
+        address = re.search(r"http://\S+", process.stdout.readline())[0]
+        for origin in (*ORIGINS, VIEWER):
+            headers = fetch(address + "zarr.json", Origin=origin)[1]
+            assert headers.get("Access-Control-Allow-Origin") == (origin if origin in ORIGINS else None)
+        while not shown.exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        text = process.stdout.read()
+    assert shown.read_text().strip() == address
+    assert text.split("\n")[1::2] == [f"    {link}" for _, link in viewer_links("image", address).rows]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ body[data-jp-theme-light] .zarrstack-html {{ {_JUPYTER} }}
 .zarrstack-html .depth-4 {{ margin-left: 4em; }}
 .zarrstack-html .depth-5 {{ margin-left: 5em; }}
 .zarrstack-html .depth-6 {{ margin-left: 6em; }}
-.zarrstack-html th, .zarrstack-html td {{ text-align: left; padding: 1px 12px 1px 0; font-weight: 400; }}
+.zarrstack-html th, .zarrstack-html td {{ text-align: left; padding: 1px 10px 1px 0; font-weight: 400; }}
+.zarrstack-html tr:not(:has(> :nth-child(6))) > * {{ min-width: 4.3em; vertical-align: top; }}
 .zarrstack-html th {{ opacity: .75; }}
 .zarrstack-html .good {{ color: var(--good); }}
 .zarrstack-html .bad {{ color: var(--bad); }}

@@ -6,13 +6,21 @@ locked, and callers that depend on locks must refuse.
 
 from __future__ import annotations
 
+import errno
+import struct
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 HERE: Final = sys.platform != "win32"
 
 if sys.platform != "win32":
     import fcntl
+
+_FLOCK: Final = struct.Struct("hhqqi0q")
+"""`struct flock` of Linux: type, whence, start, length, process."""
+_BYTE: Final = 0x4000_1000
+"""The byte that stands for a file; SQLite locks 512 at 0x4000_0000 (https://www.sqlite.org/lockingv3.html)."""
 
 
 def lock_exclusive(fd: int, *, wait: bool = True) -> None:
@@ -42,3 +50,41 @@ def release(fd: int) -> None:
     """Release the lock."""
     if sys.platform != "win32":
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def lock_byte(fd: int) -> None:
+    """Lock a file against other callers of this, but not against SQLite; BlockingIOError if it is locked.
+
+    One byte that SQLite leaves alone is locked where possible. On NFS and SMB, `flock` locks all bytes, which
+    excludes SQLite's own locks, even those of this process. OSError of file systems without locks.
+    """
+    if sys.platform == "linux":
+        with suppress(_NoByteLocksError):
+            _byte_lock(fd, fcntl.F_OFD_SETLK)
+            return
+    lock_exclusive(fd, wait=False)
+
+
+def is_byte_locked(fd: int) -> bool:
+    """Whether a file is locked by `lock_byte` of another open file."""
+    if sys.platform == "linux":
+        with suppress(_NoByteLocksError):
+            return bool(_byte_lock(fd, fcntl.F_OFD_GETLK) != fcntl.F_UNLCK)
+    return is_held(fd)
+
+
+class _NoByteLocksError(Exception):
+    """The system has no locks of bytes that belong to an open file."""
+
+
+def _byte_lock(fd: int, command: int) -> Any:
+    """The type of the lock after a command to lock the byte exclusively."""
+    try:
+        lock = fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_WRLCK, 0, _BYTE, 1, 0))
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise _NoByteLocksError from error
+        if error.errno == errno.EACCES:  # the other name of EAGAIN here
+            raise BlockingIOError(error.errno, error.strerror) from error
+        raise
+    return _FLOCK.unpack(lock)[0]

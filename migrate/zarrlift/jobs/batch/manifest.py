@@ -60,7 +60,10 @@ def read_manifest(
     try:
         rows = list(_rows(path))
     except OSError as error:
-        raise UsageError("cannot read the manifest", found=f"{path}: {error.strerror}") from error
+        found = f"{path}: {error.strerror}"
+        raise UsageError(
+            "cannot read the manifest", found=found, expected="a .csv, .jsonl or .toml file"
+        ) from error
     except (UnicodeDecodeError, ValueError, csv.Error) as error:
         raise UsageError(
             "the manifest cannot be read as its suffix says", found=f"{path}: {error}"

@@ -226,12 +226,19 @@ def lock_file(path: JobPath) -> int | None:
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
     try:
-        file_locks.lock_exclusive(descriptor, wait=False)
-    except OSError:
+        file_locks.lock_byte(descriptor)
+    except OSError as error:
         os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise JobError(
+                "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
+            ) from None
         raise JobError(
-            "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
-        ) from None
+            "cannot lock the job file",
+            key=str(path),
+            found=error.strerror,
+            advice="Use a file system that has file locks.",
+        ) from error
     return descriptor
 
 
@@ -239,6 +246,8 @@ def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
     reason = error.strerror if isinstance(error, OSError) else None
     if reason is None and not may_create_in(path.parent):
         reason = "Permission denied"  # SQLite only reports that it cannot open the file
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # of a file that no one else has
+        reason = "its file system lacks the locks of SQLite; SMB has them with the mount option nobrl"
     advice = "Fix the cause, or choose another path with --job. Nothing else was written."
     return JobError("cannot create the job file", key=str(path), found=reason or _said(error), advice=advice)
 

@@ -99,7 +99,7 @@ class RunFile:
         except OSError as error:
             raise unwritable(self._path, error) from error
         with contextlib.suppress(OSError):  # a file system without locks
-            file_locks.lock_exclusive(self._file.fileno(), wait=False)
+            file_locks.lock_byte(self._file.fileno())
         turn = 1 + max((run.turn for run in earlier), default=0)
         about = {"job": job.id, "part": part, "turn": turn, "generation": int(job.fact("generation") or 0)}
         owner = OwnerProcess.of_this_process().to_json()

@@ -14,6 +14,7 @@ from ...recipe.options import Reading
 from ...recipe.recipe import Recipe
 from .. import blocks as b
 from ..archive import blocks
+from ..viewers import served_first
 from .job_pictures import pictures_of_view
 from .pictures import NO_PICTURES, PictureMaker, Pictures
 from .rendering import page
@@ -30,7 +31,9 @@ def page_of(place: Any, **options: Any) -> str:
     storage, reading, format = opened(place, options)  # noqa: A001 - as in the public functions
     archive = inspected(describe(storage, format=format, options=reading), storage, reading)
     previews = pictures(storage, format, reading, PictureMaker())
-    return archive_page(archive, "zarrlift inspect", previews, _stored(archive, storage, reading))
+    image = previews.shown[0].image.viewer_path("zarr3") if previews.shown else None
+    links = served_first(archive.url, image)
+    return archive_page(archive, "zarrlift inspect", previews, _stored(archive, storage, reading), links)
 
 
 def pictures(storage: Storage, format: Format | None, reading: Reading, maker: PictureMaker) -> Pictures:

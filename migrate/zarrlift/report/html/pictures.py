@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...jobs.units import bytes_text, count_text, shape_text
+from ...planning.images import MAX_READ, Image, cost, images_of
 from ...storage.redact import redact_foreign
 from ..blocks import Block
-from .images import MAX_READ, Image, cost, images_of
 from .png import png
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Picture:
     """One image, before and after."""
 
     path: str
-    place: str
-    """Path of its multiscale, if it is a level of one."""
+    image: Image
     about: str
     width: int
     height: int
@@ -140,8 +139,10 @@ class PictureMaker:
             return Pictures(unread=tuple(unread[:1]))
         first = next(iter(values.values()))
         labels = image.labels if image.labels is not None else _in_patches(first)
-        limits = None if labels or image.channels is not None else _limits(first)
-        urls = {side: _url(_pixels(plane, labels=labels, limits=limits)) for side, plane in values.items()}
+        limits = _all_limits(image, first)
+        urls = {
+            side: _url(_pixels(image, plane, labels=labels, limits=limits)) for side, plane in values.items()
+        }
         size = sum(map(len, urls.values()))
         if size > self._room:
             self._room = 0
@@ -150,7 +151,7 @@ class PictureMaker:
         height, width = first.shape[:2]
         picture = Picture(
             path=image.path,
-            place=image.place,
+            image=image,
             about=_about(image, selection, labels=labels),
             width=width,
             height=height,
@@ -176,7 +177,7 @@ def _unit(array: OpenArray) -> tuple[int, ...]:
 
 
 def _plane(image: Image, array: OpenArray, selection: Any) -> Values:
-    """Values of shape (rows, columns), or (rows, columns, 3)."""
+    """Values of shape (rows, columns), or (rows, columns, channels)."""
     import numpy as np
 
     plane = np.asarray(array[selection])
@@ -198,16 +199,35 @@ def _limits(values: Values) -> tuple[float, float]:
     return (low, high) if high > low else (float(finite.min()), float(finite.max()))
 
 
-def _pixels(values: Values, *, labels: bool, limits: tuple[float, float] | None) -> Pixels:
+def _all_limits(image: Image, values: Values) -> list[tuple[float, float]]:
+    """The values that are black and white: of each channel that is mixed, or of all values."""
+    if not image.mixed:
+        return [_limits(values)]
+    channels = zip(image.mixed, range(values.shape[-1]), strict=False)
+    return [channel.limits or _limits(values[..., number]) for channel, number in channels]
+
+
+def _pixels(image: Image, values: Values, *, labels: bool, limits: Sequence[tuple[float, float]]) -> Pixels:
     import numpy as np
 
     if labels:
         return _coloured(values)
-    if limits is None:
-        return np.ascontiguousarray(values, dtype=np.uint8)
-    low, high = limits
+    if not image.mixed:
+        if image.channels is not None:
+            return np.ascontiguousarray(values, dtype=np.uint8)
+        return (_scaled(values, *limits[0]) * 255).astype(np.uint8)
+    light = np.zeros((*values.shape[:2], 3))
+    for number, (channel, ends) in enumerate(zip(image.mixed, limits, strict=False)):
+        light += _scaled(values[..., number], *ends)[..., None] * channel.colour
+    return np.clip(light, 0, 255).astype(np.uint8)
+
+
+def _scaled(values: Values, low: float, high: float) -> Values:
+    """Brightness from 0 to 1."""
+    import numpy as np
+
     scaled = (values.astype(np.float64) - low) / ((high - low) or 1.0)
-    return (np.clip(np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=0.0), 0, 1) * 255).astype(np.uint8)
+    return np.clip(np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=0.0), 0, 1)
 
 
 def _coloured(values: Values) -> Pixels:
@@ -236,6 +256,9 @@ def _about(image: Image, selection: Any, *, labels: bool) -> str:
     parts = [shape_text(image.shape)]
     if labels:
         parts.append("labels")
+    if image.mixed and image.channels is not None:
+        shown, count = selection[image.channels].stop, image.shape[image.channels]
+        parts.append(count_text(count, "channel") if shown == count else f"{shown} of {count} channels")
     if image.levels > 1:
         parts.append(f"the coarsest of {count_text(image.levels, 'level')} that is large enough")
     spatial = [(selection[axis], image.shape[axis]) for axis in (image.rows, image.columns)]

@@ -163,4 +163,6 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise StorageError("cannot write the page", key=os.fspath(path), found=error.strerror) from error
+        raise StorageError(
+            "cannot write the page", key=os.fspath(path), found=error.strerror, advice="Name another file."
+        ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,7 @@ from ...conventions.apply import look_for
 from ...formats.describe import describe
 from ...views.http_server import Page
 from .. import blocks as b
+from ..viewers import ORIGINS, viewer_links
 from .archive_page import archive_page, pictures
 from .pictures import PictureMaker, Pictures
 from .rendering import policy
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...storage.base import Storage
 
 _MAX_IMAGES: Final = 24
-_NEUROGLANCER: Final = "https://neuroglancer-demo.appspot.com"
-_VIZARR: Final = "https://hms-dbmi.github.io"
 
 
 def served_page(
@@ -44,7 +42,7 @@ def served_page(
                 archive = look_for(describe(storage, format=format, options=reading), storage)
                 cache.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
         archive, previews = cache[0]
-        first = previews.shown[0].place if previews.shown else None
+        first = previews.shown[0].image.viewer_path(shown_as) if previews.shown else None
         readers = _readers(address, shown_as, first, origins)
         text = archive_page(archive, "served by zarrlift", previews, {}, readers)
         return Page(text=text, policy=policy())
@@ -65,13 +63,7 @@ def _readers(address: str, shown_as: str, image: str | None, origins: frozenset[
     else:
         zarr = f'data = zarr.open({address!r}, mode="r", zarr_format={shown_as[-1]})'
         yield b.Lines(("import zarr  # with fsspec and aiohttp", zarr), "zarr-python")
-    place = address + quote(image or "")
-    state = {"layers": [{"name": "data", "source": f"{shown_as}://{place}"}]}
-    viewers = {"neuroglancer": (_NEUROGLANCER, f"/#!{quote(json.dumps(state), safe='/:,')}")}
-    if shown_as != "n5":
-        viewers["vizarr"] = (_VIZARR, f"/vizarr/?source={quote(place, safe='/:')}")
-    for name, (origin, link) in viewers.items():
-        yield b.Lines((origin + link,), name)
-        if not origins & {"*", origin}:
-            words = "Its pages may read this server after it is started with:"
-            yield b.Advice(words, f"--allow-origin {origin}")
+    if image is not None:
+        yield viewer_links(image, address, shown_as)
+        if not origins >= ORIGINS and "*" not in origins:
+            yield b.Advice("Pages of viewers may read this server after it is started with:", "--open")

@@ -77,6 +77,8 @@ def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
     StorageError if those of a profile cannot be obtained.
     """
     parts = urlsplit(url)
+    if not parts.netloc:
+        raise UsageError("the URL names no bucket", expected="s3://BUCKET/PATH")
     if not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
         # "#" is part of a key, which urlsplit does not support
         raise LeftToFsspec("an s3:// URL with a user, a query or a fragment")
@@ -156,7 +158,9 @@ def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             settings.setdefault(name, value)
     if ("access_key_id" in settings) != ("secret_access_key" in settings):
-        raise LeftToFsspec("an access key without its secret key, or the reverse")
+        if "access_key_id" in settings:
+            raise UsageError("an access key needs its secret key", expected="both, or neither")
+        raise LeftToFsspec("a secret key without its access key")
     plain = str(settings.get("endpoint", "")).startswith("http://")
     for name in _ELSEWHERE:
         if os.environ.get(name) and not (plain and name == "AWS_CA_BUNDLE"):

@@ -27,7 +27,8 @@ BUILT_IN: Final = ("threads", "processes", "dask")
 def check_choice(choice: ExecutorChoice | None, *, dask_address: str | None = None) -> None:
     """Raise UsageError if there is no such executor."""
     if dask_address is not None and choice != "dask":
-        raise UsageError("--dask-address is for --executor dask", found=f"executor {choice!r}")
+        found = "no executor" if choice is None else f"executor {choice!r}"
+        raise UsageError("--dask-address is for --executor dask", found=found, advice="Use both, or neither.")
     if choice is None or isinstance(choice, Executor):
         return
     if choice == "dask" and importlib.util.find_spec("distributed") is None:

@@ -463,8 +463,8 @@ def test_what_is_refused(planned: MakesJob, source: Path, tmp_path: Path) -> Non
         zarrlift.gather(single)
     zarrlift.migrate_part(job, 1)
     (file,) = tmp_path.glob("job.db.part-001-*")
-    with file.open() as of_another:
-        file_locks.lock_exclusive(of_another.fileno())
+    with file.open("r+b") as of_another:
+        file_locks.lock_byte(of_another.fileno())
         with pytest.raises(JobError, match="another process is running"):
             zarrlift.migrate_part(job, 1)
     with pytest.raises(JobError, match="ledger of a part"):

@@ -15,17 +15,20 @@ import pytest
 from tests.support import report_examples as examples
 from tests.support.environments import ENVIRONMENTS
 from tests.support.image_archives import HOSTILE, write_hostile, write_images
-from tests.zarrlift.report.html.test_pages import many, write_census
+from tests.zarrlift.report.html.test_pages import many, report_of, write_census
 from tests.zarrlift.views.test_http_server import serving
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.cli import main
+from zarrlift.jobs.ledger.throughput import Reached
 from zarrlift.jobs.units import safe
+from zarrlift.report.html.pages import job_page
 
 RESULTS = {
     "archive": examples.ARCHIVE,
     "plan": examples.PLAN,
+    "plan-with-requests": examples.CODECS,
     "outcome": examples.FAILED,
     "status": examples.STATUS,
     "verification": examples.DIFFERENT,
@@ -200,11 +203,19 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
     (tmp_path / "notebook.html").write_text(f"{head}<body>{fragments}</body></html>")
     write_census(tmp_path / "all")
     main(["inspect", "all", "--html", "census.html"])
+    main(["batch", "run", "all", "--to", "v3/{name}", "--quiet"])
+    main(["status", "v3", "--html", "batch.html"])
+    stopped = report_of(
+        state="incomplete",
+        problems=examples.FAILED.problems,
+        throughput=(Reached(0.0, 0, 0), Reached(9.0, 7, 1)),
+    )
+    (tmp_path / "stopped.html").write_text(job_page(stopped))
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
-    assert len(pages) == 7
+    assert len(pages) == 9
     with serving(tmp_path / "hostile") as address:
         found = look(*pages, address)
-    assert len(found) == 4 * 8
+    assert len(found) == 4 * 10
     for page in found:
         assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
         assert page["details"] > 0

@@ -25,12 +25,13 @@ from zarrlift.jobs.batch.rows import BatchRow
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
 from zarrlift.jobs.ledger.throughput import Reached
 from zarrlift.jobs.units import safe
+from zarrlift.planning.images import MAX_READ, Image, cost, images_of
 from zarrlift.recipe.options import Reading
 from zarrlift.report.html.archive_page import pictures
-from zarrlift.report.html.images import MAX_READ, Image, cost, images_of
 from zarrlift.report.html.pages import batch_page, job_page
 from zarrlift.report.html.pictures import PictureMaker
 from zarrlift.report.html.png import png
+from zarrlift.report.viewers import viewer_links
 from zarrlift.storage.open_storage import open_storage
 
 
@@ -111,7 +112,8 @@ def test_a_page_of_a_job_links_each_picture_to_its_array(tmp_path, monkeypatch):
     assert all(before == after for before, after in zip(pictures[::2], pictures[1::2], strict=True))
     targets = {found.get("id") for _, found in page.found}
     links = [found["href"] for tag, found in page.found if tag == "a"]
-    assert len(links) == 3
+    assert links[3:] == [link for _, link in viewer_links("image").rows if link.startswith("https:")]
+    links = links[:3]
     assert {link.removeprefix("#") for link in links} <= targets
     for array in zarrlift.job_report("b").arrays:
         assert f"/{array.path}" in page.text
@@ -215,7 +217,11 @@ def test_a_file_holds_its_pixels(shape):
 def test_one_level_of_a_multiscale_stands_for_all_and_labels_are_known(tmp_path):
     found = {image.path: image for image in images_of(zarrlift.plan(write_images(tmp_path / "a")))}
     assert found.keys() == {"image/2", "image/labels/cells/0", "photo"}
-    assert (found["image/2"].place, found["image/2"].levels, found["image/2"].labels) == ("image", 3, False)
+    assert (found["image/2"].multiscale, found["image/2"].levels, found["image/2"].labels) == (
+        "image",
+        3,
+        False,
+    )
     assert found["image/labels/cells/0"].labels
     assert found["photo"].channels == 2
 
@@ -242,7 +248,7 @@ def test_spatial_axes_are_those_with_such_names_else_the_last_two(names, shape, 
 )
 @pytest.mark.parametrize("shape", [(100, 65536, 65536), (3, 300, 300), (1, 64, 100_000)])
 def test_no_selection_reads_more_than_it_may(chunks, shape):
-    image = Image(path="a", place="a", shape=shape, rows=1, columns=2, channels=None, labels=None)
+    image = Image(path="a", finest="a", shape=shape, rows=1, columns=2, channels=None, labels=None)
     selection = image.selection(chunks, 2, 256)
     if selection is None:
         assert math.prod(chunks) * 2 > MAX_READ
@@ -263,6 +269,66 @@ def test_a_picture_is_the_middle_plane(tmp_path):
     low, high = np.percentile(plane(), (1, 99))
     expected = (np.clip((plane() - low) / (high - low), 0, 1) * 255).astype(np.uint8)
     assert np.array_equal(pixels, expected)
+
+
+def window(start: object, end: object) -> dict[str, object]:
+    return {"min": 0, "max": 65535, "start": start, "end": end}
+
+
+@pytest.mark.parametrize(
+    ("omero", "colours", "limits"),
+    [
+        (
+            [
+                {"color": "ff8000", "active": True, "window": window(0, 200)},
+                {"color": "0000FF", "active": False},
+            ],
+            [(255, 128, 0), (0, 0, 0)],
+            [(0, 200), None],
+        ),
+        ([{"color": "#00FF00", "active": False}] * 2, [(0, 255, 0)] * 2, [None, None]),
+        (None, [(255, 0, 255), (0, 255, 0)], [None, None]),
+        (
+            [{"color": 7, "window": window("0", float("nan"))}, "x"],
+            [(255, 0, 255), (0, 255, 0)],
+            [None, None],
+        ),
+        ({"0": {}}, [(255, 0, 255), (0, 255, 0)], [None, None]),
+    ],
+    ids=["one is off", "all are off", "no omero", "no colours and limits", "no channels"],
+)
+def test_channels_are_mixed_as_omero_says(omero, colours, limits, tmp_path):
+    values = np.stack([plane(), plane()[::-1]]).reshape(1, 2, 96, 128)
+    axes = [{"name": "z", "type": "space"}, {"name": "wave", "type": "channel"}]
+    axes += [{"name": name, "type": "space"} for name in "yx"]
+    entry = {"version": "0.4", "axes": axes, "datasets": [{"path": "0"}]}
+    attributes = {"multiscales": [entry], **({} if omero is None else {"omero": {"channels": omero}})}
+    root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2, attributes=attributes)
+    root.create_array("0", shape=values.shape, chunks=(1, 1, 50, 50), dtype="<u2")[...] = values
+    (picture,) = pictures(open_storage(tmp_path / "a"), None, Reading(), PictureMaker()).shown
+    light = np.zeros((96, 128, 3))
+    for channel, colour, ends in zip(values[0], colours, limits, strict=True):
+        low, high = np.percentile(channel, (1, 99)) if ends is None else ends
+        light += np.clip((channel - low) / (high - low), 0, 1)[..., None] * colour
+    pixels = decoded(base64.b64decode(picture.sides[0][1].partition(",")[2]))
+    assert np.array_equal(pixels, np.clip(light, 0, 255).astype(np.uint8))
+    assert picture.about == "1x2x96x128, 2 channels"
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "about"),
+    [
+        ((20, 64, 64), (1, 64, 64), "20x64x64, 8 of 20 channels"),
+        ((5, 64, 3_000_000), (1, 64, 60_000), "5x64x3000000, 4 of 5 channels"),
+    ],
+    ids=["many channels", "large chunks"],
+)
+def test_as_many_channels_are_mixed_as_may_be_read(shape, chunks, about, tmp_path):
+    attributes = {"_ARRAY_DIMENSIONS": ["channel", "y", "x"]}
+    root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2)
+    root.create_array("a", shape=shape, chunks=chunks, dtype="<u2", attributes=attributes)
+    (picture,) = pictures(open_storage(tmp_path / "a"), None, Reading(), PictureMaker()).shown
+    assert picture.about.startswith(about)
 
 
 def test_equal_labels_have_equal_colours_and_zero_is_black(tmp_path):

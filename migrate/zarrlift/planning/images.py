@@ -4,6 +4,8 @@ An image has two spatial axes of at least 64 elements: those that its dimension 
 else its last two, or the two before three or four channels of uint8. Of a multiscale, the coarsest level that
 is large enough stands for all of them.
 
+All channels of an image are mixed, in the colours and between the limits of OME's `omero`, as viewers do.
+
 Labels are integers below a group `labels` or with OME's `image-label`, or with a name such as `segmentation`.
 Other integers of 32 or 64 bits are taken for labels if most neighbouring pixels are equal (`pictures`).
 """
@@ -19,13 +21,20 @@ from typing import TYPE_CHECKING, Any, Final
 from zarrstack.core.paths import join, parents
 
 if TYPE_CHECKING:
-    from ...planning.plans import ArrayPlan, Plan
+    from .plans import ArrayPlan, Plan
 
 MIN_SIDE: Final = 64
 MAX_READ: Final = 32_000_000
 """Maximum number of decoded bytes that are read on each side of an image."""
 _ROWS: Final = frozenset({"y", "lat", "latitude", "row", "rows", "height", "northing"})
 _COLUMNS: Final = frozenset({"x", "lon", "longitude", "col", "cols", "column", "columns", "width", "easting"})
+_MIXED: Final = frozenset({"c", "ch", "channel", "channels"})
+"""Names of axes whose elements are images of the same place, mixed in a colour each."""
+_MOST_MIXED: Final = 8
+"""Maximum number of channels of a picture."""
+_COLOURS: Final[Mapping[int, str]] = {1: "FFFFFF", 2: "FF00FF 00FF00", 3: "FF0000 00FF00 0000FF"}
+"""Colours of channels without one, by their number, as vizarr 0.3.0 chooses them."""
+_MORE_COLOURS: Final = "00FFFF FFFF00 FF00FF FF0000 00FF00 0000FF FFFFFF FF8000"
 _CHANNELS: Final = frozenset(
     {None, "c", "ch", "channel", "channels", "rgb", "rgba", "band", "bands", "s", "samples"}
 )
@@ -35,38 +44,63 @@ _LABELS: Final = re.compile(
 _LEVEL: Final = re.compile(r"s?\d+")
 
 
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """How a channel is mixed into a picture."""
+
+    colour: tuple[int, ...]
+    """Red, green and blue, to 255; all 0 for a channel that is switched off."""
+    limits: tuple[float, float] | None = None
+    """The values that are black and of full brightness; None if the values decide."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """An array that is shown."""
 
     path: str
-    place: str
-    """Path of its multiscale, if it is a level of one."""
+    finest: str
+    """Path of the finest level; its own if it is not a level."""
+    multiscale: str | None = None
+    """Path of the group whose OME metadata describe the levels, if there is one."""
     shape: tuple[int, ...]
     rows: int
     """The axis of the rows of the picture."""
     columns: int
     channels: int | None
-    """The axis of the colours, if there is one."""
+    """The axis of the colours or channels, if there is one."""
     labels: bool | None
     """Whether the values are labels; None if the values decide."""
     levels: int = 1
     """Number of levels of its multiscale."""
+    mixed: tuple[Channel, ...] = ()
+    """Channels to mix; none if the elements of the axis are red, green and blue."""
+
+    def viewer_path(self, shown_as: str) -> str:
+        """Path that viewers open if the archive is served in a format.
+
+        What is served as Zarr v2 or N5 has the metadata of OME-Zarr 0.5, which neuroglancer 2.41.2 reads in
+        Zarr v3 alone.
+        """
+        return self.multiscale if self.multiscale is not None and shown_as == "zarr3" else self.finest
 
     def selection(self, chunks: Sequence[int], itemsize: int, side: int) -> tuple[int | slice, ...] | None:
         """The middle plane in at most `side` rows and columns, from chunks that are small enough to be read.
 
-        If that takes too many chunks, the chunks in the middle of the plane. None if one chunk is too large.
+        If that takes too many chunks, the chunks in the middle of the plane, and then fewer channels. None if
+        one chunk is too large.
         """
         unit = math.prod(chunks) * max(itemsize, 1)
-        if self.channels is not None:
-            unit *= -(-self.shape[self.channels] // chunks[self.channels])
         allowed = MAX_READ // unit
-        if not allowed:
-            return None
         chosen: list[int | slice] = [length // 2 for length in self.shape]
         if self.channels is not None:
-            chosen[self.channels] = slice(0, 3)
+            count, chunk = len(self.mixed) or 3, chunks[self.channels]
+            if self.mixed:
+                count = min(count, allowed * chunk)
+            chosen[self.channels] = slice(0, count)
+            allowed //= max(_touched(slice(0, count), chunk), 1)
+        if not allowed:
+            return None
         spatial = (self.rows, self.columns)
         whole = {axis: slice(0, self.shape[axis], -(-self.shape[axis] // side)) for axis in spatial}
         if math.prod(_touched(whole[axis], chunks[axis]) for axis in spatial) > allowed:
@@ -94,13 +128,17 @@ def images_of(plan: Plan) -> Iterator[Image]:
     }
     chosen: dict[str, Image] = {}
     passed: set[str] = set()
-    for path, members, axes in _multiscales(arrays, attributes):
+    for group, members, axes in _multiscales(arrays, attributes):
         images = [_image(arrays[member], attributes, axes) for member in members]
         enough = [image for image in images if image is not None]
         passed.update(members)
         if enough:
             coarsest = min(enough, key=lambda image: math.prod(image.shape))
-            chosen[coarsest.path] = replace(coarsest, place=path, levels=len(members))
+            if coarsest.mixed and group is not None:
+                coarsest = replace(coarsest, mixed=_mixed(len(coarsest.mixed), attributes[group]))
+            chosen[coarsest.path] = replace(
+                coarsest, multiscale=group, finest=members[0], levels=len(members)
+            )
     for path, array in arrays.items():
         if path in chosen:
             yield chosen[path]
@@ -108,10 +146,15 @@ def images_of(plan: Plan) -> Iterator[Image]:
             yield single
 
 
+def first_image(plan: Plan, shown_as: str = "zarr3") -> str | None:
+    """Path that viewers open to show the first image of an archive; None if it has none."""
+    return next((image.viewer_path(shown_as) for image in images_of(plan)), None)
+
+
 def _multiscales(
     arrays: Mapping[str, ArrayPlan], attributes: Mapping[str, Mapping[str, Any]]
-) -> Iterator[tuple[str, list[str], Sequence[str | None] | None]]:
-    """Place, paths and names of the axes of each multiscale; those of N5 are siblings `s0`, `s1`."""
+) -> Iterator[tuple[str | None, list[str], Sequence[str | None] | None]]:
+    """Group, paths and names of axes of each multiscale; those of N5 are siblings `s0`, `s1`, without one."""
     below: dict[str, list[str]] = {}
     for path in arrays:
         parent, _, name = path.rpartition("/")
@@ -133,16 +176,20 @@ def _multiscales(
             if members:
                 below.pop(path, None)
                 yield path, members, _axis_names(entry.get("axes"))
-    for path, members in below.items():
+    for members in below.values():
         if len(members) > 1:
-            yield path, members, None
+            yield None, members, None
 
 
 def _axis_names(axes: Any) -> list[str | None] | None:
     if not isinstance(axes, list):
         return None
     return [
-        axis.get("name") if isinstance(axis, dict) else axis if isinstance(axis, str) else None
+        ("c" if axis.get("type") == "channel" else axis.get("name"))
+        if isinstance(axis, dict)
+        else axis
+        if isinstance(axis, str)
+        else None
         for axis in axes
     ]
 
@@ -168,15 +215,51 @@ def _image(
         channels = len(shape) - 1
     if shape[rows] < MIN_SIDE or shape[columns] < MIN_SIDE:
         return None
+    labels = _labels(array, attributes, numpy)
+    mixed: tuple[Channel, ...] = ()
+    axis = next((axis for axis, name in enumerate(names) if name in _MIXED), None)
+    if axis not in (None, rows, columns) and channels is None and not labels:
+        channels, mixed = axis, _mixed(shape[axis], {})
     return Image(
         path=array.path,
-        place=array.path,
+        finest=array.path,
         shape=shape,
         rows=rows,
         columns=columns,
         channels=channels,
-        labels=_labels(array, attributes, numpy),
+        labels=labels,
+        mixed=mixed,
     )
+
+
+def _mixed(count: int, attributes: Mapping[str, Any]) -> tuple[Channel, ...]:
+    """How the channels of an image are mixed: as `omero` says, where that can be read."""
+    ome = attributes.get("ome")
+    omero = (ome if isinstance(ome, dict) else attributes).get("omero")
+    stated = omero.get("channels") if isinstance(omero, dict) else None
+    stated = [item if isinstance(item, dict) else {} for item in stated] if isinstance(stated, list) else []
+    count = min(count, _MOST_MIXED)
+    stated = (stated + [{}] * count)[:count]
+    colours = _COLOURS.get(count, _MORE_COLOURS).split()
+    on = [item.get("active") is not False for item in stated]
+    return tuple(
+        Channel(
+            _colour(item.get("color"), colour) if shown or not any(on) else (0, 0, 0),
+            _window(item.get("window")),
+        )
+        for item, colour, shown in zip(stated, colours, on, strict=False)
+    )
+
+
+def _colour(stated: Any, default: str) -> tuple[int, ...]:
+    text = stated.removeprefix("#") if isinstance(stated, str) else ""
+    return tuple(bytes.fromhex(text if re.fullmatch("[0-9A-Fa-f]{6}", text) else default))
+
+
+def _window(stated: Any) -> tuple[float, float] | None:
+    ends = [stated.get(name) for name in ("start", "end")] if isinstance(stated, dict) else []
+    numbers = [float(end) for end in ends if isinstance(end, int | float) and abs(end) < 1e300]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 and numbers[0] < numbers[1] else None
 
 
 def _labels(array: ArrayPlan, attributes: Mapping[str, Mapping[str, Any]], kind: Any) -> bool | None:
