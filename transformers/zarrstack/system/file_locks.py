@@ -79,8 +79,7 @@ class _NoByteLocksError(Exception):
 
 def _byte_lock(fd: int, command: int) -> Any:
     """The type of the lock after a command to lock the byte exclusively."""
-    if sys.platform == "win32":
-        raise _NoByteLocksError
+    assert sys.platform != "win32"  # its callers ask for Linux
     try:
         lock = fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_WRLCK, 0, _BYTE, 1, 0))
     except OSError as error:
