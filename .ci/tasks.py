@@ -121,8 +121,9 @@ def check() -> None:
     checks = (
         ("ruff", "check", "--output-format", "concise", "."),
         ("mypy",),
-        # What Windows has not is used nowhere; a cache of its own, since the two would undo each other's.
+        # What other systems lack is used nowhere; caches of their own, since they would undo each other's.
         ("mypy", "--platform", "win32", "--cache-dir", ".mypy_cache/win32"),
+        ("mypy", "--platform", "darwin", "--cache-dir", ".mypy_cache/darwin"),
         # With --quiet, --strict would see no warning.
         ("mkdocs", "build", "--strict", "--site-dir", site),
     )

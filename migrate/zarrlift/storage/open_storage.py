@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.paths import local_path
 
 from .base import Storage
 from .containers.places import ContainerPlace
@@ -257,13 +258,13 @@ def _path_of(url: str) -> Path:
     """The path of a `file://` or `local://` URL, or of a path; UsageError for one of another machine."""
     protocol, _, rest = url.rpartition("://")
     if protocol != "file":
-        return Path(rest)
+        return Path(local_path(rest))
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(
             "a file URL must name a file on this machine", found=redact(url), expected="file:///..."
         )
-    return Path(unquote(parts.path))
+    return Path(local_path(unquote(parts.path)))
 
 
 def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.paths import local_path
 
 from ..archive.chunk_columns import Indexes
 from ..archive.chunk_indexes import NO_CHUNK, chunk_indexes
@@ -69,7 +70,7 @@ class ReferredPlace:
     @property
     def path(self) -> str:
         """The directory of local objects."""
-        return self.root.removeprefix("file://")
+        return local_path(self.root.removeprefix("file://"))
 
     @property
     def container(self) -> ReferredPlace:

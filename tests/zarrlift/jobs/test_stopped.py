@@ -455,6 +455,21 @@ def test_an_array_that_was_there_already_is_compared_too(
     assert values(destination, 3) == values(source, 2)
 
 
+def test_an_update_keeps_what_it_can_no_longer_compare(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result outlives its source: not to be compared with it is no reason to take an array down."""
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    kept = values(destination, 3)["h/rewrite"]
+    shutil.rmtree(source / "h")
+    (source / ".zmetadata").unlink()
+    (source / "g/relink/0.0").write_bytes((source / "g/relink/1.1").read_bytes())
+    rebooted(monkeypatch)
+    assert zarrlift.update(destination).ok
+    assert values(destination, 3)["h/rewrite"] == kept
+
+
 @pytest.mark.parametrize("durable", ["the same boot", "synced", "fsync"])
 def test_what_is_on_the_disk_is_not_compared(
     durable: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -79,12 +79,14 @@ class _NoByteLocksError(Exception):
 
 def _byte_lock(fd: int, command: int) -> Any:
     """The type of the lock after a command to lock the byte exclusively."""
-    try:
-        lock = fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_WRLCK, 0, _BYTE, 1, 0))
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            raise _NoByteLocksError from error
-        if error.errno == errno.EACCES:  # the other name of EAGAIN here
-            raise BlockingIOError(error.errno, error.strerror) from error
-        raise
-    return _FLOCK.unpack(lock)[0]
+    if sys.platform == "linux":
+        try:
+            lock = fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_WRLCK, 0, _BYTE, 1, 0))
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise _NoByteLocksError from error
+            if error.errno == errno.EACCES:  # the other name of EAGAIN here
+                raise BlockingIOError(error.errno, error.strerror) from error
+            raise
+        return _FLOCK.unpack(lock)[0]
+    raise _NoByteLocksError

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.paths import local_path
 from zarrstack.core.similar_names import meant
 
 from ...recipe.options import JobPlace, PathText
@@ -238,7 +239,7 @@ def _is_database(path: Path) -> bool:
 def _local(text: str) -> Path | None:
     """The local path of a target; None for a URL of another scheme."""
     if text.startswith(("file://", "local://")) and "::" not in text:
-        return Path(unquote(urlsplit(text).path))
+        return Path(local_path(unquote(urlsplit(text).path)))
     if text.startswith(("icechunk://", "icechunk+file://")):
         from ...storage.icechunk.place import IcechunkPlace
 

@@ -76,6 +76,8 @@ def compare_unsynced(
         wrong = _wrong_tasks(array, inventory, source, destination, numbers)
         if wrong is None:
             continue  # the source changed, which is reported elsewhere
+        if wrong and listed_now(array).fingerprint != array.fingerprint:
+            continue  # it was listed before that; an array that an update keeps may have no source at all
         if wrong and row.state == "done":
             _take_down(job, plan, destination, row.path)
             job.record_node(row.id, "pending")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.paths import local_path
 
 from ..local.system_errors import storage_error
 from ..redact import redact, secrets_of
@@ -108,7 +109,7 @@ class IcechunkPlace:
         if scheme == "file":
             if options:
                 raise UsageError("storage options are for repositories in stores", found=redact(text))
-            path = os.path.abspath(os.path.expanduser(unquote(rest)))
+            path = os.path.abspath(os.path.expanduser(local_path(unquote(rest))))
             place = cls(url=f"icechunk://{path}", scheme=scheme, prefix=path)
         else:
             parts = urlsplit(f"{scheme}://{rest}")

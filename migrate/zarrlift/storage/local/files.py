@@ -159,7 +159,9 @@ def temporary_file() -> IO[bytes]:
 
 
 def path_of(file: IO[bytes]) -> str | None:
-    """A path that opens an open file again from its start; None for a file in memory."""
+    """A path that opens an open file again from its start; None for a file in memory, or on Windows."""
+    if sys.platform == "win32":  # which deletes a temporary file when it is closed, and opens it once
+        return None
     name = getattr(file, "name", None)
     if isinstance(name, int):
         return f"{_OPEN_FILES}/{name}"

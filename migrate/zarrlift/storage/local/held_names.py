@@ -60,6 +60,8 @@ def _tried(directory: Path, names: list[tuple[str, str]]) -> Iterator[tuple[str,
                 yield path, getattr(error, "strerror", None) or str(error)
             else:
                 made[_folded(name)] = name
+                if _folded(name) not in map(_folded, os.listdir(folder)):
+                    yield path, "it gets another name there"  # Windows drops dots and spaces at the end
 
 
 def _folded(name: str) -> str:

@@ -22,6 +22,8 @@ _STARTED: Final = 19
 """Index of `starttime` in the fields of `/proc/PID/stat` after the name; the first is the state."""
 _ENDED: Final = frozenset("ZXx")
 """States of an ended process whose parent has not read its exit code."""
+_QUERY, _INVALID_PARAMETER, _STILL_ACTIVE = 0x1000, 87, 259
+"""Of Windows: the right to observe a process, the error if none has an id, the exit code of a running one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +32,18 @@ class OwnerProcess(FieldsAsJSON):
 
     host: str
     machine: str
-    """`/etc/machine-id`, which distinguishes hosts with the same name; "" if there is none."""
+    """`/etc/machine-id`, or the address of a network card on other systems than Linux, which distinguishes
+    hosts with the same name; "" if there is none.
+    """
     boot: str
     """The kernel's random id of the current boot; "" if unavailable."""
     namespace: str
     """The namespace of process ids: containers on one host may use equal ids."""
     pid: int
     started: str
-    """Start of the process in clock ticks since boot, because process ids are reused."""
+    """Start of the process, because process ids are reused: in clock ticks since boot on Linux, in units of
+    100 ns since 1601 on Windows.
+    """
 
     @classmethod
     def of_this_process(cls) -> Self:
@@ -75,10 +81,11 @@ def state_of(pid: int, started: str, boot: str) -> State:
     "unknown" for another boot: the host was restarted, or this is another one of the same name and machine
     id, such as a clone of a virtual machine or a container of the same image.
     """
-    if sys.platform == "win32":  # where signal 0 is Ctrl-C
-        return "running" if pid == os.getpid() else "unknown"
-    if boot_id() != boot:
+    if boot_id() != boot or not (sys.platform == "linux" or _own(os.getpid())["machine"]):
         return "unknown"
+    if sys.platform == "win32":  # where signal 0 is Ctrl-C
+        now = _started_on_windows(pid)
+        return "unknown" if now is None or not started else "running" if now == started else "ended"
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -106,12 +113,50 @@ def _own(pid: int) -> Any:
         host = os.uname().nodename
     return {
         "host": host,
-        "machine": _content("/etc/machine-id"),
+        "machine": _content("/etc/machine-id") or _network_card(),
         "boot": boot_id(),
         "namespace": namespace,
         "pid": pid,
-        "started": (_facts(pid) or ("", ""))[1],
+        "started": _started_on_windows(pid) or ""
+        if sys.platform == "win32"
+        else (_facts(pid) or ("", ""))[1],
     }
+
+
+def _network_card() -> str:
+    """The address of a network card, which no other host has; "" if there is none, and on Linux."""
+    if sys.platform == "linux":
+        return ""
+    import uuid
+
+    number = uuid.getnode()
+    return "" if number >> 40 & 1 else f"{number:012x}"  # a number drawn at random has this bit
+
+
+def _started_on_windows(pid: int) -> str | None:
+    """The start of a running process, "" if no process has this id, None if it cannot be observed.
+
+    https://learn.microsoft.com/windows/win32/api/processthreadsapi
+    """
+    if sys.platform != "win32":
+        return None
+    import ctypes
+
+    system = ctypes.WinDLL("kernel32", use_last_error=True)
+    system.OpenProcess.restype = ctypes.c_void_p
+    handle = system.OpenProcess(_QUERY, False, pid)
+    if not handle:
+        return "" if ctypes.get_last_error() == _INVALID_PARAMETER else None
+    process = ctypes.c_void_p(handle)
+    times, code = (ctypes.c_uint64 * 4)(), ctypes.c_ulong()
+    try:
+        if not system.GetProcessTimes(process, *(ctypes.byref(times, 8 * number) for number in range(4))):
+            return None
+        if not system.GetExitCodeProcess(process, ctypes.byref(code)):
+            return None
+        return str(times[0]) if code.value == _STILL_ACTIVE else ""
+    finally:
+        system.CloseHandle(process)
 
 
 def boot_id() -> str:

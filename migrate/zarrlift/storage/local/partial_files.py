@@ -25,8 +25,10 @@ _ABANDONED: Final = 86400.0
 """Seconds after which nothing is still creating a file. Whether a process of another boot has ended is not
 known: it may be on another host of the same name.
 """
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-"""Errors of systems without hard links: FAT, and some network and user-space file systems."""
+_NO_LINKS: Final = frozenset(
+    {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
+)
+"""Errors of systems without hard links: FAT (EINVAL on Windows), and some network and user-space ones."""
 
 
 def partial_name(path: str) -> str:

@@ -25,6 +25,7 @@ from zarrstack.core.errors import (
     ZarrstackError,
     short,
 )
+from zarrstack.core.paths import local_path
 
 from ..base import Storage
 from ..listed_versions import Version, version_number
@@ -256,6 +257,7 @@ def _root(scheme: str, netloc: str) -> str:
 def _local_path(rest: str) -> str:
     """The path of a file URL. fsspec does not decode it, Icechunk and browsers do."""
     path = rest.removeprefix("localhost") if rest.startswith("localhost/") else rest
+    path = local_path(path)
     decoded = unquote(path)
     return decoded if decoded != path and not os.path.exists(path) else path
 

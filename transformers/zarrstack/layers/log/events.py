@@ -81,7 +81,8 @@ class ToFile:
         line = (json.dumps(event.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         with self._guard:
             if self._file is None:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
                 self._file = os.open(self.path, flags, 0o666)
             while line:  # a nearly full disk may accept only part of it
                 line = line[os.write(self._file, line) :]

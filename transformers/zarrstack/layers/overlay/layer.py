@@ -16,7 +16,7 @@ from ...base.forked import guard
 from ...base.option_checks import invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.json_text import JSONObject
-from ...core.paths import ancestors, prefix_of
+from ...core.paths import ancestors, local_path, prefix_of
 from . import whiteouts
 
 
@@ -71,7 +71,7 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
             return MemoryStore()
         if "://" in text and not text.startswith("file://"):
             return FsspecStore.from_url(text)
-        return LocalStore(text.removeprefix("file://"))
+        return LocalStore(local_path(text.removeprefix("file://")))
 
     @property
     def writes(self) -> Store:

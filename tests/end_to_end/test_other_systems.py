@@ -1,0 +1,310 @@
+"""macOS and Windows, as far as Linux can show them: whole workflows without what those systems lack.
+
+Nobody has tried the systems themselves. `tests/support/other_system` has the table of what is taken away.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path, PureWindowsPath
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from tests.support.fixtures_index import archive
+from tests.support.job_archives import results, values, write_archive
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.storage.local import storage as local_storage
+from zarrlift.storage.local.storage import LocalStorage
+from zarrstack.core.errors import UsageError
+from zarrstack.core.paths import local_path
+
+ROOT = Path(__file__).parents[2]
+OTHER_SYSTEM = ROOT / "tests/support/other_system"
+ARCHIVES = (
+    "zarr-2.18/stores/directory",
+    "zarr_v1/zarr-1.1/root",
+    "n5/java-3.5.1/root",
+    "zarr_v3_draft/zarr-2.18/root_array",
+)
+BOTH = pytest.mark.parametrize("system", ["darwin", "win32"])
+RUN = """
+import os, sys, zarrlift
+from pathlib import Path
+from zarrlift.cli import main
+from zarrlift.storage.local import writer
+
+def run(*words, code=0):
+    assert main(list(map(str, words))) == code, words
+
+folder, *arguments = sys.argv[1:]
+os.chdir(folder)
+"""
+
+
+def told(system: str, script: str, *arguments: str | Path, code: int = 0, **changed: str) -> str:
+    """What a process prints that seems to run on another system."""
+    parts = [OTHER_SYSTEM, ROOT, os.environ.get("PYTHONPATH", "")]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(map(str, parts)),
+        "ZARRLIFT_AS": system,
+        "COMPUTERNAME": "lab",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN + script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment | changed,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+# ----- workflows
+
+
+@pytest.mark.slow(one_in=6)
+@BOTH
+@pytest.mark.parametrize("options", [(), ("--shards", "auto"), ("--codecs", "zstd:3", "--workers", "2")])
+def test_each_format_becomes_the_same_bytes(options: tuple[str, ...], system: str, tmp_path: Path) -> None:
+    script = """
+*options, sources = arguments
+for source in sources.split(os.pathsep):
+    place = Path(source).name
+    run("inspect", source)
+    run("migrate", "--dry-run", source, place, *options)
+    run("migrate", source, place, *options, "--fsync", "--log", "run.jsonl", "--quiet")
+    run("verify", source, place, "--full")
+    run("status", place, "--html", "report.html")
+"""
+    sources = [archive(name).path for name in ARCHIVES]
+    told(system, script, tmp_path, *options, os.pathsep.join(map(str, sources)))
+    assert b"\r" not in (tmp_path / "run.jsonl").read_bytes() + (tmp_path / "report.html").read_bytes()
+    for source in sources:
+        assert main(["migrate", str(source), str(tmp_path / "expected" / source.name), *options]) == 0
+        assert results(tmp_path / source.name) == results(tmp_path / "expected" / source.name)
+
+
+KILLED = """
+left, make = [12], writer.LocalWriter._publish
+def publish(*options):
+    left[0] -= 1
+    if not left[0]:
+        os._exit(9)
+    make(*options)
+writer.LocalWriter._publish = publish
+run("migrate", *arguments, "--workers", "1")
+"""
+
+
+@pytest.mark.slow(one_in=2)
+@BOTH
+def test_a_killed_job_is_resumed_updated_and_undone(system: str, tmp_path: Path) -> None:
+    source, place, expected = (
+        write_archive(tmp_path / "a.zarr"),
+        tmp_path / "b.zarr",
+        tmp_path / "expected.zarr",
+    )
+    told(system, KILLED, tmp_path, source, place, code=9)
+    elsewhere = told(
+        system, 'run("resume", *arguments, code=1)', tmp_path, place, ZARRLIFT_CARD="0x020304050608"
+    )
+    assert "cannot be checked from this host" in elsewhere
+    told(system, 'run("resume", *arguments)', tmp_path, place)
+    zarrlift.migrate(source, expected)
+    assert results(place) == results(expected)
+    (source / "g/relink/0.0").write_bytes((source / "g/relink/1.1").read_bytes())
+    zarrlift.update(expected)
+    told(system, 'run("update", *arguments)', tmp_path, place)
+    assert results(place) == results(expected)
+    told(system, 'run("undo", "--yes", "--yes", *arguments)', tmp_path, place)
+    assert not place.exists()
+
+
+@pytest.mark.slow
+@BOTH
+def test_in_place_and_over_an_old_result(system: str, tmp_path: Path) -> None:
+    source, place = write_archive(tmp_path / "a.zarr"), tmp_path / "b.zarr"
+    script = """
+source, place = arguments
+run("migrate", source, place)
+run("migrate", source, place, "--overwrite", "--link", "hard", "--metrics", "run.prom")
+run("verify", source, place, "--full")
+run("migrate", "--in-place", source)
+run("verify", source, "--full")
+run("finish", "--yes", "--yes", source)
+"""
+    told(system, script, tmp_path, source, place)
+    assert values(source, 3) == values(place, 3)
+    assert b"\r" not in (tmp_path / "run.prom").read_bytes()
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_batch_of_every_format(system: str, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for name in ARCHIVES:
+        link = tmp_path / "old" / f"{Path(name).parent.name}.zarr"
+        subprocess.run(["cp", "-r", archive(name).path, link], check=True)
+    script = """
+run("batch", "run", "old", "--to", "new/{relative}.zarr", "--workers", "2")
+run("verify", "new", "--full")
+run("undo", "--yes", "--yes", "new")
+"""
+    told(system, script, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_module_can_be_imported_and_a_cache_on_disk_says_why_it_cannot_be(tmp_path: Path) -> None:
+    script = """
+import importlib, pkgutil, zarr, zarrstack
+from zarrstack.core.errors import UsageError
+
+for package in (zarrstack, zarrlift):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+from zarrstack.layers.cache.layer import Cache
+store = zarr.storage.MemoryStore()
+Cache(store)
+try:
+    Cache(store, disk="cache")
+except UsageError as error:
+    print(error)
+"""
+    assert "file locks that Windows does not have" in told("win32", script, tmp_path)
+    assert "file locks" not in told("darwin", script, tmp_path)
+
+
+# ----- what is smaller
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_disk_tier_of_a_cache_on_macos(is_killed: bool, tmp_path: Path) -> None:
+    """Without the id of a boot it is not known whether what a killed process left has reached the disk."""
+    script = """
+import asyncio, zarr
+from zarr.core.buffer import default_buffer_prototype as prototype
+from zarrstack import Cache, stack
+store = stack(zarr.storage.LocalStore("source"), Cache(disk="cache"))
+value = asyncio.run(store.get("a", prototype()))
+print(None if value is None else value.to_bytes())
+sys.stdout.flush()
+store.close() if arguments == ["False"] else os._exit(0)
+"""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"1")
+    assert told("darwin", script, tmp_path, str(is_killed)).strip() == "b'1'"
+    assert any((tmp_path / "cache/objects").rglob("*"))
+    (tmp_path / "source/a").unlink()
+    assert told("darwin", script, tmp_path, str(is_killed)).strip() == ("None" if is_killed else "b'1'")
+
+
+@BOTH
+def test_a_temporary_file_is_sent_by_its_path_only_where_it_can_be_opened_again(
+    system: str, tmp_path: Path
+) -> None:
+    script = """
+from zarrlift.storage.local.files import path_of, temporary_file
+with temporary_file() as file:
+    file.write(b"12")
+    file.flush()
+    path = path_of(file)
+    print(path and open(path, "rb").read())
+"""
+    assert told(system, script, tmp_path).strip() == {"darwin": "b'12'", "win32": "None"}[system]
+
+
+def test_a_name_that_is_another_one_there_is_refused(tmp_path: Path) -> None:
+    script = """
+from zarrlift.storage.local.held_names import not_held
+print(dict(not_held(Path(folder), ["a", "a.", "b/a ", "c:d", "plain"])))
+"""
+    refused = ast.literal_eval(told("win32", script, tmp_path))
+    assert refused.keys() == {"a.", "b/a ", "c:d"}
+    assert "another name" in refused["a."]
+
+
+def test_names_are_found_in_either_form(tmp_path: Path) -> None:
+    """HFS+ lists `e` and an accent where a file was made with `é`."""
+    write_archive(tmp_path / "a.zarr")
+    (tmp_path / "a.zarr/h").rename(tmp_path / "a.zarr/h\u00e9")
+    document = (tmp_path / "a.zarr/.zmetadata").read_text().replace('"h/', '"h\u00e9/')
+    (tmp_path / "a.zarr/.zmetadata").write_text(document)
+    (tmp_path / "a.zarr/h\u00e9").rename(tmp_path / "a.zarr/he\u0301")
+    script = """
+run("migrate", *arguments)
+run("verify", *arguments, "--full")
+run("undo", "--yes", "--yes", arguments[1])
+"""
+    told("darwin", script, tmp_path, tmp_path / "a.zarr", tmp_path / "b.zarr")
+    assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize("path", ["C:\\data\\old.zarr", "d:\\100 %\\\u00e9 #1.zarr"])
+def test_the_url_of_a_file_names_it_on_windows(path: str) -> None:
+    assert PureWindowsPath(
+        local_path(unquote(urlsplit(PureWindowsPath(path).as_uri()).path), windows=True)
+    ) == (PureWindowsPath(path))
+    assert local_path("/C:/data", windows=False) == "/C:/data"
+
+
+@pytest.mark.parametrize("key", ["a/b/0.0", "../x", "a/../../x", "a\\b", "..\\x", "C:/x", "a/b:stream", "/x"])
+def test_a_key_is_a_path_below_the_root_or_refused(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_storage, "_SEPARATOR", "\\")
+    if key == "a/b/0.0":
+        assert LocalStorage(tmp_path).path(key).endswith("a\\b\\0.0")
+        return
+    with pytest.raises(UsageError):
+        LocalStorage(tmp_path).path(key)
+
+
+def test_without_the_address_of_a_card_no_process_is_taken_for_ended(tmp_path: Path) -> None:
+    """Two hosts of the same name may share a folder."""
+    script = """
+from dataclasses import replace
+from zarrlift.storage.local.owner_process import OwnerProcess
+here = OwnerProcess.of_this_process()
+print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
+"""
+    assert told("darwin", script, tmp_path).strip() == "['running', 'ended']"
+    assert told("win32", script, tmp_path).strip() == "['running', 'ended']"
+    assert told("win32", script, tmp_path, ZARRLIFT_CARD=str(1 << 40)).strip() == "['unknown', 'unknown']"
+
+
+# ----- where the system is called
+
+CALLERS = """
+    jobs/disk_sync jobs/notify jobs/parts/migrate_part jobs/processes/forked_process
+    jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
+    storage/listed_versions storage/local/file_copy storage/local/file_stream storage/local/files
+    storage/local/owner_process
+    storage/local/system_errors storage/local/writer transfer/executors/process_pool
+    core/paths layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
+"""
+"""Modules that do something else on another system, or name what one of them lacks."""
+
+
+def test_what_systems_lack_is_named_in_few_modules() -> None:
+    lacks = runpy.run_path(str(OTHER_SYSTEM / "sitecustomize.py"))["LACKS"]["win32"]
+    imported = "|".join([*lacks["modules"], "ctypes", "multiprocessing"])
+    used = "|".join(f"{module}.{name}" for module in ("os", "signal") for name in lacks[module])
+    named = re.compile(rf"^ *(from|import) ({imported})\b|(?<!\")\b({used}|sys\.platform)\b", re.MULTILINE)
+    roots = (ROOT / "migrate/zarrlift", ROOT / "transformers/zarrstack")
+    callers = {
+        file.relative_to(root).with_suffix("").as_posix()
+        for root in roots
+        for file in root.rglob("*.py")
+        if named.search(file.read_text(encoding="utf-8"))
+    }
+    assert callers == set(CALLERS.split())
