@@ -185,7 +185,7 @@ def test_it_is_found_in_what_cannot_be_listed_too(tmp_path, meanwhile, monkeypat
 
 def test_a_chunk_that_the_migration_did_not_see_is_found(tmp_path, monkeypatch) -> None:
     old = source_of(SHARDED, tmp_path)
-    take = array_planner.take_inventory
+    take = array_planner.take_settled_inventory
 
     def miss_one(storage: Storage, path: str, layout: Layout, **options: Any) -> chunk_inventory.Inventory:
         """What is to be moved lacks a chunk of what was listed, the source being as it was."""
@@ -196,7 +196,7 @@ def test_a_chunk_that_the_migration_did_not_see_is_found(tmp_path, monkeypatch) 
         columns = {"indexes": whole.indexes, "sizes": whole.sizes, "versions": whole.versions}
         return replace(whole, **{name: column[kept] for name, column in columns.items()})
 
-    monkeypatch.setattr(array_planner, "take_inventory", miss_one)
+    monkeypatch.setattr(array_planner, "take_settled_inventory", miss_one)
     outcome = migrate(old, tmp_path / "new", CASES[SHARDED][1])
     (problem,) = outcome.problems
     assert problem.kind == "verify-values"
