@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -163,7 +163,6 @@ def migrate_archive(
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
             new_job(request, ends, path, claim, options, progress) as new,
-            noted_run(new.job),
         ):
             set_aside(new.job, new.ends.destination)
             options.follow_limit(path)
@@ -194,7 +193,7 @@ def new_job(
 ) -> Iterator[NewJob]:
     """Make the plan of a job whose place is claimed, and its file, if nothing is to be refused.
 
-    `parts`: other processes will do it, which read the listings from files.
+    `parts`: other processes will do it, which read the listings from files. Otherwise a run of it has begun.
     """
     if not request.in_place:
         refuse_existing(ends.destination, overwrite=request.overwrite)
@@ -217,7 +216,8 @@ def new_job(
         if not request.in_place:
             refuse_names((node.path for node in plan.published), ends.place)
         record, notes = ends.record(request, parts), ends.notes(digest=options.digest)
-        with Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync) as job:
+        job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
+        with job, nullcontext() if parts else noted_run(job):
             keep_inventory(job, inventories)
             yield NewJob(job, plan, ends, inventories)
 

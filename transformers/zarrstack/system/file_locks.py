@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import struct
 import sys
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 HERE: Final = sys.platform != "win32"
 
@@ -58,35 +57,30 @@ def lock_byte(fd: int) -> None:
     One byte that SQLite leaves alone is locked where possible. On NFS and SMB, `flock` locks all bytes, which
     excludes SQLite's own locks, even those of this process. OSError of file systems without locks.
     """
-    if sys.platform == "linux":
-        with suppress(_NoByteLocksError):
-            _byte_lock(fd, fcntl.F_OFD_SETLK)
-            return
-    lock_exclusive(fd, wait=False)
+    if _byte_lock(fd) is None:
+        lock_exclusive(fd, wait=False)
 
 
 def is_byte_locked(fd: int) -> bool:
     """Whether a file is locked by `lock_byte` of another open file."""
+    locked = _byte_lock(fd, only_ask=True)
+    return is_held(fd) if locked is None else locked
+
+
+def _byte_lock(fd: int, *, only_ask: bool = False) -> bool | None:
+    """Lock the byte exclusively, or ask whether another open file has it locked.
+
+    None if the system has no locks of bytes that belong to an open file.
+    """
     if sys.platform == "linux":
-        with suppress(_NoByteLocksError):
-            return bool(_byte_lock(fd, fcntl.F_OFD_GETLK) != fcntl.F_UNLCK)
-    return is_held(fd)
-
-
-class _NoByteLocksError(Exception):
-    """The system has no locks of bytes that belong to an open file."""
-
-
-def _byte_lock(fd: int, command: int) -> Any:
-    """The type of the lock after a command to lock the byte exclusively."""
-    if sys.platform == "linux":
+        command = fcntl.F_OFD_GETLK if only_ask else fcntl.F_OFD_SETLK
         try:
             lock = fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_WRLCK, 0, _BYTE, 1, 0))
         except OSError as error:
             if error.errno == errno.EINVAL:
-                raise _NoByteLocksError from error
+                return None
             if error.errno == errno.EACCES:  # the other name of EAGAIN here
                 raise BlockingIOError(error.errno, error.strerror) from error
             raise
-        return _FLOCK.unpack(lock)[0]
-    raise _NoByteLocksError
+        return bool(_FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)
+    return None
