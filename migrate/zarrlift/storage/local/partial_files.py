@@ -78,14 +78,20 @@ def create_file(path: str, data: bytes) -> bool:
 
 
 def may_link_in(directory: str | os.PathLike[str]) -> bool:
-    """Whether the file system of a directory has hard links; tried in a temporary directory in it."""
+    """Whether the file system of a directory has hard links that can be read; tried in a temporary directory.
+
+    Linux 6.1 makes hard links over SMB, and cannot open some of them.
+    """
     import tempfile
 
     try:
         with tempfile.TemporaryDirectory(prefix=".zarrlift-", dir=directory) as folder:
-            name = os.path.join(folder, "1")
-            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600))
-            os.link(name, os.path.join(folder, "2"))
+            name, link = os.path.join(folder, "1"), os.path.join(folder, "2")
+            with open(name, "wb") as file:
+                file.write(b"1")
+            os.link(name, link)
+            with open(link, "rb") as file:
+                file.read()
     except OSError as error:
         return error.errno not in _NO_LINKS
     return True
