@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -557,6 +558,19 @@ def test_the_next_start_sweeps_what_dead_processes_of_this_host_left(
     assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
     assert [file for file in dead if file.exists()] == []
     assert [file for file in others if not file.exists()] == []
+
+
+def test_the_next_trial_of_a_file_system_removes_what_a_killed_one_has_left(
+    owner_ended: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnerProcess, "of_this_process", lambda: replace(HERE, pid=owner_ended))
+        with partial_files.trial_folder(tmp_path) as folder:
+            shutil.copytree(folder, left := Path(f"{folder[:-8]}12345678"))
+            (left / "1").touch()
+    assert [*tmp_path.iterdir()] == [left]
+    with partial_files.trial_folder(tmp_path) as folder:
+        assert [str(path) for path in tmp_path.iterdir()] == [folder]
 
 
 def test_where_no_directory_is_there_is_nothing_to_sweep(tmp_path: Path) -> None:

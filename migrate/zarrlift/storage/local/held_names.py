@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from .partial_files import trial_folder
+
 _PLAIN: Final = re.compile(
     r"[A-Za-z0-9_\-+=@~,;()\[\]{}!#$%&'^`]+([ .][A-Za-z0-9_\-+=@~,;()\[\]{}!#$%&'^`]+)*"
 )
@@ -47,10 +49,8 @@ def _doubtful(names: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _tried(directory: Path, names: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    import tempfile
-
     made: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix=".zarrlift-", dir=directory) as folder:
+    with trial_folder(directory) as folder:
         for name, path in names:
             try:
                 os.mkdir(os.path.join(folder, name))

@@ -10,15 +10,16 @@ import errno
 import os
 import re
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from .owner_process import OwnerProcess, state_of
 from .sibling_names import with_suffix
 
 _NAME: Final = re.compile(
-    r"\.(?P<place>[0-9a-f]+)-(?P<boot>[0-9a-f]*)-(?P<pid>[0-9]+)-(?P<started>[0-9]*)\.partial(-journal|-wal|-shm)?"
+    r"\.(?P<place>[0-9a-f]+)-(?P<boot>[0-9a-f]*)-(?P<pid>[0-9]+)-(?P<started>[0-9]*)\.partial(-journal|-wal|-shm|-\w{8})?"
 )
-"""Suffix of the file's own name; SQLite adds to it."""
+"""Suffix of the file's own name; SQLite and `trial_folder` add to it."""
 _KEPT: Final = 160
 """Bytes of the longest name to which the suffix is added, which has up to 95 with SQLite's."""
 _ABANDONED: Final = 86400.0
@@ -54,7 +55,16 @@ def sweep_partial(path: str) -> None:
         if parts is not None and parts["place"] == place:
             with contextlib.suppress(OSError):
                 if _ended(parts, partial := os.path.join(directory, other)):
-                    os.unlink(partial)
+                    _remove(partial)
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        import shutil
+
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 def create_file(path: str, data: bytes) -> bool:
@@ -77,21 +87,29 @@ def create_file(path: str, data: bytes) -> bool:
             os.unlink(partial)
 
 
+@contextlib.contextmanager
+def trial_folder(directory: str | os.PathLike[str]) -> Iterator[str]:
+    """A temporary folder in a directory, in which to try what its file system can do. OSError."""
+    import tempfile
+
+    path = os.path.join(directory, ".zarrlift-trial")
+    sweep_partial(path)
+    prefix = os.path.basename(partial_name(path)) + "-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=directory) as folder:
+        yield folder
+
+
 def may_link_in(directory: str | os.PathLike[str]) -> bool:
-    """Whether the file system of a directory has hard links that can be read; tried in a temporary directory.
+    """Whether the file system of a directory has hard links that can be read, which is tried there.
 
     Linux 6.1 makes hard links over SMB, and cannot open some of them.
     """
-    import tempfile
-
     try:
-        with tempfile.TemporaryDirectory(prefix=".zarrlift-", dir=directory) as folder:
+        with trial_folder(directory) as folder:
             name, link = os.path.join(folder, "1"), os.path.join(folder, "2")
-            with open(name, "wb") as file:
-                file.write(b"1")
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600))
             os.link(name, link)
-            with open(link, "rb") as file:
-                file.read()
+            os.close(os.open(link, os.O_RDONLY))
     except OSError as error:
         return error.errno not in _NO_LINKS
     return True

@@ -79,10 +79,12 @@ class Play:
         journals = [file for file in files if file.endswith("-journal") and file not in after]
         recovered = {*journals, *(file.removesuffix("-journal") for file in journals)}
         claims = [f"{word}.zarrlift.claim" for word in words]  # of a destination that is named
+        # What a killed command was trying, and what another one has removed of that.
+        trials = {file for file in files if "/.zarrlift-trial." in file and (killed or file not in after)}
         if foreign := [
             file
             for file in files
-            if not file.startswith((scratch, *claims)) and not owns(file) and file not in recovered
+            if not file.startswith((scratch, *claims)) and not owns(file) and file not in recovered | trials
         ]:
             wrong.append(f"changed {len(foreign)} files elsewhere: {foreign[:4]}")
         return ended, files, wrong
