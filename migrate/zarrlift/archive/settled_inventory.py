@@ -23,7 +23,7 @@ def take_settled_inventory(storage: Storage, path: str, layout: Layout, **option
     """The same as `take_inventory`, of files that get another time when they are rewritten.
 
     A file with a time in whole seconds that was just written may be rewritten at the same time, with the same
-    size; nobody would notice. The listing is then repeated up to two seconds later.
+    size, which would go unnoticed. The listing is then repeated up to two seconds later.
     """
     inventory = take_inventory(storage, path, layout, **options)
     if isinstance(storage, LocalStorage):

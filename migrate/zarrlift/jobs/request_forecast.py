@@ -58,7 +58,10 @@ def forecast(
     # A claim is made twice, to see whether the store refuses the second one, and read three times. In place,
     # each `zarr.json` is looked for.
     writes = Counter(get=3, put=2 + objects - sum(array.objects_out for array in moving), delete=1)
-    writes.update(get=len(plan.published)) if plan.in_place else writes.update(list=1)
+    if plan.in_place:
+        writes["get"] += len(plan.published)
+    else:
+        writes["list"] += 1
     copies = None if plan.in_place else server_copy(source, ends.destination)
     for array in moving:
         _move(array, inventories, reads, writes, copies=copies)

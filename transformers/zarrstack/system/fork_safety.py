@@ -37,7 +37,7 @@ def reset_after_fork(thing: ResetAfterFork) -> None:
 
 
 def new_lock() -> threading.Lock:
-    """A lock that is free in a forked child, whoever held it in the parent."""
+    """A lock that is free in a forked child, also if a thread of the parent held it."""
     lock = threading.Lock()
     _locks.add(lock)
     return lock

@@ -49,19 +49,22 @@ def _doubtful(names: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _tried(directory: Path, names: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    made: dict[str, str] = {}
+    created: dict[str, tuple[str, str]] = {}
     with trial_folder(directory) as folder:
         for name, path in names:
             try:
                 os.mkdir(os.path.join(folder, name))
             except FileExistsError:
-                yield path, f"the same name as {made.get(_folded(name), 'another one')!r} there"
+                other, _ = created.get(_folded(name), ("another one", ""))
+                yield path, f"the same name as {other!r} there"
             except (OSError, ValueError) as error:
                 yield path, getattr(error, "strerror", None) or str(error)
             else:
-                made[_folded(name)] = name
-                if _folded(name) not in map(_folded, os.listdir(folder)):
-                    yield path, "it gets another name there"  # Windows drops dots and spaces at the end
+                created[_folded(name)] = name, path
+        listed = set(map(_folded, os.listdir(folder)))
+    for folded, (_, path) in created.items():
+        if folded not in listed:
+            yield path, "it gets another name there"  # Windows drops dots and spaces at the end
 
 
 def _folded(name: str) -> str:

@@ -80,14 +80,14 @@ class Rekey(StorageTransformer):
         documents = sync(documents_of_arrays(store, lambda key: _up(key, below)))
         learned: list[Rule] = []
         for rule in reversed(self._rules[: last + 1]):
-            known = rule
+            bound = rule
             if _lacks_arrays(rule):
                 paths = ((array_of(key), ndim) for key, ndim in documents.items())
                 arrays = {path: ndim for path, ndim in paths if path is not None}
-                known = Chunks(above=rule.above, below=rule.below, arrays=arrays)
-            learned.append(known)
+                bound = Chunks(above=rule.above, below=rule.below, arrays=arrays)
+            learned.append(bound)
             # Higher rules see the documents under the keys that this rule maps them to.
-            documents = {name: n for key, n in documents.items() if (name := known.up(key)) is not None}
+            documents = {name: n for key, n in documents.items() if (name := bound.up(key)) is not None}
         self._rules = (*reversed(learned), *below)
 
     # -- keys -----------------------------------------------------------------------------------
