@@ -161,7 +161,7 @@ __getattr__ = loader(__name__, _HOMES, globals())
 
 
 def _html(result: Any) -> str:
-    from .report.html.notebook import notebook_html
+    from .report.html.pages import notebook_html
 
     return notebook_html(result)
 

@@ -11,8 +11,7 @@ import typer
 
 from . import options as o
 from . import storage_options as s
-from .option_groups import added
-from .option_values import usage
+from .option_groups import added, usage
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, Answer, plain, say
 
@@ -253,7 +252,7 @@ def create(
 def _tell(problems: Iterable[Problem]) -> None:
     """Print problems to standard error; standard output is for the model."""
     from ..report.blocks import Problems
-    from ..report.page import Page
+    from ..report.table import Page
     from ..report.text import lines
 
     for line in lines([Problems.of(problems, "refused")], Page.of(sys.stderr)):

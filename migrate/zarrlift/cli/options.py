@@ -9,8 +9,7 @@ import typer
 
 from ..recipe import options as table
 from ..recipe.options import VerifyLevel
-from .option_groups import Group, Tables, option
-from .option_values import whole_number
+from .option_groups import Group, Tables, option, whole_number
 from .run_display import watched
 from .session import Session
 

@@ -9,7 +9,7 @@ import typer
 from ..recipe.changes import Separator
 from . import options as o
 from . import storage_options as s
-from .option_values import whole_number
+from .option_groups import whole_number
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, Answer, OutputError, say, write
 
@@ -84,8 +84,8 @@ def serve(
 
     from ..formats.describe import opened
     from ..planning.images import first_image
-    from ..report.html.served_page import served_page
-    from ..report.page import Page
+    from ..report.html.archive_page import served_page
+    from ..report.table import Page
     from ..report.text import lines as text_lines
     from ..report.viewers import ORIGINS, viewer_links
     from ..views.http_server import ServedView, require_server, run

@@ -9,8 +9,7 @@ from functools import cache
 from inspect import Parameter
 from typing import Annotated, Any, ClassVar
 
-from .option_groups import Group, option, parameter
-from .option_values import usage
+from .option_groups import Group, option, parameter, usage
 
 _ARGUMENTS = {"src": "storage_options", "dst": "dest_storage_options", "job": "job_storage_options"}
 _WORDS = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..recipe.options import JobPlace, Places, Running, Watching, values
 from . import options as o
-from .option_values import usage
+from .option_groups import usage
 from .session import DONE, PARTLY, Answer
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.errors import short
 
 from ..jobs.units import count_text, node_text, safe
-from .problem_groups import ORDER, ProblemGroup, Where
+from .blocks import ORDER, ProblemGroup, Where
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from .blocks import Tone
-    from .page import Page
+    from .table import Page
 
 PLACES: Final = 3
 """Maximum number of locations shown for equal problems, and of messages that differ by numbers."""
