@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from .errors import Error, Interrupted
     from .jobs.api import inspect, migrate, plan, resume
     from .jobs.batch.batch import Batch
-    from .jobs.batch.outcome import BatchOutcome
-    from .jobs.batch.rows import BatchRow
+    from .jobs.batch.rows import BatchOutcome, BatchRow
     from .jobs.batch.start import batch
     from .jobs.census.assess import census
     from .jobs.census.census import Census
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
-    from .jobs.job_status import status
     from .jobs.limit import limit
     from .jobs.outcome import Outcome
-    from .jobs.parts.gather import gather
+    from .jobs.parts.gather import gather, plan_parts
     from .jobs.parts.migrate_part import migrate_part
-    from .jobs.parts.plan_parts import plan_parts
-    from .jobs.status import NodeStatus, PartStatus, Status
+    from .jobs.status import NodeStatus, PartStatus, Status, status
     from .jobs.undo import undo
     from .jobs.update.steps import NodeUpdate
     from .jobs.update.update import UpdatePlan, plan_update, update

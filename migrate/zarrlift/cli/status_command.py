@@ -24,7 +24,7 @@ from .session import DONE, PARTLY, Answer, plain, write
 from .verbs import answer_of, batch_of
 
 if TYPE_CHECKING:
-    from ..jobs.batch.outcome import BatchOutcome
+    from ..jobs.batch.rows import BatchOutcome
     from ..jobs.job_report import JobReport
     from ..jobs.status import Status
     from ..report.blocks import Block

@@ -228,9 +228,9 @@ def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) 
     A job is removed if it was undone, if its archive was restored, if everything was refused, so that a new
     plan replaces it, or if its result is to be overwritten.
     """
+    from .ledger.move import settled
     from .ours import is_restored
     from .resume.relocate import follow, has_moved  # not loaded by a first run
-    from .settled_places import settled
 
     overwrite = request.overwrite
     with Job.open(path) as job:

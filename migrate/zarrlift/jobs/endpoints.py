@@ -29,8 +29,8 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
-from .ledger.job_record import JobRecord
 from .ledger.ledger import Job
+from .ledger.rows import JobRecord
 from .observed import Observed, observed
 from .one_archive import refuse_several
 from .option_words import remembered

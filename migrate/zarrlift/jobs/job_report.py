@@ -21,14 +21,12 @@ from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
-from .current_status import activity
 from .ledger.find_job import find_job
-from .ledger.last_run import last_run, seconds_spent
+from .ledger.last_run import Activity, activity, last_run, seconds_spent
 from .ledger.ledger import Job
 from .ledger.rows import NodeProgress, NodeState, State, TaskTotals
 from .ledger.throughput import Reached, throughput
 from .option_words import option_words
-from .status import Activity
 
 if TYPE_CHECKING:
     from ..planning.plans import Planned

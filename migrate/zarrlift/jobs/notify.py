@@ -25,14 +25,14 @@ from zarrstack.version import __version__
 
 from ..errors import Interrupted
 from ..storage.redact import redact, secrets_of_process
-from .command_line import command as command_line
 from .json_document import DONE, INTERRUPTED, PARTLY, USAGE, document, problem_of
 from .log_messages import print_warning
+from .units import command as command_line
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
-    from .batch.outcome import BatchOutcome
+    from .batch.rows import BatchOutcome
     from .outcome import Outcome
 
 _SECONDS: Final = 30.0

@@ -37,8 +37,7 @@ from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .ledger.throughput import Throughput
 from .option_words import option_words
-from .outcome import Outcome
-from .outcome_of_job import outcome_of_run
+from .outcome import Outcome, outcome_of_run
 from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end

@@ -21,8 +21,7 @@ from ..transfer.counts import MoveResult
 from ..transfer.events import ArrayDone, Planned, Progress, Retried, TaskDone, Waiting
 from . import log_messages
 from .ledger.ledger import Job
-from .ledger.plan_rows import planned_work
-from .ledger.rows import PlannedWork, TaskTotals
+from .ledger.rows import PlannedWork, TaskTotals, planned_work
 from .route_rates import RouteRates, work_of
 
 UnderWay: TypeAlias = Mapping[str, tuple[int, int]]

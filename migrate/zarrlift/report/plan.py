@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..core.chain.reader_table import Reader, table
 from ..core.grid.frames import Shards
-from ..jobs.command_line import command
-from ..jobs.units import ROUTES, brief, bytes_text, change_text, count_text, safe, shape_text
+from ..jobs.units import ROUTES, brief, bytes_text, change_text, command, count_text, safe, shape_text
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import blocks as b

@@ -8,8 +8,7 @@ import pytest
 from tests.support import report_examples as examples
 
 from zarrlift.archive import chunk_inventory
-from zarrlift.jobs.ledger.plan_rows import planned_work
-from zarrlift.jobs.ledger.rows import TaskTotals
+from zarrlift.jobs.ledger.rows import TaskTotals, planned_work
 from zarrlift.jobs.work_totals import WorkTotal, total_bytes
 from zarrlift.planning.routes import Route
 from zarrlift.transfer.counts import MoveResult

@@ -23,8 +23,7 @@ from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ..ledger.find_job import LIST_SUFFIX, job_beside
 from ..ledger.move import local_path, with_local_path
-from .requests import RowRequest
-from .rows import BatchRow
+from .rows import BatchRow, RowRequest
 
 VERSION: Final = 1
 _MANIFESTS: Final = (".csv", ".jsonl", ".ndjson", ".toml")

@@ -28,7 +28,7 @@ from ...recipe.format_names import require_known
 from ...recipe.options import Option, Request, Size
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
-from .requests import RowRequest
+from .rows import RowRequest
 
 _ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
 _RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)

@@ -39,15 +39,15 @@ from .database import (
     require_job,
     unwritable,
 )
-from .job_record import JobRecord
-from .plan_rows import PlanReader
 from .rows import (
     NODES,
     PROGRESS,
+    JobRecord,
     Kind,
     NodeProgress,
     NodeRow,
     NodeState,
+    PlanReader,
     RecordedTask,
     State,
     TaskTotals,

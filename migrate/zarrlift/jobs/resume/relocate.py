@@ -27,17 +27,16 @@ from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url, open_storage
 from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
-from ..command_line import command
 from ..endpoints import Endpoints
+from ..ledger.database import Home
 from ..ledger.find_job import is_stored, names_of
-from ..ledger.home import Home
 from ..ledger.ledger import Job
-from ..ledger.move import move_of
+from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
 from ..parts.merge import runs_by_part
 from ..reconcile import unchanged
-from ..settled_places import SettledPlaces, is_same_place, settled
+from ..units import command
 from .lost_tasks import lost_tasks
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")

@@ -25,8 +25,7 @@ from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..opened_job import OpenJob
 from ..ours import OWN, keep_document, require_visible, whose
-from ..outcome import Outcome
-from ..outcome_of_job import nothing_to_do
+from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
 from ..parts.merge import sweep_parts
 from ..progress import listing_shown

@@ -32,7 +32,7 @@ from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..checks.checks import LocalChecks
 from ..one_archive import refuse_several
-from ..outcome import Outcome
+from ..outcome import Outcome, log_outcome
 from ..progress import Progress, listing_shown, send_end
 from ..run_job import refuse_unsuitable
 from ..source_check import SourceCheck
@@ -178,7 +178,7 @@ class VirtualRun:
             how_to_open=how_to_open,
             plan=plan,
         )
-        log_messages.log_outcome(outcome)
+        log_outcome(outcome)
         return outcome
 
     def _array(

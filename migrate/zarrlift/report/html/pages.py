@@ -27,8 +27,7 @@ from .rendering import notebook, page, write_page
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON
 
-    from ...jobs.batch.outcome import BatchOutcome
-    from ...jobs.batch.rows import BatchRow
+    from ...jobs.batch.rows import BatchOutcome, BatchRow
     from ...jobs.census.census import Census
     from ...jobs.job_report import JobReport
     from ...jobs.ledger.stored_file import JobPath

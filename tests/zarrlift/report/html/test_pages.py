@@ -20,8 +20,7 @@ from tests.support.job_archives import write_archive
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import Problem
-from zarrlift.jobs.batch.outcome import BatchOutcome
-from zarrlift.jobs.batch.rows import BatchRow
+from zarrlift.jobs.batch.rows import BatchOutcome, BatchRow
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
 from zarrlift.jobs.ledger.throughput import Reached
 from zarrlift.jobs.units import safe
