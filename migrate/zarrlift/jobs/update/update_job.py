@@ -20,7 +20,7 @@ from ..ledger.ledger import Job
 from ..opened_job import OpenJob
 from ..ours import OwnObjects, documents, keep_document, note_root_document
 from ..outcome import Outcome
-from ..outcome_of_job import nothing_to_do
+from ..outcome import nothing_to_do
 from ..overwrite import set_aside
 from ..progress import Progress, listing_shown
 from ..run_job import refuse_unsuitable
