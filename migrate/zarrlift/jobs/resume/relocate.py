@@ -21,7 +21,8 @@ from zarrstack.core.paths import join
 from ...archive.chunk_inventory import take_inventory
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
-from ...recipe.options import Moved, PathText, Places
+from ...recipe.format_names import require_installed
+from ...recipe.options import Moved, PathText, Places, Reading
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url, open_storage
@@ -53,11 +54,20 @@ def ends_of(
     now = settled(job, moved)
     if moved == Moved():
         refuse_other_place(target, job, now)
-    destination = moved.destination if job.header["in_place"] else now.destination
-    ends = Endpoints.of_job(job, Moved(source=now.source, destination=destination), places)
+    header = job.header
+    require_installed(header["format"], header.get("package"))
+    ends = Endpoints.open(
+        now.source,
+        moved.destination if header["in_place"] else now.destination,
+        in_place=header["in_place"],
+        reading=Reading.from_json(header),
+        places=places,
+        source_through=job.record.source_through,
+        destination_through=job.record.dest_through,
+    )
     if now.have_moved:
         require_result(job, job.plan(), ends.destination)
-    return ends
+    return replace(ends, provenance=job.record.provenance)
 
 
 def settle_result(job: Job, target: PathText, places: Places) -> None:

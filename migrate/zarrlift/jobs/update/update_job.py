@@ -19,8 +19,7 @@ from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..opened_job import OpenJob
 from ..ours import OwnObjects, documents, keep_document, note_root_document
-from ..outcome import Outcome
-from ..outcome import nothing_to_do
+from ..outcome import Outcome, nothing_to_do
 from ..overwrite import set_aside
 from ..progress import Progress, listing_shown
 from ..run_job import refuse_unsuitable
