@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, Unpack
@@ -22,7 +22,7 @@ from ..storage.silence import Silence
 from .ledger.find_job import find_job
 from .ledger.last_run import Activity, LastRun, activity, last_run
 from .ledger.ledger import Job
-from .ledger.rows import NodeProgress
+from .ledger.rows import NodeRow, TaskTotals
 from .option_words import option_words
 from .parts.merge import merge, runs_by_part, tasks_of
 from .route_rates import RouteRates
@@ -157,8 +157,9 @@ def silence_of(status: Status, now: float) -> Silence | None:
 def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
     """The status of an open job, whose parts are given if it has some; only reads the job."""
     plan = job.header
-    rows = sorted(job.progress(), key=attrgetter("path"))
-    nodes = list(map(_node, rows))
+    rows = sorted(job.nodes(), key=attrgetter("path"))
+    totals = job.totals()
+    nodes = [_node(row, totals.get(row.id, TaskTotals())) for row in rows]
     run = last_run(job)
     updated = float(job.fact("updated") or 0)
     now = activity(job.path, run) if job.state == "incomplete" else None
@@ -193,7 +194,7 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
         silent_since=silent[0],
         silent_attempt=silent[1],
         silent_errors=silent[2],
-        seconds_left=_seconds_left(job, rows) if rate else None,
+        seconds_left=_seconds_left(job, rows, totals) if rate else None,
         retries=int(retries) if retries and retries.isdecimal() else 0,
     )
 
@@ -205,16 +206,17 @@ def _rate(run: LastRun | None, done: int, updated: float) -> float | None:
     return (done - run.bytes_before) / (updated - run.moving)
 
 
-def _seconds_left(job: Job, rows: Iterable[NodeProgress]) -> float | None:
+def _seconds_left(job: Job, rows: Iterable[NodeRow], totals: Mapping[int, TaskTotals]) -> float | None:
     """Time left by what is left of each route, at the rates that the run has recorded."""
     left: dict[RouteName, float] = {}
     for row in rows:
         if row.state == "pending" and row.route is not None:
-            left[row.route] = left.get(row.route, 0.0) + work_left(row.work, row.done)
+            done = totals.get(row.id, TaskTotals())
+            left[row.route] = left.get(row.route, 0.0) + work_left(row.work, done)
     return RouteRates.from_text(job.fact("route_rates") or "").seconds(left)
 
 
-def _node(row: NodeProgress) -> NodeStatus:
+def _node(row: NodeRow, done: TaskTotals) -> NodeStatus:
     reasons = [problem for problem in row.problems if problem.severity == "refusal"]
     finished = row.state == "done"
     return NodeStatus(
@@ -222,10 +224,10 @@ def _node(row: NodeProgress) -> NodeStatus:
         kind=row.kind,
         route=row.route,
         state=row.state,
-        tasks_done=row.done.tasks,
+        tasks_done=done.tasks,
         tasks_total=row.work.tasks,
-        bytes_done=row.done.bytes_in,
-        bytes_total=total_bytes(row.work, row.done, finished=finished),
+        bytes_done=done.bytes_in,
+        bytes_total=total_bytes(row.work, done, finished=finished),
         bytes_known=finished or row.work.bytes_known,
         error=str(reasons[0]) if reasons else None,
     )

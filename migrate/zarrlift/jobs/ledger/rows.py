@@ -28,26 +28,9 @@ Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
 NODES: Final = """
-SELECT id, path, kind, state, published_ns, problems, since FROM node
-WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
-PROGRESS: Final = """
-SELECT id, path, kind, state, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), route,
-    tasks, moves, bytes_in, bytes_known, reads, by_tasks FROM node"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """A node."""
-
-    id: int
-    path: str
-    kind: Kind
-    state: NodeState
-    published_ns: int | None
-    """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
-    problems: tuple[Problem, ...]
-    since: int
-    """The generation of the job from which on what parts record of it counts."""
+SELECT id, path, kind, state, published_ns, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), since,
+    route, tasks, moves, bytes_in, bytes_known, reads, by_tasks
+FROM node WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
 
 
 class TaskTotals(NamedTuple):
@@ -86,47 +69,31 @@ class PlannedWork(NamedTuple):
     """Whether chunks do not measure the work: some may be missing, or those of two arrays are read."""
 
 
-class NodeProgress(NamedTuple):
-    """The work of a node, planned and recorded."""
+class NodeRow(NamedTuple):
+    """A node."""
 
+    id: int
     path: str
     kind: Kind
     state: NodeState
+    published_ns: int | None
+    """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
     problems: tuple[Problem, ...]
     """Why it is refused, or has failed."""
+    since: int
+    """The generation of the job from which on what parts record of it counts."""
     route: RouteName | None
     """The route of an array's chunks."""
     work: PlannedWork
-    done: TaskTotals
 
 
 def node_row(values: Sequence[Any]) -> NodeRow:
     """A row that `NODES` selects."""
-    number, path, kind, state, published, problems, since = values
-    return NodeRow(
-        id=number,
-        path=as_text(path),
-        kind=kind,
-        state=state,
-        published_ns=published,
-        problems=_problems(problems) if problems else (),
-        since=since,
-    )
-
-
-def progress_of(rows: Iterable[Any], totals: Mapping[int, TaskTotals]) -> Iterator[NodeProgress]:
-    """The rows that `PROGRESS` selects, with the recorded work by node: a join in SQL takes twice as long."""
-    nothing = TaskTotals()
-    for number, path, kind, state, problems, route, tasks, moves, read, exact, reads, by_tasks in rows:
-        yield NodeProgress(
-            as_text(path),
-            kind,
-            state,
-            _problems(problems) if problems else (),
-            route,
-            PlannedWork(tasks, bool(moves), read, bool(exact), reads, bool(by_tasks)),
-            totals.get(number, nothing),
-        )
+    number, path, kind, state, published, problems, since, route, *amounts = values
+    tasks, moves, read, known, reads, by_tasks = amounts
+    work = PlannedWork(tasks, bool(moves), read, bool(known), reads, bool(by_tasks))
+    why = _problems(problems) if problems else ()
+    return NodeRow(number, as_text(path), kind, state, published, why, since, route, work)
 
 
 def _problems(text: str) -> tuple[Problem, ...]:
