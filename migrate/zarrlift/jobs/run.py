@@ -30,7 +30,7 @@ from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker
 from . import log_messages
 from .branch import branch_of
-from .checks.checks import Checked, Checks, Found
+from .checks.checks import Checked, Checks, Found, Question
 from .disk_sync import DiskSync
 from .endpoints import Endpoints
 from .ledger.last_run import note_moving
@@ -332,7 +332,8 @@ class Run:
             return lambda: [Checked()] * len(arrays)
         items = [self._tasks.to_check(array, listed=level == "sample") for array in arrays]
         checks = self._engine.checks(level, self.checks)
-        return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
+        question = Question(self.job.id, level, items, self._engine.budget, self.options.digest)
+        return checks.submit(question)
 
     def _look_for_new_nodes(self) -> None:
         """Report nodes added to the source; in place, a new group document would hide them."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _ARRAYS: Final = 200
 """Maximum number of rows; further arrays are only counted."""
-_COLUMNS: Final = (
+_DIGESTS: Final = (
     b.Column(title="array"),
     b.Column(title="shape", spare=2),
     b.Column(title="data type", wraps=True, spare=1),
@@ -22,22 +22,22 @@ _COLUMNS: Final = (
 )
 
 
-def blocks(digests: ArchiveDigest) -> Iterator[b.Block]:
+def digest_blocks(digests: ArchiveDigest) -> Iterator[b.Block]:
     """The digests, and why some arrays have none."""
     yield b.Title(f"{safe(digests.url)} ({digests.format})")
     arrays = list(digests.arrays.items())
-    yield b.Table(columns=_COLUMNS, items=arrays, row=_row, most=_ARRAYS, what="array")
+    yield b.Table(columns=_DIGESTS, items=arrays, row=_digest_row, most=_ARRAYS, what="array")
     yield b.Section()
     yield b.Problems.of(digests.problems, "no digest")
 
 
-def brief(digests: ArchiveDigest) -> Iterator[str]:
+def digest_brief(digests: ArchiveDigest) -> Iterator[str]:
     """One line if some arrays have no digest."""
     if digests.problems:
         yield f"{count_text(len(digests.problems), 'problem')}: some arrays have no digest."
 
 
-def _row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:
+def _digest_row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:
     path, digest = array
     return node_text(path), shape_text(digest.shape), _type_text(digest.data_type), digest.text
 

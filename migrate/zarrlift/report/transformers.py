@@ -11,17 +11,17 @@ from . import blocks as b
 if TYPE_CHECKING:
     from zarrstack.base.registry import Registered
 
-_COLUMNS: Final = (
+_LAYERS: Final = (
     b.Column(title="name"),
     b.Column(title="package", spare=1),
     b.Column(title="what it does", wraps=True),
 )
 
 
-def blocks(layers: Sequence[Registered]) -> Iterator[b.Block]:
+def layers(layers: Sequence[Registered]) -> Iterator[b.Block]:
     """The layers by name; an unusable one is shown with its error."""
     yield b.Table(
-        columns=_COLUMNS,
+        columns=_LAYERS,
         items=layers,
         row=lambda layer: (safe(layer.name), safe(layer.package), safe(layer.problem or layer.summary)),
     )

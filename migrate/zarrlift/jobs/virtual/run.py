@@ -28,7 +28,7 @@ from ...transfer.references import ArrayReferences, References
 from ...transfer.referred_objects import ReferredPlace, ReferredVersions
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
-from ..checks.checks import LocalChecks
+from ..checks.checks import LocalChecks, Question
 from ..one_archive import refuse_several
 from ..outcome import Outcome, log_outcome
 from ..progress import Progress, listing_shown, send_end
@@ -202,7 +202,7 @@ class VirtualRun:
             return ()
         checks = LocalChecks(self.storage, self.output.storage())
         budget = memory_budget(self.request.recipe.memory)
-        return checks("virtual", verify, [(plan, inventory.indexes)], budget)[0].problems
+        return checks(Question("virtual", verify, [(plan, inventory.indexes)], budget))[0].problems
 
     def _groups(self, plan: Plan, failed: Collection[str], unchanged: SourceCheck) -> None:
         """Write the documents of groups; SourceChangedError if one has changed."""
