@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from . import options as o
-from . import storage_options as s
 from .option_groups import added, option, usage
 from .recipe_options import RecipeOptions
 from .session import Answer
@@ -83,7 +82,7 @@ def run(
     options: o.MigratingMany,
     update: Add = False,
     list_file: ListFile = None,
-    storage: s.BothStorage,
+    storage: o.BothStorage,
     recipe: RecipeOptions,
     html: o.Html = None,
     output: o.WatchedOutput,

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from . import options as o
-from . import storage_options as s
 from .option_groups import Group, option, usage
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, USAGE, Answer, plain, refused_briefly
@@ -71,7 +70,7 @@ def inspect(
     html: o.Html = None,
     *,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     census: Census,
     output: o.Output,
 ) -> Answer:
@@ -152,7 +151,7 @@ def verify(
     ] = None,
     recipe_file: Recipe = None,
     options: o.Comparing,
-    storage: s.ComparedStorage,
+    storage: o.ComparedStorage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Compare source and result: structure, attributes, data types, fill values and values.
@@ -198,14 +197,14 @@ def digest(
         option("--output", "-o", help="Write the digests to a file, for verify --digest.", metavar="FILE"),
     ] = None,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Compute a digest of the values of each array, which does not depend on how they are stored."""
     import zarrlift
 
     from ..jobs.digests import write_digests
-    from ..report import digest as report_digest
+    from ..report import archive as report_archive
 
     with output.watched() as progress:
         digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
@@ -213,9 +212,9 @@ def digest(
         write_digests(digests, output_file)
     return Answer(
         code=PARTLY if digests.problems else DONE,
-        text=lambda: report_digest.blocks(digests),
+        text=lambda: report_archive.digest_blocks(digests),
         data=digests.to_json,
-        brief=lambda: report_digest.brief(digests),
+        brief=lambda: report_archive.digest_brief(digests),
     )
 
 
@@ -261,12 +260,12 @@ def _layers() -> Answer:
 
     from zarrstack.base.registry import registered
 
-    from ..report import transformers as report_transformers
+    from ..report import readers as report_readers
 
     layers = registered()
     return Answer(
         code=PARTLY if any(layer.problem for layer in layers) else DONE,
-        text=lambda: report_transformers.blocks(layers),
+        text=lambda: report_readers.layers(layers),
         data=lambda: {"transformers": [asdict(layer) for layer in layers]},
     )
 
@@ -292,7 +291,7 @@ def diff(
     *,
     full: o.Full = False,
     reading: o.Reading,
-    storage: s.DiffStorage,
+    storage: o.DiffStorage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Compare two archives of any formats: nodes, attributes, shapes, data types, fill values and values.

@@ -15,7 +15,6 @@ import typer
 
 from ..recipe.options import JobPlace, Moved, Request, Running, TakingOver, Watching
 from . import options as o
-from . import storage_options as s
 from .option_groups import usage
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer, refused_briefly, write
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ..jobs.batch.batch import Batch
     from ..planning.plans import Plan
     from .option_groups import Tables
-    from .storage_options import Storage
+    from .options import Storage
 
 Source: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
@@ -40,7 +39,7 @@ def migrate(
     show: o.Show = None,
     options: o.Migrating,
     virtual: o.Virtual = False,
-    storage: s.Storage,
+    storage: o.Storage,
     recipe: RecipeOptions,
     parts: o.Parts = None,
     part: o.Part = None,
@@ -122,7 +121,7 @@ def _shown(path: str, source: str, destination: str | None, keywords: dict[str, 
 
 
 def _migrate_part(
-    part: str, options: o.Migrating, storage: s.Storage, output: o.WatchedOutput, *, others: bool
+    part: str, options: o.Migrating, storage: o.Storage, output: o.WatchedOutput, *, others: bool
 ) -> Answer:
     """Do one part; `others`: whether options were given that belong to the whole job."""
     import zarrlift
@@ -150,7 +149,7 @@ def gather(
     *,
     options: o.Gathering,
     verify: o.VerifyAgain = None,
-    storage: s.Storage,
+    storage: o.Storage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Collect what the parts of a job have done; verify and publish the arrays that are complete.
@@ -166,7 +165,7 @@ def resume(
     only: o.Only = None,
     options: o.Continuing,
     verify: o.VerifyAgain = None,
-    storage: s.Storage,
+    storage: o.Storage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Continue a migration that was interrupted or had failures, also of a batch."""
@@ -181,7 +180,7 @@ def update(
     updating: o.Updating,
     options: o.Continuing,
     verify: o.VerifyAgain = None,
-    storage: s.Storage,
+    storage: o.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:
@@ -213,7 +212,7 @@ def undo(
     *,
     only: o.Only = None,
     options: o.OfJob,
-    storage: s.Storage,
+    storage: o.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:
@@ -228,7 +227,7 @@ def finish(
     *,
     only: o.Only = None,
     options: o.OfJob,
-    storage: s.JobStorage,
+    storage: o.JobStorage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:

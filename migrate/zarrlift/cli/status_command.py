@@ -18,7 +18,6 @@ from ..jobs.status import silence_of
 from ..jobs.units import count_text, pace_texts, share_text
 from ..recipe.options import JobPlace
 from . import options as o
-from . import storage_options as s
 from .option_groups import option
 from .session import DONE, PARTLY, Answer, plain, write
 from .verbs import answer_of, batch_of
@@ -47,7 +46,7 @@ def status(
         option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),
     ] = True,
     options: o.JobFile,
-    storage: s.Storage,
+    storage: o.Storage,
     verbose: Annotated[
         bool, option("--verbose", "-v", help="Report each array: routes, sizes, times, and why it failed.")
     ] = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..jobs.batch.rows import BatchOutcome
     from ..jobs.outcome import Outcome
     from .option_groups import Tables
-    from .storage_options import Storage
+    from .options import Storage
 
 
 def batch_of(target: str, only: str | None, options: Tables) -> Batch | None:

@@ -42,11 +42,10 @@ from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
-from .route_rates import RouteRates
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
-from .work_totals import WorkTotal
+from .work_totals import RouteRates, WorkTotal
 
 _BATCH: Final = 250  # arrays without tasks that are verified together
 

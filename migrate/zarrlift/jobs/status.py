@@ -25,8 +25,7 @@ from .ledger.ledger import Job
 from .ledger.rows import NodeRow, TaskTotals
 from .option_words import option_words
 from .parts.merge import merge, runs_by_part, tasks_of
-from .route_rates import RouteRates
-from .work_totals import total_bytes, work_left
+from .work_totals import RouteRates, total_bytes, work_left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NODES: Final = 20
 """Maximum number of rows; the rest is counted."""
-_UPDATE_COLUMNS: Final = (
+_COLUMNS: Final = (
     b.Column(title="node"),
     b.Column(title="what is done"),
     b.Column(title="chunks", right=True, spare=1),
@@ -22,7 +22,7 @@ _UPDATE_COLUMNS: Final = (
 )
 
 
-def update_blocks(plan: UpdatePlan) -> Iterator[b.Block]:
+def blocks(plan: UpdatePlan) -> Iterator[b.Block]:
     """What an update would do, node by node."""
     if not plan.nodes:
         yield b.Text("Nothing to do: the source has not changed.")
@@ -30,7 +30,7 @@ def update_blocks(plan: UpdatePlan) -> Iterator[b.Block]:
     amount = f"{count_text(plan.objects, 'chunk')} to read, {bytes_text(plan.bytes)}"
     yield b.Title(f"{count_text(len(plan.nodes), 'node')} to change: {amount}.", hang=0)
     yield b.Section()
-    yield b.Table(columns=_UPDATE_COLUMNS, items=plan.nodes, row=_update_row, most=_NODES, what="node")
+    yield b.Table(columns=_COLUMNS, items=plan.nodes, row=_row, most=_NODES, what="node")
     if any(node.visible for node in plan.nodes):
         yield b.Section()
         yield b.Text(
@@ -41,7 +41,7 @@ def update_blocks(plan: UpdatePlan) -> Iterator[b.Block]:
     yield b.Problems.of((problem for node in plan.nodes for problem in node.problems), "kept")
 
 
-def _update_row(node: NodeUpdate) -> tuple[str, ...]:
+def _row(node: NodeUpdate) -> tuple[str, ...]:
     return (node_text(node.path), _what(node), *_amounts(node))
 
 

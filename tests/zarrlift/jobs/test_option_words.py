@@ -13,7 +13,7 @@ import pytest
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.storage_options import by_place
+from zarrlift.cli.options import by_place
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.jobs.units import command, quoted

@@ -32,8 +32,7 @@ from ..stored_inventories import remove_inventory
 from ..undo import undo
 from ..update.update_job import update_job
 from ..verification import verify
-from .events import Events, Known
-from .list_file import ListFile, list_path
+from .list_file import Events, Known, ListFile, list_path
 from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table
 from .run_batch import Act, ArchiveCall, BatchOptions, BatchRun
 

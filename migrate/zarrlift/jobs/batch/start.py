@@ -27,8 +27,7 @@ from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..run_job import refuse_unsuitable
 from .batch import Batch, How
-from .events import Events
-from .list_file import ListFile, default_path, is_list
+from .list_file import Events, ListFile, default_path, is_list
 from .listing import list_archives
 from .rows import BatchRow, RowRequest
 from .run_batch import BatchOptions, archive_request, waits
