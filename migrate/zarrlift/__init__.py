@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .jobs.parts.migrate_part import migrate_part
     from .jobs.status import NodeStatus, PartStatus, Status, status
     from .jobs.undo import undo
-    from .jobs.update.steps import NodeUpdate
-    from .jobs.update.update import UpdatePlan, plan_update, update
+    from .jobs.update.steps import NodeUpdate, UpdatePlan
+    from .jobs.update.update import plan_update, update
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
@@ -69,7 +69,7 @@ _HOMES = {
     "Recipe": "recipe.recipe",
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
-    "UpdatePlan": "jobs.update.update",
+    "UpdatePlan": "jobs.update.steps",
     "ValueDifference": "verification.archive_diff",
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",

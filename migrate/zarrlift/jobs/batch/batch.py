@@ -30,7 +30,7 @@ from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..stored_inventories import remove_inventory
 from ..undo import undo
-from ..update.update_job import update_job
+from ..update.update import update_job
 from ..verification import verify
 from .list_file import Events, Known, ListFile, list_path
 from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table

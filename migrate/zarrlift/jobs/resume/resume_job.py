@@ -45,7 +45,7 @@ def resume_job(it: OpenJob) -> Outcome:
     """Check what an earlier run left, or parts of the job, and run the job to its end."""
     job, ends, options = it.job, it.ends, it.options
     if job.fact("update") is not None:
-        from ..update.update_job import update_job
+        from ..update.update import update_job
 
         return update_job(it)
     if job.state != "incomplete":
