@@ -86,7 +86,6 @@ def inspect(
     from zarrstack.core.errors import any_refusal
 
     from ..report import archive as report_archive
-    from ..report import json as report_json
 
     keywords = {**reading.arguments(), **storage.arguments()}
     if census.wanted(source, keywords):
@@ -101,7 +100,7 @@ def inspect(
     return Answer(
         code=PARTLY if any_refusal(archive.all_problems()) else DONE,
         text=lambda: report_archive.blocks(archive),
-        data=lambda: report_json.archive_json(archive),
+        data=lambda: report_archive.archive_json(archive),
         brief=lambda: refused_briefly(refused),
     )
 

@@ -100,14 +100,13 @@ def migrate(
 
 
 def _planned(plan: Plan, job: str | None = None) -> Answer:
-    from ..report import json as report_json
     from ..report import plan as report_plan
 
     refused = any(problem.severity == "refusal" for problem in plan.all_problems())
     return Answer(
         code=PARTLY if refused else DONE,
         text=lambda: report_plan.blocks(plan, job=job),
-        data=lambda: report_json.plan_json(plan),
+        data=lambda: report_plan.plan_json(plan),
         brief=lambda: refused_briefly(len(plan.refusals)),
     )
 

@@ -251,7 +251,7 @@ def create(
 def _tell(problems: Iterable[Problem]) -> None:
     """Print problems to standard error; standard output is for the model."""
     from ..report.blocks import Problems
-    from ..report.table import Page
+    from ..report.page import Page
     from ..report.text import lines
 
     for line in lines([Problems.of(problems, "refused")], Page.of(sys.stderr)):

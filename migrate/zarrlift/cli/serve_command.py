@@ -84,7 +84,7 @@ def serve(
     from ..formats.describe import opened
     from ..planning.images import first_image
     from ..report.html.archive_page import served_page
-    from ..report.table import Page
+    from ..report.page import Page
     from ..report.text import lines as text_lines
     from ..report.viewers import ORIGINS, viewer_links
     from ..views.http_server import ServedView, require_server, run

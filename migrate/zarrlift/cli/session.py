@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
     from ..report.blocks import Block
-    from ..report.table import Color
+    from ..report.page import Color
 
 DONE: Final = json_document.DONE
 PARTLY: Final = json_document.PARTLY
@@ -176,7 +176,7 @@ class Session:
         write_json(self.command, code, content)
 
     def _print(self, blocks: Callable[[], Iterable[Block]], stream: Any) -> None:
-        from ..report.table import Page
+        from ..report.page import Page
         from ..report.text import lines
 
         page = Page.of(stream, everything=self.everything, color=self.color)

@@ -223,7 +223,7 @@ def brief(status: Status) -> str:
 
 def _draw(status: T, how: Shown[T], stream: TextIO, height: int, *, everything: bool) -> int:
     """Draw a picture over the one before, in one write; returns its number of lines."""
-    from ..report.table import Page
+    from ..report.page import Page
     from ..report.text import lines as lines_of
 
     def lines() -> Iterator[str]:

@@ -300,7 +300,7 @@ class Run:
                 written = None if array.failures else self._published(array)
                 if self._advance(array) is ArrayState.PUBLISHED:
                     published.append((array.row.id, written))
-                    self._work.finished(array.plan)
+                    self._work.ended(array.plan)
                 else:
                     self._record_failure(array)
         finally:
@@ -322,7 +322,7 @@ class Run:
         problems = (with_advice(problem, self.source, array.plan.source) for problem in array.problems)
         in_order = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", published_ns=array.row.published_ns, problems=in_order)
-        self._work.failed(array.plan, in_order)
+        self._work.ended(array.plan, in_order)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Start to verify; the returned function gives the result for each array."""

@@ -289,15 +289,6 @@ class WorkTotal:
         job.note(silent=text)
         then()
 
-    def finished(self, plan: ArrayPlan) -> None:
-        """Set the total of a completed array to what was read."""
-        log_messages.array_done(plan.path)
-        self._end(plan, ())
-
-    def failed(self, plan: ArrayPlan, problems: Sequence[Problem]) -> None:
-        """Nothing more is read for an array that has failed."""
-        self._end(plan, problems)
-
     def present(self, under_way: UnderWay) -> Waiting:
         """The current progress with what running tasks have read, by path of the array; thread-safe."""
         total = self._all_bytes
@@ -319,8 +310,11 @@ class WorkTotal:
             seconds_left=self.rates.seconds(left),
         )
 
-    def _end(self, plan: ArrayPlan, problems: Sequence[Problem]) -> None:
+    def ended(self, plan: ArrayPlan, problems: Sequence[Problem] = ()) -> None:
+        """Nothing more is read for an array: its total is what was read."""
         more = 0
+        if not problems:
+            log_messages.array_done(plan.path)
         if plan.tasks:
             self._add_left(plan.path, -work_left(self._work[plan.path], self._done[plan.path]))
             self._work[plan.path] = self._work[plan.path]._replace(moves=False)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.json_text import canonical
 
+from ..archive.layout import layout_to_json
 from ..core.grid.frames import Shards
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import blocks as b
 from . import problems as report_problems
 
 if TYPE_CHECKING:
+    from zarrstack.core.json_text import JSONObject
+
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
     from ..core.digest.value_digest import ArrayDigest
     from ..planning.plans import ArrayPlan
@@ -200,3 +203,34 @@ def _digest_row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:
 
 def _type_text(data_type: object) -> str:
     return safe(data_type["name"] if isinstance(data_type, dict) else str(data_type))
+
+
+def archive_json(archive: Archive) -> JSONObject:
+    """An archive: its nodes and their properties in v3 terms."""
+    return {
+        "url": archive.url,
+        "format": archive.format,
+        "consolidated": archive.consolidated,
+        "conventions": [{"name": seen.name, "summary": seen.summary} for seen in archive.conventions],
+        "nodes": [_node_json(node) for node in archive.nodes],
+        "problems": [problem.to_json() for problem in archive.problems],
+    }
+
+
+def _node_json(node: Node) -> JSONObject:
+    data: JSONObject = {
+        "path": node.path,
+        "kind": "array" if hasattr(node, "layout") else "group",
+        "refused": node.refused,
+        "attributes": dict(node.attributes),
+        "documents": [document.key for document in node.documents],
+        "problems": [problem.to_json() for problem in node.problems],
+    }
+    layout = getattr(node, "layout", None)
+    if data["kind"] == "array":
+        data["layout"] = None if layout is None else layout_to_json(layout)
+        data["fill_is_null"] = node.fill_is_null  # type: ignore[union-attr]
+        data["extra"] = node.extra  # type: ignore[union-attr]
+    else:
+        data["implicit"] = node.implicit  # type: ignore[union-attr]
+    return data

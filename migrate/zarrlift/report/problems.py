@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from .blocks import Tone
-    from .table import Page
+    from .page import Page
 
 PLACES: Final = 3
 """Maximum number of locations shown for equal problems, and of messages that differ by numbers."""

@@ -15,7 +15,7 @@ from ..jobs.units import columns, count_text, safe
 from . import blocks as b
 from . import problems
 from .names import node_names
-from .table import Page, fits, table, wrap
+from .page import Page, fits, table, wrap
 
 _NAMES = 8
 """Maximum number of names and ranges of nodes that share columns; further ones are counted."""

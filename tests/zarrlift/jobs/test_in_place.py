@@ -13,7 +13,7 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import GroupPlan
 from zarrlift.report import outcome as report_outcome
-from zarrlift.report.table import Page
+from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import JobError, UsageError
 

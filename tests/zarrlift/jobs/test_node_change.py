@@ -24,7 +24,7 @@ from zarrlift.jobs import node_change as module
 from zarrlift.jobs.node_change import change_of, node_change
 from zarrlift.report import blocks as b
 from zarrlift.report.node_change import json_lines
-from zarrlift.report.table import Page
+from zarrlift.report.page import Page
 from zarrlift.report.text import lines as text_lines
 from zarrlift.storage.local.storage import LocalStorage
 

@@ -19,7 +19,7 @@ from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.jobs.units import command, quoted
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
-from zarrlift.report.table import Page
+from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
 
 PLACE = "http://127.0.0.1:9000"

@@ -73,8 +73,8 @@ def test_a_display_is_told_totals_that_hold() -> None:
     work = WorkTotal(watched, [(GUESSED, TaskTotals(tasks=1, chunks=25, bytes_in=1000)), (STAYS, None)])
     for _ in range(3):
         work.moved(GUESSED, MoveResult(chunks=25, bytes_in=1000))
-    work.finished(GUESSED)
-    work.finished(STAYS)
+    work.ended(GUESSED)
+    work.ended(STAYS)
     assert watched.seen == [(1000, 4000), (2000, 4000), (3000, 4000), (4000, 4000)]
     assert watched.chunks == 100
 

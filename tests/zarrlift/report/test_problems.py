@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from zarrlift.report import text
 from zarrlift.report.blocks import Problems
+from zarrlift.report.page import Page
 from zarrlift.report.problems import summary
-from zarrlift.report.table import Page
 from zarrstack.core.errors import Problem
 
 PAGE = Page(width=70)

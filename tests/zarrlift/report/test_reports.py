@@ -23,7 +23,7 @@ from zarrlift.report import node_change as report_node_change
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
 from zarrlift.report import status as report_status
-from zarrlift.report.table import Page
+from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
 
 GOLDEN = Path(__file__).with_name("golden.txt")

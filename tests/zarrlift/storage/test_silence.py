@@ -28,8 +28,8 @@ from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.jobs.run_engine import RunEngine
 from zarrlift.jobs.units import silence_text
+from zarrlift.report.page import Page
 from zarrlift.report.status import blocks
-from zarrlift.report.table import Page
 from zarrlift.report.text import lines
 from zarrlift.storage import silence
 from zarrlift.storage.remote import adaptive_concurrency
