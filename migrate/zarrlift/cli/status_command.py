@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TextIO, TypeVa
 import typer
 
 from ..jobs.status import silence_of
-from ..jobs.units import count_text, pace_texts, share_text
+from ..jobs.units import count_text, is_terminal, pace_texts, share_text
 from ..recipe.options import JobPlace
 from . import options as o
 from .option_groups import option
@@ -159,9 +158,7 @@ def watch(
     A terminal shows a picture that is refreshed in place and removed at the end; other streams get one line
     per minute.
     """
-    terminal = False
-    with suppress(ValueError):  # closed
-        terminal = stream.isatty()
+    terminal = is_terminal(stream)
     height, interval = 0, _REFRESH if terminal else _LINE
     try:
         while True:

@@ -134,14 +134,16 @@ def _line(record: logging.LogRecord) -> bytes:
         line["archive"] = named
     line.update((name, value) for name in _MEMBERS if (value := getattr(record, name, None)) is not None)
     # ASCII: names are not always valid UTF-8.
-    return json.dumps(_redacted(line), default=str).encode() + b"\n"
+    return json.dumps(without_secrets(line), default=str).encode() + b"\n"
 
 
-def _redacted(value: Any) -> Any:
-    """The same with URLs without secrets; they may come from an archive's metadata, too."""
+def without_secrets(value: Any, secrets: Sequence[str] = ()) -> Any:
+    """JSON with URLs without secrets, which may come from an archive's metadata, and without these texts."""
     if isinstance(value, dict):
-        return {name: _redacted(item) for name, item in value.items()}
-    return redact(value) if isinstance(value, str) else value
+        return {name: without_secrets(item, secrets) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item, secrets) for item in value]
+    return redact(value, secrets) if isinstance(value, str) else value
 
 
 @contextmanager

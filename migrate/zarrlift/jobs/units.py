@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import time
 import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from zarrstack.core.errors import short
 
@@ -174,3 +175,16 @@ def _escaped(char: str) -> str:
     if safe(char) == char:
         return char
     return re.sub("(..)", r"\\x\1", os.fsencode(char).hex())
+
+
+def moment_text(seconds: float) -> str:
+    """A Unix time as text, the same wherever it is read."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream shows what is written to a person; False for one that is closed."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +15,7 @@ from ..jobs.units import (
     change_text,
     count_text,
     duration_text,
+    moment_text,
     node_text,
     rate_text,
     safe,
@@ -155,17 +155,12 @@ def _job(report: JobReport) -> Iterator[tuple[str, str]]:
     yield "job file", safe(report.job)
     yield "format", FORMATS.get(report.format, report.format)
     yield from report.conventions
-    yield "created", _moment(report.created)
-    yield "last record", _moment(report.updated)
+    yield "created", moment_text(report.created)
+    yield "last record", moment_text(report.updated)
     yield "host", safe(report.host or "")
     yield "excluded", count_text(report.excluded, "node") if report.excluded else ""
     yield from report.options.items()
     yield "versions", ", ".join(f"{name} {version}" for name, version in report.versions.items())
-
-
-def _moment(seconds: float) -> str:
-    """A time, the same wherever the page is read."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def array_row(array: ArrayReport) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TextIO, TypeAlias, TypeVar
 
-from ..jobs.units import columns, count_text
+from ..jobs.units import columns, count_text, is_terminal
 from .blocks import Column, Tone
 
 _GAP: Final = 2
@@ -199,10 +199,7 @@ class Page:
 
         By default it is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
         """
-        try:
-            terminal = stream is not None and stream.isatty()
-        except ValueError:  # closed
-            terminal = False
+        terminal = is_terminal(stream)
         size = shutil.get_terminal_size((80 if terminal else _PIPED_WIDTH, 24))
         width = size.columns if terminal or os.environ.get("COLUMNS") else _PIPED_WIDTH
         colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,4 +1,4 @@
-"""The output of `zarrlift migrate --dry-run`, as text and as JSON: each array before and after, and the cost."""
+"""The output of `zarrlift migrate --dry-run`: each array before and after, and the cost; also as JSON."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -114,13 +115,14 @@ class Batch:
         self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
-        return self._act(verify_all(full=full), lambda row: row.state == "done", progress, how, "verify")
+        act = partial(verify_one, full=full)
+        return self._act(act, lambda row: row.state == "done", progress, how, "verify")
 
     @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
         updating = Updating(delete=options.pop("delete", False), force=options.pop("force", False))
-        return self._act(update_all(updating), _is_updated, progress, options, "update")
+        return self._act(partial(update_one, updating=updating), _is_updated, progress, options, "update")
 
     @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
@@ -256,37 +258,29 @@ def may_be_restored(row: BatchRow) -> bool:
     return is_local and not os.path.lexists(os.path.join(row.destination, "zarr.json"))
 
 
-def verify_all(*, full: bool) -> Act:
-    """Compare each result with its source; the job of one that is equal says so."""
-
-    def act(call: ArchiveCall) -> tuple[Problem, ...]:
-        options = call.options
-        report = verify(
-            call.job,
-            full=full,
-            **values(call.places, Places),
-            executor=None if options.engine is None else options.executor,
-            dask_address=options.dask_address if options.engine is not None else None,
-            workers=options.workers,
-            bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
-        )
-        return tuple(report.problems)
-
-    return act
+def verify_one(call: ArchiveCall, /, *, full: bool) -> tuple[Problem, ...]:
+    """Compare a result with its source; the job of one that is equal says so."""
+    options = call.options
+    report = verify(
+        call.job,
+        full=full,
+        **values(call.places, Places),
+        executor=None if options.engine is None else options.executor,
+        dask_address=options.dask_address if options.engine is not None else None,
+        workers=options.workers,
+        bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
+    )
+    return tuple(report.problems)
 
 
-def update_all(updating: Updating) -> Act:
-    """Bring each result up to date with its source."""
-
-    def act(call: ArchiveCall) -> tuple[Problem, ...]:
-        if not call.row.begun():
-            return call.row.problems  # nothing of it could be migrated
-        verify = call.row.request.verify
-        found = found_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
-        with opened(found, call.progress) as it:
-            return it.end(update_job(it, updating)).problems
-
-    return act
+def update_one(call: ArchiveCall, /, *, updating: Updating) -> tuple[Problem, ...]:
+    """Bring a result up to date with its source."""
+    if not call.row.begun():
+        return call.row.problems  # nothing of it could be migrated
+    verify = call.row.request.verify
+    found = found_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
+    with opened(found, call.progress) as it:
+        return it.end(update_job(it, updating)).problems
 
 
 def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -238,25 +239,14 @@ def in_pool(engine: Engine, worker: Worker) -> TaskExecutor:
 
 def own_pool(worker: Worker, workers: int, *, forks: bool = False) -> TaskExecutor:
     """Tasks on threads; with `forks`, on copies of this process if the system provides any."""
-    copies = _copies(worker, workers) if forks else None
-    if copies is not None:
-        return TaskExecutor(
-            engine=_OwnPool(copies, workers=workers),
-            call=lambda task: (worker.run, task),
-            in_threads=False,
-        )
+    with suppress(OSError):
+        if forks:
+            copies = _OwnPool(ForkedPool(worker.run, workers, initializer=worker.forked), workers=workers)
+            return TaskExecutor(engine=copies, call=lambda task: (worker.run, task), in_threads=False)
     threads = ThreadPoolExecutor(
         workers, thread_name_prefix="zarrlift", initializer=archive.set, initargs=(archive.get(),)
     )
     return in_pool(_OwnPool(threads, workers=workers), worker)
-
-
-def _copies(worker: Worker, workers: int) -> Executor | None:
-    """Forked copies of this process; None if the system provides none, in which case threads are used."""
-    try:
-        return ForkedPool(worker.run, workers, initializer=worker.forked)
-    except OSError:
-        return None
 
 
 def out_of_reach() -> JobError:

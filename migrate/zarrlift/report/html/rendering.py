@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zarrstack.core.errors import StorageError, short
 
-from ...jobs.units import count_text, duration_text, node_text, safe
+from ...jobs.units import count_text, duration_text, moment_text, node_text, safe
 from .. import blocks as b
 from ..blocks import MAX_PLACES, ORDER, ProblemGroup
 from ..names import node_names
@@ -245,7 +245,7 @@ def _environment() -> Environment:
         count=count_text,
         duration=duration_text,
         node=node_text,
-        moment=moment,
+        moment=moment_text,
         percent=_percent,
     )
     return environment
@@ -261,11 +261,6 @@ def _shown(value: Any) -> Any:
 def _percent(part: float, whole: float) -> str:
     """A width for SVG; what is there can be seen."""
     return f"{max(100 * part / whole, 0.4 if part else 0):.2f}%" if whole else "0%"
-
-
-def moment(seconds: float) -> str:
-    """A time, the same wherever the page is read."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 @cache
