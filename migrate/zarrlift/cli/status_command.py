@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TextIO, TypeVa
 
 import typer
 
-from ..jobs.status import silence_of
-from ..jobs.units import count_text, is_terminal, pace_texts, share_text
 from ..recipe.options import JobPlace
 from . import options as o
 from .option_groups import option
@@ -158,6 +156,8 @@ def watch(
     A terminal shows a picture that is refreshed in place and removed at the end; other streams get one line
     per minute.
     """
+    from ..jobs.units import is_terminal
+
     terminal = is_terminal(stream)
     height, interval = 0, _REFRESH if terminal else _LINE
     try:
@@ -204,6 +204,9 @@ def has_ended(status: Status) -> bool:
 
 def brief(status: Status) -> str:
     """The progress of a job in one line."""
+    from ..jobs.status import silence_of
+    from ..jobs.units import count_text, pace_texts, share_text
+
     arrays = [node for node in status.nodes if node.kind == "array"]
     done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
     parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
