@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
-from zarrstack.core.errors import JobError, JoinedProblems, Problem, any_refusal
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import json_of_fields
+from ..core.problems import JoinedProblems, any_refusal
+from ..errors import JobError
 from ..planning.plans import Plan, taken_over
 from ..transfer.counts import MoveResult
 from . import log_messages

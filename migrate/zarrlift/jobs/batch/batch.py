@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from zarrstack.core.errors import JobError, Problem, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
-from ...errors import Interrupted
+from ...core.problems import any_refusal
+from ...errors import Interrupted, JobError
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
 from ...recipe.options import JobPlace, Places, Running, Updating, Watching, values
 from ...recipe.signatures import explicit, given

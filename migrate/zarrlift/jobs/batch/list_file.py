@@ -24,8 +24,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from zarrstack.core.errors import JobError, Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError
 
+from ...errors import JobError
 from ...storage.local.owner_process import OwnerProcess
 from ...storage.local.partial_files import create_file, partial_name
 from ...storage.local.presence import is_file

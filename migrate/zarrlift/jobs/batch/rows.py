@@ -11,10 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from zarrstack.core.errors import JobError, JoinedProblems, Problem, any_refusal
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ...core.json_fields import json_of_fields
+from ...core.problems import JoinedProblems, any_refusal
+from ...errors import JobError
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe
 from ..ledger.database import damage_told, stamp

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Unpack
 
-from zarrstack.core.errors import JobError, UsageError, ZarrstackError
+from zarrstack.core.errors import UsageError, ZarrstackError
 
+from ...errors import JobError
 from ...planning.regrid.blocks import memory_budget
 from ...planning.unapplied_options import refuse_unapplied
 from ...recipe.keywords import PlacesKeywords, RequestKeywords, RunningKeywords, WatchingKeywords

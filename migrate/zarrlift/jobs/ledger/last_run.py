@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from zarrstack.core.errors import JobError
-
+from ...errors import JobError
 from ...recipe.options import VerifyLevel
 from ...storage.local.owner_process import OwnerProcess
 from .ledger import Job
@@ -167,13 +166,13 @@ def is_locked(path: os.PathLike[str]) -> bool:
 
     Some file systems share locks across hosts.
     """
-    from zarrstack.system import file_locks
+    from ...storage.local import byte_locks
 
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        return file_locks.is_byte_locked(descriptor)
+        return byte_locks.is_byte_locked(descriptor)
     finally:
         os.close(descriptor)

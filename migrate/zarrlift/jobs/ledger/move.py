@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from zarrstack.core.errors import JobError
-
+from ...errors import JobError
 from ...recipe.options import Moved, values
 from ...storage.open_storage import Place, is_url
 from ...storage.redact import redact

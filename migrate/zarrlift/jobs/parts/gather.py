@@ -7,8 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final, Unpack
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
+from ...errors import JobError
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import (
     JobPlaceKeywords,

@@ -8,11 +8,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ...archive.chunk_inventory import Indexes, Inventory
 from ...core.json_fields import FieldsAsJSON
+from ...core.problems import any_refusal
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from ...recipe.options import Updating

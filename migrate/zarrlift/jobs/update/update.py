@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Unpack
 
-from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
+from ...core.json_document import document
 from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan

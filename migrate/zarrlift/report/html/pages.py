@@ -7,9 +7,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zarrstack.core.errors import JobError
-
 from ...archive.nodes import Archive
+from ...errors import JobError
 from ...jobs.job_report import report_of
 from ...jobs.ledger.ledger import Job
 from ...jobs.outcome import Outcome
