@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.readers import zarr_python
 from tests.end_to_end.test_fixtures_migrate import (
     ARCHIVES,
     REFUSED,
@@ -25,6 +24,7 @@ from tests.end_to_end.test_fixtures_migrate import (
 )
 from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, Format, archive
+from tests.support.readers import by_zarr_python
 
 import zarrlift
 
@@ -87,7 +87,7 @@ def test_kept_bytes_read_as_the_old_writer_read_them(way: str, one: ExpectedArch
         assert document.exists()
         if array.unreadable is not None:
             return
-        seen = zarr_python.read(place, array.path)
+        seen = by_zarr_python(place, array.path)
         assert_seen(array, seen, exactly=True, axes="kept" if way == "in place" else "reversed")
 
     try_each(one.arrays.values(), check)

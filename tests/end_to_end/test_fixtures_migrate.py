@@ -11,7 +11,6 @@ A format takes part once its name stands in `FORMATS`; what is refused of it sta
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
@@ -22,18 +21,11 @@ from typing import Literal
 import numpy as np
 import pytest
 from numpy.lib import recfunctions
-from tests.end_to_end.readers.base import CannotRead, Seen, parametrize_readers
 from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, Format, archive, archives, same
+from tests.support.readers import OF_ALL_FEATURES, READERS, CannotRead, Seen, by_xarray, parametrize_readers
 
 import zarrlift
-
-READERS = {
-    "zarr-python": "zarr_python",
-    "tensorstore": "tensorstore_zarr3",
-    "zarrs": "zarrs_pipeline",
-    "zarrita": "zarrita_js",
-}
 
 _TEXT_AND_STRUCTS = frozenset({"fixed_length_utf32", "null_terminated_bytes", "structured"})
 _TIMES = frozenset({"numpy.datetime64", "numpy.timedelta64"})
@@ -261,9 +253,9 @@ def assert_seen(
 @pytest.mark.slow(one_in=37)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
-@parametrize_readers(READERS)
+@parametrize_readers(OF_ALL_FEATURES)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
-    read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
+    read = READERS[reader]
 
     def check(array: ExpectedArray) -> None:
         destination, outcome = results(one.name)
@@ -306,11 +298,8 @@ def _labelled(array: ExpectedArray) -> bool:
     "array", [array for array in ARRAYS if "people" in array.archive.name and _labelled(array)], ids=str
 )
 def test_xarray_shows_a_migrated_variable_with_its_dimensions(array: ExpectedArray, results) -> None:
-    from tests.end_to_end.readers import xarray_dataset
-
     destination, _ = results(array.archive.name)
-    seen = xarray_dataset.read(destination, array.path)
-    assert_seen(array, seen, exactly=False)
+    assert_seen(array, by_xarray(destination, array.path), exactly=False)
 
 
 @pytest.mark.slow(one_in=9)

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.readers.zarr_python import read_store
 from tests.end_to_end.test_fixtures_in_place import KEPT_BACK
 from tests.end_to_end.test_fixtures_migrate import (
     ARCHIVES,
@@ -23,6 +22,7 @@ from tests.end_to_end.test_fixtures_migrate import (
 )
 from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, archive
+from tests.support.readers import by_zarr_python
 from tests.support.virtual import opened_icechunk, opened_kerchunk
 
 import zarrlift
@@ -65,6 +65,6 @@ def test_references_read_as_the_old_writer_read_the_archive(
             return
         if array.unreadable is not None:
             return
-        assert_seen(array, read_store(store, array.path), exactly=True)
+        assert_seen(array, by_zarr_python(store, array.path), exactly=True)
 
     try_each(one.arrays.values(), check)

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.environments import ENVIRONMENTS
 from tests.support.processes import running
+from tests.support.readers import ENVIRONMENTS
 
 pytestmark = [
     pytest.mark.needs_reader("chromium"),

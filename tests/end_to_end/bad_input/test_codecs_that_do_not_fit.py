@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.end_to_end.readers import zarr_python
+from tests.support.readers import by_zarr_python
 
 import zarrlift
 
@@ -65,7 +65,7 @@ def test_without_chunks_it_is_its_fill_value_and_verifies(
     outcome = zarrlift.migrate(source, tmp_path / "out.zarr", recipe=_with(codecs))
     assert outcome.ok
     assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok
-    assert zarr_python.read(tmp_path / "out.zarr", "").values.tolist() == [3] * 12
+    assert by_zarr_python(tmp_path / "out.zarr", "").values.tolist() == [3] * 12
 
 
 def test_where_a_chunk_is_a_whole_number_of_elements_all_is_well(tmp_path: Path) -> None:

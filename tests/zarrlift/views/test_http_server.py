@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.end_to_end.readers import zarrita_js
-from tests.end_to_end.readers.zarr_2_18 import ask
 from tests.support.fixtures_index import archive, same
 from tests.support.image_archives import write_images
 from tests.support.processes import running
+from tests.support.readers import ask_zarr_2_18, read_served
 
 import zarrlift
 from zarrlift.cli import main
@@ -341,7 +340,7 @@ def test_zarrita_reads_what_is_served(name: str) -> None:
         or [path for path, array in one.arrays.items() if array.dtype.str[1:] in ("u2", "i4", "f4", "f8")][:8]
     )
     with serving(one.path) as address:
-        seen = zarrita_js.read_served(address.rstrip("/"), paths)
+        seen = read_served(address.rstrip("/"), paths)
     for path in paths:
         expected = one[path].in_axes("reversed") if name.startswith("n5") else one[path].values
         assert same(seen[path].values, expected.astype(expected.dtype.newbyteorder("="))), path
@@ -366,7 +365,7 @@ def old_server(kind: str, source: Path, *options: str) -> Iterator[str]:
 
 def zarr_2_18(kind: str, url: str, paths: list[str]) -> dict:
     """What zarr 2.18.7 sees over HTTP; see `environments/zarr-2.18/read.py`."""
-    return ask("read.py", kind, [[url, paths]])[0]
+    return ask_zarr_2_18("read.py", kind, [[url, paths]])[0]
 
 
 VALUES = np.arange(63, dtype="<u2").reshape(7, 9)
