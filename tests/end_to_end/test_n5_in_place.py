@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.test_fixtures_migrate import (
+from tests.end_to_end.test_fixtures import (
     LIMITS,
     REFUSED,
     UNREADABLE,
@@ -166,7 +166,7 @@ def test_a_header_that_lies_keeps_its_array_back_in_place_too(case, tmp_path: Pa
 
 # N5 arrays with their axes kept, as Java and tensorstore show them, read by readers that are not ours.
 #
-# `test_fixtures_migrate.py` does so for axes reversed, the default.
+# `test_fixtures.py` does so for axes reversed, the default.
 
 
 @cache

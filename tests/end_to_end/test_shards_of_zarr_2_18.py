@@ -198,7 +198,7 @@ def test_writing_in_turns_leaves_what_a_plain_array_would_hold(made, writes, tmp
 # Shards by zarr-python 2.18 become Zarr v3's, with either index, and every reader reads them.
 #
 # Their expectations have a form of their own (`sharded.expected.json`); shards after the text of the
-# draft are among the fixtures of test_fixtures_migrate.py. Many inner chunks of both are missing.
+# draft are among the fixtures of test_fixtures.py. Many inner chunks of both are missing.
 
 
 SOURCE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
