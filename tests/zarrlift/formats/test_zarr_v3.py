@@ -191,28 +191,6 @@ def test_chunks_whose_document_is_gone_are_refused(tmp_path):
     }
 
 
-def test_a_node_inside_an_array_is_refused(tmp_path):
-    archive = read(tmp_path, {"zarr.json": ARRAY, "c/0/0": CHUNK, "inner/zarr.json": ARRAY})
-    assert refused(archive).keys() == {"inner"}
-    assert not node(archive).refused
-
-
-def test_a_node_of_two_formats_is_refused_unless_v3_is_asked_for(tmp_path):
-    entries = {"zarr.json": GROUP, "a/zarr.json": ARRAY, "a/.zarray": {}}
-    assert "two formats" in refused(read(tmp_path, entries))["a"]
-    assert refused(read(tmp_path, entries, only=True)) == {}
-
-
-def test_strays_are_named(tmp_path):
-    archive = read(tmp_path, {"zarr.json": GROUP, "README.txt": b"", ".DS_Store": b""})
-    assert [(p.severity, p.key) for p in archive.problems] == [("note", "README.txt")]
-
-
-def test_without_documents_there_is_no_archive(tmp_path):
-    with pytest.raises(UsageError, match=r"no Zarr v3 archive found"):
-        read(tmp_path, {"a.txt": b""})
-
-
 def test_documents_win_over_consolidated_metadata(tmp_path):
     stale = {"a": array(fill_value=9), "ghost": ARRAY}
     root = {**GROUP, "consolidated_metadata": {"kind": "inline", "metadata": stale}}
