@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.damaged_archives import run
 from tests.support.fixtures_index import archive
-from tests.support.format_readers import n5
-from tests.support.v2_trees import tree
+from tests.support.v2_trees import n5, tree
 
 import zarrlift
 from zarrlift.conventions.apply import apply_conventions

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.support.format_readers import n5, zarr_v1, zarr_v2, zarr_v3
-from tests.support.v2_trees import messages, node, tree
+from tests.support.v2_trees import messages, n5, node, tree, zarr_v1, zarr_v2, zarr_v3
 
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.storage.local.storage import LocalStorage

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support import fixtures_index
-from tests.support.format_readers import zarr_v1
-from tests.support.v2_trees import messages, node, tree
+from tests.support.v2_trees import messages, node, tree, zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.codecs.pipeline import Pipeline

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.format_readers import zarr_v3
 from tests.support.tiny_arrays import document, write
-from tests.support.v2_trees import node, tree
+from tests.support.v2_trees import node, tree, zarr_v3
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 import zarrlift

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.support import fixtures_index
 from tests.support.damaged_archives import copied
 from tests.support.fixtures_index import archive
-from tests.support.format_readers import n5
-from tests.support.v2_trees import messages, node, tree
+from tests.support.v2_trees import messages, n5, node, tree
 from tests.zarrlift.storage.test_containers import in_memory
 
 import zarrlift

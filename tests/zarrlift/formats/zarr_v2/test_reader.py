@@ -7,8 +7,7 @@ import os
 
 import pytest
 from tests.support import fixtures_index
-from tests.support.format_readers import zarr_v2
-from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree
+from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree, zarr_v2
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.describe import describe

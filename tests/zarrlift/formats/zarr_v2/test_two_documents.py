@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.format_readers import zarr_v2
-from tests.support.v2_trees import array, messages, node, read, tree
+from tests.support.v2_trees import array, messages, node, read, tree, zarr_v2
 from tests.zarrlift.formats.test_alike import V3
 
 import zarrlift

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 from tests.support import fixtures_index
 from tests.support.damaged_archives import copied, run
-from tests.support.draft_trees import ARRAY, CHUNK, ENTRY, GROUP, OLD_ENTRY, array, read
 from tests.support.fixtures_index import archive, archives
-from tests.support.format_readers import zarr_v3_draft
-from tests.support.v2_trees import node, tree
+from tests.support.v2_trees import node, tree, zarr_v3_draft
 from tests.zarrlift.storage.test_containers import in_memory
 from zarr.storage import MemoryStore
 
 import zarrlift
-from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.core.draft_v3.nodes import CONSOLIDATED
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
+from zarrlift.core.draft_v3.nodes import CONSOLIDATED, Dialect, DraftEntryPoint, write_entry
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
@@ -27,6 +25,41 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.shard_index import IndexFormat
+
+ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))
+OLD_ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.ZARR_PYTHON))
+"""zarr-python's, whose keys have `root` in them."""
+GROUP: dict[str, Any] = {"attributes": {}}
+ARRAY: dict[str, Any] = {
+    "shape": [4, 6],
+    "data_type": "int32",
+    "chunk_grid": {"type": "regular", "chunk_shape": [2, 3], "separator": "/"},
+    "chunk_memory_layout": "C",
+    "fill_value": 0,
+    "extensions": [],
+    "attributes": {},
+}
+CHUNK = bytes(24)
+SHARDING = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
+
+
+def array(*, without: str = "", shards: list[int] | None = None, **changes: Any) -> dict[str, Any]:
+    """An array's document that differs from a plain one; `shards` are chunks per shard."""
+    document = {**ARRAY, **changes}
+    if shards is not None:
+        transformer = {
+            "extension": SHARDING,
+            "type": "indexed",
+            "configuration": {"chunks_per_shard": shards},
+        }
+        document["storage_transformers"] = [transformer]
+    return {name: value for name, value in document.items() if name != without}
+
+
+def read(root: Path, entries: dict[str, Any], *, entry: Any = ENTRY, **options: Any) -> Archive:
+    """The archive that these files make, its entry point besides."""
+    return zarr_v3_draft.read(tree(root, {"zarr.json": entry, **entries}), **options)
+
 
 BOTH = pytest.mark.parametrize(
     ("entry", "meta", "data"),
