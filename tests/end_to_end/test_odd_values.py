@@ -11,6 +11,7 @@ import pytest
 import zarr
 from numcodecs import VLenBytes
 from tests.support.readers import by_zarr_python
+from tests.support.v2_trees import array, tree
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -92,16 +93,7 @@ def test_bytes_without_axes_are_compared_with_the_zeros_at_their_end(value: byte
 
 SHUFFLE = {"id": "shuffle", "elementsize": 3}
 SHUFFLE4 = {"id": "shuffle", "elementsize": 4}
-EIGHT_BYTES: dict[str, Any] = {
-    "zarr_format": 2,
-    "shape": [12],
-    "chunks": [4],
-    "dtype": "<u2",
-    "compressor": None,
-    "fill_value": 3,
-    "filters": [SHUFFLE],
-    "order": "C",
-}
+EIGHT_BYTES = array(shape=[12], chunks=[4], dtype="<u2", fill_value=3, filters=[SHUFFLE])
 MISFITS = {
     "shuffle": EIGHT_BYTES,
     "shuffle after delta": EIGHT_BYTES | {"filters": [{"id": "delta", "dtype": "<u2"}, SHUFFLE]},
@@ -111,8 +103,7 @@ MISFITS = {
 
 
 def v2_array(place: Path, document: dict[str, Any]) -> Path:
-    place.mkdir()
-    (place / ".zarray").write_text(json.dumps(document))
+    tree(place, {".zarray": document})
     return place
 
 

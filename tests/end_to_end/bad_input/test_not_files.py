@@ -150,28 +150,12 @@ POINTERS = {
 each_pointer = pytest.mark.parametrize(("text", "what", "command"), POINTERS.values(), ids=POINTERS)
 
 
-def v2_array(place: Path, chunk: bytes) -> None:
-    place.mkdir(parents=True)
-    document = {
-        "zarr_format": 2,
-        "shape": [8],
-        "chunks": [8],
-        "dtype": "<i4",
-        "compressor": None,
-        "fill_value": 0,
-        "filters": None,
-        "order": "C",
-    }
-    (place / ".zarray").write_text(json.dumps(document))
-    (place / "0").write_bytes(chunk)
-
-
 @pytest.fixture
 def two_arrays(tmp_path: Path) -> Path:
     """An archive with two arrays, /bad and /good."""
     place = tmp_path / "source.zarr"
     for name in ("bad", "good"):
-        v2_array(place / name, GOOD.tobytes())
+        write_array(place / name, {"0": GOOD.tobytes()}, shape=[8], chunks=[8])
     (place / ".zgroup").write_text('{"zarr_format": 2}')
     return place
 

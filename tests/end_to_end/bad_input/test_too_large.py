@@ -30,6 +30,7 @@ from tests.support.damaged_archives import (
     write_archive,
     write_array,
 )
+from tests.support.documents import LITTLE, v3_array
 from tests.support.fixtures_index import bad_cases
 from tests.support.web_servers import serving
 
@@ -244,14 +245,10 @@ def test_shards_come_apart_within_the_memory(planes: Path, tmp_path: Path) -> No
 
 MOST_OF_DOCUMENTS = 300
 """MiB for a whole command: Python with numpy and zarr, and a document of 64 MiB as bytes and as text."""
-SHARDED = {
-    "zarr_format": 3, "node_type": "array", "shape": [1 << 20], "data_type": "int32", "fill_value": 0,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1 << 16]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "codecs": [{"name": "sharding_indexed", "configuration": {
-        "chunk_shape": [1 << 10], "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}],
-}  # fmt: skip
+SHARDED = v3_array([1 << 20], [1 << 16], codecs=[
+    {"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [1 << 10], "codecs": [LITTLE], "index_codecs": [LITTLE]}},
+])  # fmt: skip
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from tests.support.documents import v3_array
 from tests.support.v2_trees import messages, n5, node, tree, zarr_v1, zarr_v2, zarr_v3
 
 from zarrlift.archive.nodes import ArrayNode
@@ -14,16 +15,7 @@ from zarrstack.core.errors import UsageError, any_refusal
 SHAPE = {"shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 0, "order": "C"}
 V1 = {"zarr_format": 1, **SHAPE, "compression": None, "compression_opts": None}
 V2 = {"zarr_format": 2, **SHAPE, "compressor": None, "filters": None}
-V3 = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "uint8",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "fill_value": 0,
-    "codecs": [{"name": "bytes"}],
-}
+V3 = v3_array([4], [2], "uint8", codecs=[{"name": "bytes"}])
 N5 = {"dimensions": [4], "blockSize": [2], "dataType": "uint8", "compression": {"type": "raw"}}
 CASES = [
     pytest.param(zarr_v1, "meta", V1, id="v1"),

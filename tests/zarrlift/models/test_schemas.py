@@ -10,6 +10,7 @@ from functools import cache
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
 
 import zarrlift
@@ -163,11 +164,7 @@ def test_the_schema_of_a_format_is_a_json_schema_of_draft_2020_12(number):
     assert jsonschema_rs.meta.is_valid(json.loads(json.dumps(schema)))
 
 
-ARRAY = {
-    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int8", "fill_value": 0,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}], "attributes": {},
-}  # fmt: skip
+ARRAY = v3_array([4], [2], "int8", codecs=[{"name": "bytes"}])
 
 
 def group(**members):

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import pytest
 import zarr
 from hypothesis import given
+from tests.support.documents import LITTLE, v3_array
 from tests.support.fixtures_index import FORMATS, archive, archives
 
 import zarrlift
@@ -354,13 +355,7 @@ def test_the_other_way_round_added_and_missing_change_places():
     assert [d.what for d in models.diff(second, first)] == ["added"]
 
 
-V3 = {
-    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "float32", "fill_value": 0.0,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-    "attributes": {},
-}  # fmt: skip
+V3 = v3_array([4], [2], "float32", fill_value=0.0, codecs=[LITTLE, {"name": "crc32c"}])
 
 
 @pytest.mark.parametrize(
