@@ -114,7 +114,7 @@ def tree_of(name: str) -> ast.Module:
 
 def _imports_below(name: str, is_package: bool, node: ast.AST, at_start: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
+        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             continue  # no import stands in an expression
         starts = at_start and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):

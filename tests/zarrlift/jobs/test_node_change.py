@@ -176,6 +176,7 @@ def on_terminal(words: list[str], columns: int, **environment: str) -> str:
     return text.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("columns", [80, 140])
 @pytest.mark.parametrize("command", ["show", "diff"])
 def test_a_terminal_has_colours_and_its_width(command: str, columns: int, demo: Path) -> None:
