@@ -11,9 +11,9 @@ import numpy as np
 
 from zarrlift.archive.nodes import Layout
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 V2_KEYS = {"name": "v2", "configuration": {"separator": "."}}

@@ -35,13 +35,13 @@ from tests.support.fixtures_index import bad_cases
 from tests.support.web_servers import serving
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.formats.tree.documents import parse_object
 from zarrlift.planning.chunk_checks import machine_memory
 from zarrlift.storage.local.files import BadObjectError, ReadLimit
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError
 
 # Chunks that unpack to far more than they should: refused by name, within 200 MiB for the whole command.

@@ -9,8 +9,9 @@ from tests.support.documents import v3_array
 from tests.support.v2_trees import messages, n5, node, tree, zarr_v1, zarr_v2, zarr_v3
 
 from zarrlift.archive.nodes import ArrayNode
+from zarrlift.core.problems import any_refusal
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.errors import UsageError, any_refusal
+from zarrstack.core.errors import UsageError
 
 SHAPE = {"shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 0, "order": "C"}
 V1 = {"zarr_format": 1, **SHAPE, "compression": None, "compression_opts": None}

@@ -13,11 +13,11 @@ from tests.support.documents import layout, write_one_chunk
 from tests.support.readers import by_zarr_python
 
 from zarrlift.archive.nodes import ArrayNode
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.zarr_json import array_document
 from zarrlift.recipe.recipe import ArrayRecipe
-from zarrstack.core.codec_spec import CodecSpec
 
 SHAPE = (4, 6)
 IN_TENTHS = np.round(np.linspace(-9, 9, 24), 1).reshape(SHAPE)
