@@ -75,7 +75,7 @@ def write_one_chunk(root: Path, document: dict[str, Any], payload: bytes) -> Non
 
 def of_three(data_type: Any, fill_value: Any, **changed: Any) -> bytes:
     """An array of three elements in two chunks, none of them stored."""
-    return json.dumps(v3_array([3], [2], data_type, fill_value=fill_value, **changed)).encode()
+    return json.dumps(v3_array([3], [2], data_type, fill_value=fill_value) | changed).encode()
 
 
 def read_by_zarr(content: bytes) -> np.ndarray:
