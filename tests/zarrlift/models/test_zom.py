@@ -399,10 +399,9 @@ def test_v2_and_v3_are_compared_in_the_words_of_v3(tmp_path):
 
 
 OTHERS = ("n5/z5py/all", "zarr_v1/zarr-1.1/arrays", "zarr_v3_draft/zarrita/all")
-PEOPLE = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr-2.18/people/cohort")
 
 
-@pytest.mark.parametrize("name", [*PEOPLE, *OTHERS])
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 @pytest.mark.slow(one_in=6)
 def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tmp_path):
     source = archive(name).path

@@ -118,25 +118,6 @@ def test_a_dataset_that_lost_a_member_is_a_broken_array_not_a_group(member, tmp_
     assert {problem.key for problem in array.problems} == {"attributes.json"}
 
 
-REFUSED = {
-    "lengths that differ": (dataset(blockSize=[4, 2]), "blockSize"),
-    "an unknown compression": (dataset(compression={"type": "snappy"}), "unknown N5 compression 'snappy'"),
-    "jpeg": (dataset(compression={"type": "jpeg", "quality": 90}), "jpeg"),
-    "objects": (dataset(dataType="object"), "variable length"),
-    "text": (dataset(dataType="string"), "variable length"),
-    "label multisets": ({**DATASET, "isLabelMultiset": True}, "label multisets"),
-    "a block of nothing": (dataset(blockSize=[4, 0, 2]), "blockSize"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_described_is_refused_by_name(case, tmp_path):
-    document, says = REFUSED[case]
-    array = one(tmp_path, document)
-    assert array.refused
-    assert says in messages(array)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
     | st.sampled_from(["uint8", "gzip", "lz4", "blosc", "raw"]),
