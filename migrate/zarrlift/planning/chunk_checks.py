@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -55,7 +55,8 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
         if payload is None:
             return None
         values = object_decoder(source).decode(payload)
-        to_strings(values[*source.objects.valid(place), ...], "refuse")
+        valid: tuple[Any, ...] = (*source.objects.valid(place), ...)  # an array, also without axes
+        to_strings(values[valid], "refuse")
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):
