@@ -124,7 +124,7 @@ class FileCounters:
     def __init__(self, fd: int, size: int, first: int = 0, *, of: FileCounters | None = None) -> None:
         self._fd, self._size, self._first, self._of = fd, size, first, of
         if of is None:  # closed with the last reference: the descriptor may be reused
-            weakref.finalize(self, os.close, fd)
+            weakref.finalize(self, os.close, fd).atexit = False  # a tier marks its folder as clean at exit
 
     def table(self) -> FileCounters:
         """The words of the version table, in the same file."""
