@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from .arrays import open as open  # noqa: A004
     from .arrays import open_array as open_array
     from .arrays import open_group as open_group
+    from .base.stack import parse_stack as parse_stack
     from .base.stack import stack as stack
-    from .base.stack_text import parse_stack as parse_stack
-    from .base.stack_text import stack_to_json as stack_to_json
+    from .base.stack import stack_to_json as stack_to_json
     from .base.transformer import StorageTransformer as StorageTransformer
     from .layers.cache.layer import Cache as Cache
     from .layers.checksum.layer import Checksum as Checksum
@@ -36,9 +36,9 @@ _HOMES = {
     "open": "arrays",
     "open_array": "arrays",
     "open_group": "arrays",
-    "parse_stack": "base.stack_text",
+    "parse_stack": "base.stack",
     "stack": "base.stack",
-    "stack_to_json": "base.stack_text",
+    "stack_to_json": "base.stack",
     # The layers: one module each.
     "Cache": "layers.cache.layer",
     "Checksum": "layers.checksum.layer",

@@ -1,11 +1,5 @@
 """Opening and creating arrays whose metadata names storage transformers, through zarr-python.
 
-    array = zarrstack.create_array(
-        "images.zarr", name="a", shape=(10_000, 10_000), chunks=(100, 100), dtype="uint16",
-        storage_transformers=[Sharding(chunks_per_shard=[10, 10])],
-    )
-    array = zarrstack.open("images.zarr", path="a")
-
 The result is a zarr-python array or group, and a context manager. Its `store` is a `PerArray` layer; pass
 that to other libraries that read such arrays, such as xarray.
 """
@@ -27,7 +21,7 @@ from zarr.storage._common import make_store_path
 from .base.array_documents import DOCUMENT, parse
 from .base.description import LayerOptions
 from .base.option_checks import invalid_option, number, size
-from .base.store_like import as_dict
+from .base.stack import as_dict
 from .base.transformer import StorageTransformer
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
@@ -327,9 +321,7 @@ def _place(
     store: StoreLike, path: str, *, create: bool, storage_options: Mapping[str, Any] | None
 ) -> tuple[PerArray, str]:
     """A `PerArray` over the store, and the path of the node in it."""
-    opened = make_store_path(
-        store, path=path, mode="a" if create else None, storage_options=as_dict(storage_options)
-    )
-    place = sync(opened)
+    mode: Mode | None = "a" if create else None
+    place = sync(make_store_path(store, path=path, mode=mode, storage_options=as_dict(storage_options)))
     base = place.store
     return (base if isinstance(base, PerArray) else PerArray(base)), place.path

@@ -14,12 +14,6 @@ from .core.errors import (
 )
 
 __all__ = [
-    "CastError",
-    "ChunkError",
-    "MetadataError",
-    "Problem",
-    "StorageError",
-    "UnsupportedError",
-    "UsageError",
+    "CastError", "ChunkError", "MetadataError", "Problem", "StorageError", "UnsupportedError", "UsageError",
     "ZarrstackError",
-]
+]  # fmt: skip

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarrstack.core.extension import Extension
-from zarrstack.core.json_text import JSON, canonical
+from zarrstack.core.json_text import JSON, Extension, canonical
 
 from .frozen_json import frozen, thawed
 

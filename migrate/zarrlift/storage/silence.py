@@ -67,10 +67,10 @@ class AnswerWatch:
 
     def failed(self, attempt: int, error: BaseException) -> None:
         """A request is going to be repeated, as this attempt, because of an error."""
-        from zarrstack.system.transient_errors import has_status
+        from zarrstack.system.transient_errors import answers
 
         self._attempt = max(self._attempt, attempt)
-        self._errors = has_status(error)
+        self._errors = any(answer != (None, None) for answer in answers(error))
         if _folder_of_worker is not None:
             since = time.time() - (self._clock.now() - self._since)
             self._report = os.path.join(_folder_of_worker, f"{os.getpid()}-{id(self)}")

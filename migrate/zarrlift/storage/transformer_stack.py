@@ -70,7 +70,7 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
     if text is None:
         return storage
 
-    from zarrstack.base.stack_text import parse_stack
+    from zarrstack.base.stack import parse_stack
     from zarrstack.layers.readonly import ReadOnly
 
     if redact(text) != text:

@@ -20,11 +20,12 @@ import zarrlift
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import backend_obstore, obstore_s3
+from zarrlift.storage.remote.adaptive_concurrency import is_throttled
 from zarrlift.storage.remote.backend_obstore import ObstoreBackend
 from zarrlift.storage.remote.obstore_s3 import LeftToFsspec, s3_store
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
-from zarrstack.system.transient_errors import is_not_found, is_throttled, may_pass
+from zarrstack.system.transient_errors import is_not_found, may_pass
 
 NAMES = ["AWS_PROFILE", *obstore_s3._ELSEWHERE]
 NAMES += [name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names]

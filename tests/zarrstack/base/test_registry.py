@@ -13,7 +13,8 @@ import pytest
 from zarr.storage import MemoryStore
 
 from zarrstack import Log, Rekey, Retry, Throttle, stack
-from zarrstack.base import plugins, registry, stack_text
+from zarrstack.base import plugins, registry
+from zarrstack.base.stack import layers_from_json, parse_stack, stack_to_json
 from zarrstack.core.errors import UsageError
 
 
@@ -77,10 +78,10 @@ def test_an_unknown_name_is_an_error_that_names_it_and_the_known_ones():
 
 def test_a_stack_keeps_its_order_as_json():
     layers = [Retry(attempts=3), Log(label="x"), Rekey(rules=[])]
-    entries = stack_text.stack_to_json(stack(MemoryStore(), *layers))
+    entries = stack_to_json(stack(MemoryStore(), *layers))
     assert [entry["name"] for entry in entries] == ["zarrstack.retry", "zarrstack.log", "zarrstack.rekey"]
     bottom = MemoryStore()
-    again = stack(bottom, *stack_text.layers_from_json(entries))
+    again = stack(bottom, *layers_from_json(entries))
     assert again == stack(bottom, Retry(attempts=3), Log(label="x"), Rekey(rules=[]))
 
 
@@ -97,7 +98,7 @@ def test_a_stack_keeps_its_order_as_json():
     ],
 )
 def test_text_says_which_layers(text, layers):
-    assert stack_text.parse_stack(text) == layers
+    assert parse_stack(text) == layers
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_text_says_which_layers(text, layers):
 )
 def test_text_that_does_not_fit_says_why(text, words):
     with pytest.raises(UsageError, match=words):
-        stack_text.parse_stack(text)
+        parse_stack(text)
 
 
 # What packages registered is found wherever Python finds it, without loading what finds it for nothing.

@@ -14,7 +14,7 @@ from zarr.storage import MemoryStore
 
 from zarrstack import Log, Prefetch, Sharding, stack
 from zarrstack.base.chunks import ArrayChunks, Chunk
-from zarrstack.layers.prefetch.ahead import PrefetchStatistics
+from zarrstack.layers.prefetch.layer import PrefetchStatistics
 
 PROTOTYPE = default_buffer_prototype()
 

@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.layers.rekey import Chunks, Functions, Keys, Prefix, Rekey
-from zarrstack.layers.rekey.arrays import documents_of_arrays
+from zarrstack.layers.rekey.layer import documents_of_arrays
 from zarrstack.testing import LayerTests
 
 PROTOTYPE = default_buffer_prototype()

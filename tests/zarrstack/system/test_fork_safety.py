@@ -14,10 +14,10 @@ from zarr.storage import MemoryStore
 
 from zarrstack import Sharding, Throttle, stack
 from zarrstack.base.transformer import StorageTransformer
-from zarrstack.layers.log.events import ToFile
+from zarrstack.layers.log.layer import ToFile
 from zarrstack.layers.log.metrics import OperationTotals
 from zarrstack.layers.retry import _Counts as RetryCounts
-from zarrstack.layers.sharding.writer import ShardWriters
+from zarrstack.layers.sharding.stored_shard import ShardWriters
 from zarrstack.system.clock import Clock
 from zarrstack.system.rate_limits import TokenBucket
 

@@ -1,7 +1,10 @@
-"""Byte ranges as bounds within a value: the only place that knows zarr's kinds of requests for a layer."""
+"""Values as bytes, and byte ranges as bounds within them: the only place that knows zarr's requests."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer import Buffer
 
@@ -33,3 +36,21 @@ def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
 def cut(value: Buffer, byte_range: ByteRequest | None) -> Buffer:
     """Cut a byte range out of a value; ranges as in `slice_of`."""
     return value if byte_range is None else value[slice(*bounds(byte_range, len(value)))]
+
+
+def content(value: Buffer) -> memoryview:
+    """The bytes of a buffer, without a copy for host memory; TypeError for anything else."""
+    if not isinstance(value, Buffer):
+        raise TypeError(f"a store holds zarr's buffers, not values of type {type(value).__name__}")
+    return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
+
+
+def immutable(value: Buffer) -> bytes:
+    """The bytes of a value, copied unless it is one whole `bytes` object, as stores and codecs return it."""
+    array = value.as_numpy_array()
+    owner: Any = array.base
+    while type(owner) is np.ndarray:
+        owner = owner.base
+    if type(owner) is bytes and len(owner) == array.nbytes and array.flags.c_contiguous:
+        return owner
+    return array.tobytes()

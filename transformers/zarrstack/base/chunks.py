@@ -1,4 +1,8 @@
-"""Which chunk of which array a key names, from the arrays' documents.
+"""Which chunk of which array a key names: the keys of one array's chunks, and arrays by their documents.
+
+A key is a chunk key only below the path of a known array, with exactly as many indexes as the array has axes,
+each without leading zeros. Groups and arrays may therefore be called `c`, `0` or `c0`: nothing is inferred
+from the form of a key.
 
 Sources: Zarr v3.0 core specification, "Array metadata" and "Chunk grids"
 (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html); Zarr v2 specification, "Metadata"
@@ -7,7 +11,7 @@ Sources: Zarr v3.0 core specification, "Array metadata" and "Chunk grids"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, NamedTuple, Self
 
@@ -15,11 +19,10 @@ from zarr.abc.store import Store
 from zarr.core.buffer.core import default_buffer_prototype
 
 from ..core.chunk_keys_v3 import KeyEncoding
-from ..core.errors import ZarrstackError
-from ..core.json_text import JSON, JSONObject
+from ..core.errors import UsageError, ZarrstackError
+from ..core.json_text import JSON, JSONObject, excerpt
 from ..core.paths import ancestors, join, prefix_of
 from .array_documents import is_document, parse
-from .chunk_names import ChunkNames
 
 DOCUMENTS: Final = ("zarr.json", ".zarray")
 
@@ -32,6 +35,48 @@ class Chunk(NamedTuple):
     coordinates: tuple[int, ...]
     counts: tuple[int, ...]
     """Number of chunks along each axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkNames:
+    """The chunk keys of the array at `path` ("" for an array at the root) with `ndim` axes."""
+
+    path: str
+    ndim: int
+    encoding: KeyEncoding
+    region: str = field(init=False)
+    """The longest common prefix of all keys: `a/c/`, `a/c.`, `a/c` or `a/`."""
+
+    def __post_init__(self) -> None:
+        check_path(self.path)
+        if type(self.ndim) is not int or self.ndim < 0:
+            raise UsageError("bad number of axes", node=self.path, found=excerpt(self.ndim))
+        head = "c" + (self.encoding.separator if self.ndim else "") if self.encoding.name == "default" else ""
+        object.__setattr__(self, "region", prefix_of(self.path) + head)
+
+    @property
+    def folder(self) -> str:
+        """Common folder of all keys, up to the last slash before the first index: `a/`, `a/c/`."""
+        return self.region[: self.region.rfind("/") + 1]
+
+    def key(self, coordinates: tuple[int, ...]) -> str:
+        """The key of a chunk, such as `a/c/0/1`."""
+        return prefix_of(self.path) + self.encoding.key(coordinates)
+
+    def coordinates(self, key: str) -> tuple[int, ...] | None:
+        """The coordinates of the chunk with this key; None if it is not a chunk key of this array."""
+        if not key.startswith(self.region):
+            return None
+        return self.encoding.coordinates(key[len(self.path) + bool(self.path) :], self.ndim)
+
+
+def check_path(path: JSON) -> str:
+    """Return a node's path; UsageError for an empty segment, `.` or `..`."""
+    if not isinstance(path, str) or (path and {"", ".", ".."} & set(path.split("/"))):
+        raise UsageError(
+            "not a path within a store", found=excerpt(path), expected='"" or names joined by slashes'
+        )
+    return path
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any, Final, cast
 
 from zarr.abc.store import Store
@@ -44,6 +44,14 @@ def descend(store: Store, *, through: type[Store] = WrapperStore) -> Iterator[St
         if store is UNBOUND:
             return
         yield store
+
+
+def remove_below(store: Store, path: str) -> Awaitable[None]:
+    """Remove every key below a path.
+
+    `delete_dir("")` of a LocalStore removes its root, after which it cannot be cleared.
+    """
+    return store.delete_dir(path) if path.strip("/") else store.clear()
 
 
 def serves_sync(store: Store) -> bool:

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Self
 
 from ..core.errors import UsageError
-from ..core.extension import Extension
-from ..core.json_text import JSON, JSONObject
+from ..core.json_text import JSON, Extension, JSONObject
 
 PREFIX: Final = "zarrstack."
 """Before the names of zarrstack's layers in metadata; arrays of earlier versions have them without it."""
+_PLAIN: Final = (str, int, float, type(None))
+"""Types of values that are compared with defaults."""
 
 
 class LayerOptions:
@@ -40,8 +41,19 @@ class LayerOptions:
         if not hasattr(cls, "name"):
             raise TypeError(f"the class {cls.__name__} has no name: define `name` in it")
         layer = super().__new__(cls)
-        layer._options = options
+        layer._options = {}
+        layer._record_options(**options)
         return layer
+
+    def _record_options(self, **options: Any) -> None:
+        """Record options, also in place of what was passed, without those that have their default value."""
+        parameters = inspect.signature(type(self).__init__).parameters
+        for name, value in options.items():
+            default = parameters[name].default if name in parameters else inspect.Parameter.empty
+            if isinstance(value, _PLAIN) and value == default:
+                self._options.pop(name, None)
+            else:
+                self._options[name] = value
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from ..core.paths import folder_prefix
 from ..system.clock import Clock
+from .descend import remove_below
 from .transformer import StorageTransformer
 
 T = TypeVar("T")
@@ -107,9 +108,7 @@ class Intercept(StorageTransformer):
 
     async def delete_dir(self, prefix: str) -> None:
         self._check_writable("delete_dir", prefix)
-        # `delete_dir("")` of a LocalStore removes its root, after which it cannot be cleared.
-        act = partial(self._store.delete_dir, prefix) if prefix.strip("/") else self._store.clear
-        await self._run(Call("delete_dir", prefix), act)
+        await self._run(Call("delete_dir", prefix), partial(remove_below, self._store, prefix))
 
     async def clear(self) -> None:
         self._check_writable("clear", "")

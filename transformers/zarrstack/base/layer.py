@@ -59,7 +59,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
             layer.flush_sync()
 
     def _next(self) -> Layer | None:
-        """The next layer below."""
         return next((each for each in descend(self._store) if isinstance(each, Layer)), None)
 
     def __repr__(self) -> str:
@@ -70,7 +69,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
         return f"stack({', '.join([repr(stores[-1]), *above])})"
 
     def _repr_html_(self) -> str:
-        """The stack as a notebook shows it."""
         from .notebook import stack_html
 
         stores = tuple(descend(self, through=Layer))

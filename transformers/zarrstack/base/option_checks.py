@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import UsageError
 from ..core.sizes import parse_size
+from ..system.clock import Clock
 from .description import LayerOptions
-
-
-def given(layer: LayerOptions, **options: Any) -> dict[str, Any]:
-    """The options that differ from the constructor's defaults."""
-    parameters = inspect.signature(type(layer).__init__).parameters
-    return {name: value for name, value in options.items() if value != parameters[name].default}
 
 
 def number(
@@ -50,6 +44,14 @@ def either(layer: LayerOptions, option: str, value: Any, check: Callable[[Any], 
     if value is None or check(value):
         return value
     raise invalid_option(layer, option, value, expected)
+
+
+def clock_of(layer: LayerOptions, clock: Clock | None) -> Clock:
+    """The clock that the option `clock` gives, or the system's; UsageError otherwise."""
+    used = Clock() if clock is None else clock
+    if isinstance(used, Clock):
+        return used
+    raise invalid_option(layer, "clock", clock, "a zarrstack.system.clock.Clock")
 
 
 def invalid_option(layer: LayerOptions, option: str, value: Any, expected: str) -> UsageError:

@@ -1,12 +1,8 @@
 """Registered layers by name.
 
 A package registers a layer as an entry point of the group `zarrstack.transformers`, under the layer's `name`
-(source: https://packaging.python.org/en/latest/specifications/entry-points/):
-
-    [project.entry-points."zarrstack.transformers"]
-    encrypt = "my_package:Encrypt"
-
-Layers are imported only when they are requested by name.
+(source: https://packaging.python.org/en/latest/specifications/entry-points/). Layers are imported only when
+they are requested by name.
 """
 
 from __future__ import annotations

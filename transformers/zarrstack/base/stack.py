@@ -1,16 +1,26 @@
-"""`stack()`, which puts layers over a store."""
+"""Stacks: `stack()`, which puts layers over a store, and their layers as JSON and as text.
+
+As JSON, a stack is the list in an array's `storage_transformers`, from the array down to the store; as text
+it is a command-line argument such as `retry,throttle:50MB/s,log:events.jsonl`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from zarr.abc.store import Store
-from zarr.storage import StoreLike
+from zarr.core.sync import sync
+from zarr.storage import LocalStore, StoreLike, StorePath
+from zarr.storage._common import make_store
 
 from ..core.errors import UsageError
+from ..core.json_text import JSON, JSONObject
 from .descend import UNBOUND, descend
-from .store_like import store_of
+from .description import split_entry
+from .registry import find
 from .transformer import StorageTransformer
 
 Top = TypeVar("Top", bound=StorageTransformer)
@@ -80,3 +90,102 @@ def stack(
             layer._store = UNBOUND  # noqa: SLF001
         raise
     return bottom
+
+
+def layers_from_json(entries: Iterable[JSON]) -> list[StorageTransformer]:
+    """Create the layers of a `storage_transformers` list, for `stack(store, *layers)`.
+
+    Each entry is `{"name", "configuration"}`, or the name alone.
+    """
+    parts = (split_entry(entry) for entry in entries)
+    return [find(name).from_json({"name": name, "configuration": options}) for name, options in parts]
+
+
+def stack_to_json(store: Store) -> list[JSONObject]:
+    """The layers of a stack as in `storage_transformers`, from the array down, without the store below.
+
+    `store` is the stack.
+
+    Raises
+    ------
+    UsageError
+        For an option that has no JSON form, such as a callback.
+
+    Examples
+    --------
+    >>> zarrstack.stack_to_json(zarrstack.stack(MemoryStore(), zarrstack.Checksum()))
+    [{'name': 'zarrstack.checksum', 'configuration': {}}]
+    """
+    stores = descend(store, through=StorageTransformer)
+    return [layer.to_json() for layer in stores if isinstance(layer, StorageTransformer)]
+
+
+def parse_stack(text: str) -> list[StorageTransformer]:
+    """Parse a command-line text into layers, from the array down, for `stack(store, *layers)`.
+
+    `text` has `name`, `name:value` and `name:option=value:option=value`, separated by commas; or, for options
+    that text cannot express, it is JSON: a list as in `storage_transformers`.
+
+    Raises
+    ------
+    UsageError
+        For an unknown layer, an invalid option, or text that is neither.
+
+    Examples
+    --------
+    >>> zarrstack.parse_stack("retry:5,cache:memory_bytes=1000")
+    [Retry(attempts=5), Cache(memory_bytes=1000)]
+    """
+    if text.lstrip().startswith("["):
+        try:
+            entries = json.loads(text)
+        except ValueError as error:
+            raise UsageError(
+                "this stack is not valid JSON", found=str(error), expected="a list of layers"
+            ) from error
+        return layers_from_json(entries)
+    layers = []
+    for part in text.split(","):
+        name, _, options = part.strip().partition(":")
+        if not name:
+            raise UsageError(
+                "a layer has no name", found=repr(text), expected="retry,throttle:50MB/s,log:events.jsonl"
+            )
+        layers.append(find(name).from_text(options))
+    return layers
+
+
+def store_of(store: StoreLike, storage_options: Mapping[str, Any] | None = None) -> Store:
+    """Return the store; `storage_options` apply to a URL. UsageError if invalid, or a path within a store.
+
+    A path is not accessed before the store is used: zarr would create a directory there.
+    """
+    if isinstance(store, StorePath) and not store.path:
+        store = store.store
+    if isinstance(store, Store) and storage_options is None:
+        return store
+    if isinstance(store, str | os.PathLike) and storage_options is None and _is_plain_path(os.fspath(store)):
+        return LocalStore(os.fspath(store))
+    if store not in (None, "") and not isinstance(store, StorePath):
+        try:
+            return sync(make_store(store, storage_options=as_dict(storage_options)))
+        except (TypeError, ValueError, ImportError) as error:
+            raise _no_store(store, str(error)) from error
+    raise _no_store(store, None)
+
+
+def as_dict(storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The options as zarr takes them."""
+    return None if storage_options is None else dict(storage_options)
+
+
+def _is_plain_path(text: str) -> bool:
+    return bool(text) and "://" not in text and "::" not in text
+
+
+def _no_store(store: object, why: str | None) -> UsageError:
+    return UsageError(
+        "a stack needs a store below it",
+        found=repr(store) if why is None else f"{store!r} ({why})",
+        expected="a zarr Store, such as LocalStore, a path, a URL or a dictionary",
+    )

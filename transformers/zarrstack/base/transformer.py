@@ -1,39 +1,15 @@
 """The contract of layers.
 
-A layer is a store on top of another store. To write one, subclass `StorageTransformer` and override the
-methods that it changes:
+A layer is a store on top of another store: a subclass of `StorageTransformer` that overrides the methods that
+it changes. The page "Write your own" (docs/transformers/write-your-own.md) shows one.
 
-    class Shout(StorageTransformer):
-        name = "shout"
-
-        def __init__(self, store=None, *, mark="!"):
-            super().__init__(store)
-            self.mark = mark.encode()
-
-        async def get(self, key, prototype, byte_range=None): ...
-        async def set(self, key, value): ...
-
-How the methods relate:
-
-- `get`, `set`, `delete` and `list_prefix` are the primitives. By default they forward the call to the store
-  below.
-- All other data methods use the layer's primitives: a layer that overrides only `get` and `set` is never
-  bypassed. Override them for efficiency.
-- `exists` and `getsize` ask the store below if the layer does not override `get`. A layer that does declares
-  whether the store below has the same keys (`same_keys`) and values of the same length (`same_sizes`);
-  without the declaration both read whole values, and warn once.
-- The synchronous methods of zarr 3.3+ are absent (None). A layer has them, for the fused codec pipeline, if
-  it declares `awaits_only_below`, or defines `get_sync`, `set_sync` and `delete_sync`, all three; they are
-  available if the store below supports them too. A subclass that overrides `get`, `set` or `delete` and not
-  its synchronous variant loses all three, unless it declares that again.
+`get`, `set`, `delete` and `list_prefix` are the primitives: by default they forward the call to the store
+below. All other data methods use the layer's primitives, so a layer that overrides only `get` and `set` is
+never bypassed. Override them for efficiency.
 
 zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
 `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
 tests/zarrstack/base/test_questions.py fails on a method of the installed zarr that is not handled here.
-
-Options: the keyword arguments of the constructor are recorded as `options`, from which copies, equality,
-`repr`, pickling and JSON are derived; a layer need not implement any of these. A layer made without a store
-gets one from `stack()`.
 """
 
 from __future__ import annotations
@@ -53,7 +29,7 @@ from ..core.json_text import JSONObject
 from ..core.paths import folder_prefix
 from . import sync_calls
 from .chunks import Chunk
-from .descend import serves_sync
+from .descend import remove_below, serves_sync
 from .description import LayerOptions
 from .layer import Layer
 
@@ -63,11 +39,26 @@ QUESTIONS: Final[Mapping[str, str]] = {"exists": "same_keys", "getsize": "same_s
 """Methods that ask about a value, and what a layer declares so that the store below can answer."""
 
 
+async def _unmerged(
+    layer: StorageTransformer,
+    key: str,
+    byte_ranges: Iterable[ByteRequest | None],
+    *,
+    prototype: BufferPrototype,
+) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+    """`get_ranges` of zarr 3.3+, for earlier versions."""
+    values = await layer.get_partial_values(prototype, [(key, part) for part in byte_ranges])
+    if any(value is None for value in values):
+        raise BaseExceptionGroup("reading ranges failed", [FileNotFoundError(key)])
+    yield tuple(enumerate(values))
+
+
 class StorageTransformer(Layer):
-    """A layer over a store; the module's docstring lists the methods to override.
+    """A layer over a store.
 
     Subclasses set `name`; their constructors take the store below first (None: not yet known) and options by
-    keyword only.
+    keyword only. These are recorded as `options`, from which copies, equality, `repr`, pickling and JSON are
+    derived.
 
     Examples
     --------
@@ -197,45 +188,11 @@ class StorageTransformer(Layer):
         """Values or ranges in the requested order, with `get`."""
         return await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
 
-    async def _get_many(
-        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
-    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
-        """Key and value of each request, with `get`."""
-        for key, prototype, part in requests:
-            yield key, await self.get(key, prototype, part)
-
-    async def get_ranges(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **limits: Any,
-    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
-        """Batches of (index in `byte_ranges`, bytes), with `get`; adjacent ranges share a read (zarr 3.3+).
-
-        Raises an exception group with FileNotFoundError if the key is missing.
-        """
-        settings = {name: value for name, value in limits.items() if value is not None}
-        merged = getattr(Store, "get_ranges", None)
-        if merged is not None:
-            async for batch in merged(self, key, byte_ranges, prototype=prototype, **settings):
-                yield batch
-            return
-        values = await self.get_partial_values(prototype, [(key, part) for part in byte_ranges])
-        if any(value is None for value in values):
-            raise BaseExceptionGroup("reading ranges failed", [FileNotFoundError(key)])
-        yield tuple(enumerate(values))
-
-    def get_ranges_sync(
-        self, key: str, byte_ranges: Sequence[ByteRequest | None], **options: Any
-    ) -> Sequence[tuple[int, Buffer | None]]:
-        """Synchronous `get_ranges`, with the layer's `get_sync`; TypeError if the layer has none."""
-        merged = getattr(Store, "get_ranges_sync", None)
-        if merged is None or not self._supports_sync_io:
-            raise TypeError(f"layer {self.name!r} cannot read synchronously here")
-        batches: Sequence[tuple[int, Buffer | None]] = merged(self, key, byte_ranges, **options)
-        return batches
+    _get_many = Store._get_many  # noqa: SLF001 - not WrapperStore's, which bypasses `get`
+    _set_many = Store._set_many  # noqa: SLF001
+    is_empty = Store.is_empty
+    get_ranges: ClassVar[Any] = getattr(Store, "get_ranges", _unmerged)
+    get_ranges_sync: ClassVar[Any] = getattr(Store, "get_ranges_sync", None)
 
     async def exists(self, key: str) -> bool:
         """Whether the key has a value; asks the store below if `get` or `same_keys` allows it.
@@ -277,10 +234,6 @@ class StorageTransformer(Layer):
         if not await self.exists(key):
             await self.set(key, value)
 
-    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Write several values, with `set`."""
-        await asyncio.gather(*(self.set(key, value) for key, value in values))
-
     def list(self) -> AsyncIterator[str]:
         """Every key; with `list_prefix` if the layer overrides it."""
         return self.list_prefix("") if self._lists_itself else self._store.list()
@@ -302,12 +255,6 @@ class StorageTransformer(Layer):
     def _lists_itself(self) -> bool:
         return type(self).list_prefix is not StorageTransformer.list_prefix
 
-    async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path, with `list_prefix`."""
-        async for _ in self.list_prefix(folder_prefix(prefix)):
-            return False
-        return True
-
     async def clear(self) -> None:
         """Remove everything, with `delete_dir`."""
         self._check_writable("clear", "")
@@ -323,10 +270,8 @@ class StorageTransformer(Layer):
         folder = folder_prefix(prefix)
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))
-        if self._lists_itself or not await self._store.is_empty(prefix):
-            return
-        # `delete_dir("")` of a LocalStore removes its root.
-        await (self._store.delete_dir(prefix) if folder else self._store.clear())
+        if not self._lists_itself and await self._store.is_empty(prefix):
+            await remove_below(self._store, prefix)
 
 
 def _internals() -> set[str]:

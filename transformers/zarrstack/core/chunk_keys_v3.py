@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .errors import MetadataError
-from .json_text import JSON, JSONObject, excerpt
+from .json_text import JSON, Extension, JSONObject, excerpt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,19 +37,15 @@ class KeyEncoding:
 
         MetadataError for other names and for unknown members, which could change keys.
         """
-        if isinstance(data, str):
-            data = {"name": data}
-        name = data.get("name") if isinstance(data, dict) else None
+        if isinstance(data, dict) and not data.get("configuration"):
+            data = {**data, "configuration": {}}
+        name: Any
+        name, configuration, _ = Extension.from_json(data, "chunk key encoding")
         if name not in ("default", "v2"):
             raise MetadataError("unknown chunk key encoding", found=excerpt(data), expected="default or v2")
-        configuration = data.get("configuration") or {}
-        unknown = data.keys() - {"name", "configuration", "must_understand"}
-        if unknown or not isinstance(configuration, dict) or configuration.keys() - {"separator"}:
-            raise MetadataError(
-                "malformed chunk key encoding",
-                found=excerpt(data),
-                expected='{"name": ..., "configuration": {"separator": ...}}',
-            )
+        if configuration.keys() - {"separator"}:
+            expected = '{"name": ..., "configuration": {"separator": ...}}'
+            raise MetadataError("malformed chunk key encoding", found=excerpt(data), expected=expected)
         separator = configuration.get("separator", "/" if name == "default" else ".")
         if separator not in (".", "/"):
             raise MetadataError(

@@ -2,18 +2,8 @@
 
 A `Problem` states the place (node, key), the found and the expected value, and advice. Readers collect
 problems; code that cannot continue raises a `ZarrstackError`, which holds one. `kind` strings are stable,
-because programs match on them:
-
-    ZarrstackError
-      metadata      MetadataError      an invalid document: fix the archive, or exclude the node
-      unsupported   UnsupportedError   valid, but beyond us or v3: exclude the node, or see the advice
-      chunk         ChunkError         stored bytes are damaged: restore them, or exclude the node
-      cast          CastError          a value does not fit the target type: choose another, or a casting
-      storage       StorageError       reading or writing failed: fix the cause, then resume
-      usage         UsageError         an invalid request: change it
-
-The built-in bases (ValueError for invalid data or requests, RuntimeError for failures of storage) are for
-callers that do not know these classes.
+because programs match on them. The built-in bases (ValueError for invalid data or requests,
+RuntimeError for failures of storage) are for callers that do not know these classes.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 import numpy as np
 
 from .errors import ChunkError, MetadataError, UnsupportedError
-from .extension import Extension
-from .json_text import JSON, excerpt
+from .json_text import JSON, Extension, excerpt
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -19,17 +19,8 @@ class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
     to_write: ClassVar[str]
     """Advice at the end of every error: how to write instead."""
 
-    @property
-    def read_only(self) -> bool:
-        return True
-
-    @property
-    def supports_writes(self) -> bool:
-        return False
-
-    @property
-    def supports_deletes(self) -> bool:
-        return False
+    read_only = True
+    supports_writes = supports_deletes = False
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return this layer; UsageError if it should become writable."""

@@ -13,7 +13,7 @@ from zarr.abc.store import Store
 
 from ..base.descend import descend
 from ..base.intercept import Call, Intercept
-from ..base.option_checks import either, given, number
+from ..base.option_checks import clock_of, either, number
 from ..core.errors import StorageError
 from ..system import transient_errors
 from ..system.clock import Clock
@@ -61,6 +61,16 @@ class _Counts:
         self.waited = 0.0
 
 
+@dataclass(slots=True)
+class _Trial:
+    """The attempts at one operation."""
+
+    call: Call
+    began: float
+    delays: Iterator[float] | None = None
+    attempt: int = 0
+
+
 class Retry(Intercept):
     """Repeats operations that fail with a transient error, up to `attempts` times within `budget` seconds.
 
@@ -104,12 +114,7 @@ class Retry(Intercept):
         self._asked = either(self, "may_pass", may_pass, callable, "a function of an error")
         either(self, "report", report, callable, "a function of one report")
         self._report = report or partial(logging.getLogger(LOGGER).warning, "%s")
-        either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
-        self._clock = clock or Clock()
-        self._options = given(
-            self, attempts=attempts, first=first, factor=factor, longest=longest, jitter=jitter,
-            budget=budget, may_pass=may_pass, report=report, clock=clock,
-        )  # fmt: skip
+        self._clock = clock_of(self, clock)
         self._counts = _Counts()
 
     def figures(self) -> RetryStatistics:
@@ -126,19 +131,19 @@ class Retry(Intercept):
             delay = min(delay * self.factor, self.longest)
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
-        trial = _Trial(self, call)
+        trial = _Trial(call, self._clock.now())
         while True:
             try:
                 return await act()
             except Exception as error:
-                delay = trial.delay_after(error)
+                delay = self._delay_after(trial, error)
                 if delay is None:
                     raise
             await self._sleep(self._clock, delay)
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
         # An interrupted listing restarts; names already returned are not repeated.
-        trial, seen = _Trial(self, call), set[str]()
+        trial, seen = _Trial(call, self._clock.now()), set[str]()
         while True:
             names = begin()
             try:
@@ -148,7 +153,7 @@ class Retry(Intercept):
                     except StopAsyncIteration:
                         return
                     except Exception as error:
-                        delay = trial.delay_after(error)
+                        delay = self._delay_after(trial, error)
                         if delay is None:
                             raise
                         break
@@ -169,55 +174,35 @@ class Retry(Intercept):
                 return bool(answer)
         return transient_errors.may_pass(error)
 
-
-class _Trial:
-    """The attempts at one operation."""
-
-    __slots__ = ("_attempt", "_began", "_call", "_delays", "_layer")
-
-    def __init__(self, layer: Retry, call: Call) -> None:
-        self._layer, self._call, self._attempt = layer, call, 0
-        self._began = layer._clock.now()  # noqa: SLF001 - one concept in two classes
-        self._delays: Iterator[float] | None = None
-
-    def delay_after(self, error: Exception) -> float | None:
+    def _delay_after(self, trial: _Trial, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None if the error is permanent.
 
         StorageError if attempts or budget are exhausted.
         """
-        layer = self._layer
-        self._attempt += 1
-        if not layer._may_pass(error):  # noqa: SLF001
+        trial.attempt += 1
+        if not self._may_pass(error):
             return None
-        if self._delays is None:
-            self._delays = layer.delays()
-        delay = next(self._delays, None)
-        spent = layer._clock.now() - self._began  # noqa: SLF001
+        trial.delays = trial.delays or self.delays()
+        delay = next(trial.delays, None)
+        spent = self._clock.now() - trial.began
         if delay is not None:
-            delay *= 1 - layer.jitter * random.random()
+            delay *= 1 - self.jitter * random.random()
             delay = max(delay, transient_errors.wanted_wait(error))
-        counts = layer._counts  # noqa: SLF001
-        if delay is None or spent + delay > layer.budget:
-            if self._attempt == 1:
+        operation, key, counts = trial.call.operation, trial.call.key, self._counts
+        if delay is None or spent + delay > self.budget:
+            if trial.attempt == 1:
                 return None  # not retried: the original error is raised
             with counts.guard:
                 counts.given_up += 1
             raise StorageError(
-                f"layer {layer.name!r}: {self._call.operation} failed repeatedly",
-                key=self._call.key,
-                found=f"{type(error).__name__}: {error}, after {self._attempt} attempts in {spent:.1f} s",
+                f"layer {self.name!r}: {operation} failed repeatedly",
+                key=key,
+                found=f"{type(error).__name__}: {error}, after {trial.attempt} attempts in {spent:.1f} s",
                 advice="Wait until the storage responds again, or allow more attempts or a larger budget.",
             ) from error
         with counts.guard:
             counts.retries += 1
             counts.waited += delay
-        layer._report(  # noqa: SLF001
-            RetryEvent(
-                operation=self._call.operation,
-                key=self._call.key,
-                attempt=self._attempt,
-                delay=delay,
-                error=error,
-            )
-        )
+        event = RetryEvent(operation=operation, key=key, attempt=trial.attempt, delay=delay, error=error)
+        self._report(event)
         return delay

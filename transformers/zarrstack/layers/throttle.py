@@ -9,7 +9,7 @@ from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 
 from ..base.intercept import Call, Intercept
-from ..base.option_checks import either, given, invalid_option, number
+from ..base.option_checks import clock_of, invalid_option, number
 from ..core.sizes import parse_rate
 from ..system.clock import Clock
 from ..system.fork_safety import reset_after_fork
@@ -55,16 +55,10 @@ class Throttle(Intercept):
         if in_flight is not None:
             number(self, "in_flight", in_flight, least=1, whole=True)
         number(self, "burst", burst)
-        either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
-        self._options = given(
-            self,
-            bytes_per_second=shared or self.bytes_per_second,
-            requests_per_second=self.requests_per_second,
-            in_flight=in_flight,
-            burst=burst,
-            clock=clock,
+        self._record_options(
+            bytes_per_second=shared or self.bytes_per_second, requests_per_second=self.requests_per_second
         )
-        self._clock = clock or Clock()
+        self._clock = clock_of(self, clock)
         self._bytes = shared or self._bucket(self.bytes_per_second, burst)
         self._requests = self._bucket(self.requests_per_second, burst)
         self._gate = None if in_flight is None else Places(in_flight)

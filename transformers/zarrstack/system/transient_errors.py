@@ -35,13 +35,6 @@ CODES: Final = frozenset({
 })  # fmt: skip
 """Error codes with the same meaning."""
 
-THROTTLED_STATUS: Final = frozenset({429, 503})
-THROTTLED_CODES: Final = CODES - {
-    "InternalError", "OperationAborted", "RequestTimeout", "RequestTimeoutException",
-    "TransactionInProgressException",
-}  # fmt: skip
-"""Those that ask for fewer requests: S3's `SlowDown` has status 503, Google responds with 429."""
-
 _ERRNO_NAMES: Final = (
     "EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "EINTR",
     "EMFILE", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENFILE", "ENOBUFS", "EPIPE", "EREMOTEIO",
@@ -81,32 +74,19 @@ _MISSING: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 def is_not_found(error: BaseException) -> bool:
     """Whether the error means that something does not exist; such errors are never retried."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(is_not_found(each) for each in error.exceptions)
-    return isinstance(error, KeyError) or _verdict(error) == "missing"
+    return any(isinstance(each, KeyError) or _verdict(each) == "missing" for each in _parts(error))
 
 
 def may_pass(error: BaseException) -> bool:
     """Whether the operation may succeed if repeated later."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(may_pass(each) for each in error.exceptions)
-    return _verdict(error) == "passes"
+    return all(_verdict(each) == "passes" for each in _parts(error))
 
 
-def has_status(error: BaseException) -> bool:
-    """Whether a server has answered, with the status or code that the error carries."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(has_status(each) for each in error.exceptions)
-    return any(_status(each) is not None or _code(each) is not None for each in _with_causes(error))
-
-
-def is_throttled(error: BaseException) -> bool:
-    """Whether the store reports too many requests."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(is_throttled(each) for each in error.exceptions)
-    return any(
-        _status(each) in THROTTLED_STATUS or _code(each) in THROTTLED_CODES for each in _with_causes(error)
-    )
+def answers(error: BaseException) -> Iterator[tuple[int | None, str | None]]:
+    """The HTTP status and the code of each error in a group, and of each cause; None where it has none."""
+    for part in _parts(error):
+        for each in _with_causes(part):
+            yield _status(each), _code(each)
 
 
 def wanted_wait(error: BaseException) -> float:
@@ -154,8 +134,16 @@ def _own_verdict(error: BaseException) -> Verdict | None:
     return "passes" if isinstance(error, OSError) and error.errno in ERRNOS else None
 
 
+def _parts(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group and of the groups in it; of any other error, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _parts(each)
+    else:
+        yield error
+
+
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

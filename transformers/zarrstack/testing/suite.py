@@ -28,15 +28,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from hypothesis.strategies import DataObject
 from zarr.abc.store import Store
+from zarr.core import codec_pipeline
 from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from ..base.descend import serves_sync
+from ..base.descend import descend, serves_sync
 from ..base.stack import stack
 from ..base.transformer import StorageTransformer, advice
 from ..core.errors import UsageError
-from .comparison import compare, dump
-from .operations import KEYS
+from .operations import KEYS, compare, dump
 from .zarr_tests import BlockingMethods, HierarchyMachine, StoreMachine, ZarrTests
 
 READ_ONLY: Final = "store was opened in read-only mode and does not support writing"
@@ -319,22 +319,13 @@ def refused_as_read_only() -> Iterator[None]:
         pytest.fail(f"a read-only store was changed; expected ValueError({READ_ONLY!r}); {source}")
 
 
-def _pipelines() -> dict[str, str]:
-    from zarr.core import codec_pipeline
-
-    classes = {"batched": "BatchedCodecPipeline", "fused": "FusedCodecPipeline"}
-    return {
-        name: f"zarr.core.codec_pipeline.{kind}"
-        for name, kind in classes.items()
-        if hasattr(codec_pipeline, kind)
-    }
-
-
-PIPELINES = _pipelines()
+PIPELINES: Final = {
+    name: f"zarr.core.codec_pipeline.{kind}"
+    for name, kind in {"batched": "BatchedCodecPipeline", "fused": "FusedCodecPipeline"}.items()
+    if hasattr(codec_pipeline, kind)
+}
 """The codec pipelines of the installed zarr by name: `batched`, and from 3.3 on `fused`."""
 
 
 def _layers_of(store: Store) -> list[StorageTransformer]:
-    from ..base.descend import descend
-
     return [layer for layer in descend(store) if isinstance(layer, StorageTransformer)]

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.system.clock import Clock
-from zarrstack.system.transient_errors import is_throttled, may_pass, wanted_wait
+from zarrstack.system.transient_errors import CODES, answers, may_pass, wanted_wait
 
 from .. import retries
 from ..silence import AnswerWatch
@@ -41,6 +41,12 @@ _PATIENCE_AT_FIRST: Final = 5.0
 """Seconds after the first failure of a request in which it is repeated, unless the store asks for patience;
 the second value if the place has never responded, because its name may be wrong.
 """
+THROTTLED_STATUS: Final = frozenset({429, 503})
+THROTTLED_CODES: Final = CODES - {
+    "InternalError", "OperationAborted", "RequestTimeout", "RequestTimeoutException",
+    "TransactionInProgressException",
+}  # fmt: skip
+"""Those that ask for fewer requests: S3's `SlowDown` has status 503, Google responds with 429."""
 
 
 def unmeasured(_: object) -> None:
@@ -213,3 +219,8 @@ class RequestCosts:
 def _delays() -> Iterator[float]:
     for delay in _DELAYS:
         yield delay * (1 - 0.5 * random.random())
+
+
+def is_throttled(error: BaseException) -> bool:
+    """Whether the store reports too many requests."""
+    return any(status in THROTTLED_STATUS or code in THROTTLED_CODES for status, code in answers(error))

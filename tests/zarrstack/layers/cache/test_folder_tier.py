@@ -9,6 +9,9 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tests.support.counted import Counted, Hours, buffer, read
@@ -20,6 +23,7 @@ from zarrstack.layers.cache import folder_control as control
 from zarrstack.layers.cache import folder_tier as local
 from zarrstack.layers.cache.layer import Cache
 
+ROOT = Path(__file__).parents[4]
 BUDGET = 60_000
 VALUE = 4096
 
@@ -311,6 +315,24 @@ async def test_after_a_crash_of_the_machine_the_folder_is_emptied(
     later = open_cache()
     await fill(later, 1)
     assert later.figures().hits == hits
+
+
+PROGRAM = """
+import asyncio, sys
+from tests.support.counted import read
+from zarr.storage import LocalStore
+from zarrstack import Cache
+cache = Cache(LocalStore(sys.argv[1]), disk=sys.argv[2])
+asyncio.run(read(cache, "a/0"))
+"""
+
+
+def test_a_program_that_ends_leaves_its_folder_clean(tmp_path) -> None:
+    """Also without `close`: otherwise the folder would be emptied after the next boot."""
+    words = (sys.executable, "-c", PROGRAM, str(tmp_path / "below"), str(tmp_path / "tier"))
+    subprocess.run(words, check=True, cwd=ROOT)
+    counters = control.open_control(str(tmp_path / "tier"))
+    assert counters.pair(control.BOOT) == control.UNUSED
 
 
 def test_another_version_is_refused(tmp_path) -> None:

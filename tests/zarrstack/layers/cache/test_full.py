@@ -11,8 +11,8 @@ import pytest
 from tests.support.counted import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.core.buffer import cpu
 
+from zarrstack.base.byte_ranges import immutable
 from zarrstack.core.errors import UsageError
-from zarrstack.layers.cache.buffers import immutable
 from zarrstack.layers.cache.layer import Cache
 
 KEYS = [f"a/c/{number}" for number in range(100)]

@@ -17,8 +17,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from zarrstack.base.descend import serves_sync
-from zarrstack.base.stack import stack
-from zarrstack.base.stack_text import layers_from_json, parse_stack
+from zarrstack.base.stack import layers_from_json, parse_stack, stack
 from zarrstack.base.sync_calls import complete
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.cache.layer import Cache

@@ -22,7 +22,6 @@ import errno
 import json
 import os
 import shutil
-import sys
 import uuid
 import weakref
 from typing import Any, Final
@@ -108,14 +107,9 @@ def boot_id() -> bytes:
         return uuid.uuid4().bytes
 
 
-if sys.platform != "win32":
-    _read_at, _write_at = os.pread, os.pwrite
-else:  # no locks, so no shared folders
-
-    def _absent(*_: object) -> Any:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    _read_at = _write_at = _absent
+_read_at: Any = getattr(os, "pread", None)
+_write_at: Any = getattr(os, "pwrite", None)
+"""None on Windows, where `check_folder` refuses every folder."""
 
 
 class FileCounters:
@@ -125,12 +119,16 @@ class FileCounters:
     would end the process.
     """
 
-    __slots__ = ("__weakref__", "_fd", "_first", "_size")
+    __slots__ = ("__weakref__", "_fd", "_first", "_of", "_size")
 
-    def __init__(self, fd: int, size: int, first: int = 0, *, owner: bool = True) -> None:
-        self._fd, self._size, self._first = fd, size, first
-        if owner:  # closed with the last reference: the descriptor may be reused
-            weakref.finalize(self, os.close, fd)
+    def __init__(self, fd: int, size: int, first: int = 0, *, of: FileCounters | None = None) -> None:
+        self._fd, self._size, self._first, self._of = fd, size, first, of
+        if of is None:  # closed with the last reference: the descriptor may be reused
+            weakref.finalize(self, os.close, fd).atexit = False  # a tier marks its folder as clean at exit
+
+    def table(self) -> FileCounters:
+        """The words of the version table, in the same file."""
+        return FileCounters(self._fd, self._size, TABLE, of=self)
 
     def __len__(self) -> int:
         return self._size // 8 - self._first
@@ -158,7 +156,6 @@ class FileCounters:
         return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
 
     def tobytes(self) -> bytes:
-        """All words."""
         data: bytes = _read_at(self._fd, 8 * len(self), 8 * self._first)
         if len(data) < 8 * len(self):
             raise _length_changed()
@@ -175,18 +172,7 @@ class FileCounters:
             os.ftruncate(self._fd, 0)
 
     def flush(self) -> None:
-        """Sync the file to disk."""
         os.fsync(self._fd)
-
-
-class VersionTable(FileCounters):
-    """The words of the version table, in the file opened by `control`."""
-
-    __slots__ = ("_control",)
-
-    def __init__(self, control: FileCounters) -> None:
-        super().__init__(control._fd, control._size, TABLE, owner=False)  # noqa: SLF001 - one file
-        self._control = control
 
     def add(self, places: tuple[int, ...], by: int) -> None:
         """Increment words; the caller holds the lock."""

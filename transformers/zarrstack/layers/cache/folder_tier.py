@@ -22,7 +22,6 @@ from .folder_control import (
     OBJECTS,
     TOTAL,
     UNUSED,
-    VersionTable,
     check_folder,
     is_sound,
     prepare,
@@ -74,14 +73,8 @@ class LocalTier:
         with self._lock:
             self._words = prepare(root, budget, alone=self._users.try_alone())
             self._id = tier_id(self._words)
-            table = VersionTable(self._words)
-            self.versions = Versions(
-                table,
-                len(table),
-                self._step,
-                source,
-                lambda error: failed(self, error),
-            )
+            table = self._words.table()
+            self.versions = Versions(table, len(table), self._step, source, lambda error: failed(self, error))
             if self._users.try_alone():
                 table.repair()
             self._clear_until(0)
@@ -184,7 +177,6 @@ class LocalTier:
             os.rename(partial, path)
 
     def remove(self, ident: bytes) -> None:
-        """Remove a record if present."""
         self._remove(self._path(name(ident)))
 
     def remove_if(self, is_removed: Callable[[bytes], bool]) -> None:
@@ -262,7 +254,6 @@ class LocalTier:
         return base, reserved, records
 
     def _files(self) -> Iterator[os.DirEntry[str]]:
-        """The records, and those being written."""
         with os.scandir(f"{self.root}/{OBJECTS}") as folders:
             for folder in folders:
                 with os.scandir(folder.path) as files:

@@ -1,14 +1,7 @@
 """`Cache`: serves repeated reads from memory or a nearby disk.
 
-Consistency:
-
-- Counters along a key's path (versions.py) decide whether a cached value is valid. They are read before the
-  value is fetched and compared each time it is served; every mutating call increments them.
-- A cached value also answers byte ranges of it. A range, or the absence of a key, is cached as a separate
-  entry.
-- What is cached cannot be written to: a value is copied when it is cached, unless its bytes are immutable.
-
-The cache cannot detect changes that bypass it. Set `ttl` for data that other programs change.
+Counters along its path decide whether a cached value is valid (versions.py). What is cached cannot be
+written to: a value is copied when it is cached, unless its bytes are immutable.
 """
 
 from __future__ import annotations
@@ -24,16 +17,15 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
+from ...base.byte_ranges import immutable
 from ...base.option_checks import either, invalid_option, size
 from ...base.sync_calls import Synchronous, blocking_copy, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from .access import Work, change, keep, look
-from .buffers import immutable
 from .folder_control import MIN_BUDGET, check_folder
-from .parts import ODD, part_of
 from .questions import ListingCache
-from .record import CachedValue, Part
+from .record import ODD, CachedValue, Part, part_of
 from .single_flight import PendingFetch
 from .state import MISS, SHARED, CacheState, CacheStatistics
 
@@ -113,8 +105,7 @@ class Cache(ListingCache):
         super().__init__(store)
         memory_bytes = size(self, "memory_bytes", memory_bytes, least=0)
         disk_bytes = size(self, "disk_bytes", disk_bytes, least=MIN_BUDGET)
-        sizes = {"memory_bytes": memory_bytes, "disk_bytes": disk_bytes}
-        self._options |= {name: number for name, number in sizes.items() if name in self._options}
+        self._record_options(memory_bytes=memory_bytes, disk_bytes=disk_bytes)
         either(self, "ttl", ttl, _is_duration, "seconds above 0, or None")
         if when_full not in ("evict", "keep"):
             raise invalid_option(self, "when_full", when_full, "'evict' or 'keep'")
@@ -158,7 +149,6 @@ class Cache(ListingCache):
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the value or a byte range of it, from the nearest tier that holds it."""
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
         landed = self._state.flights.landed
@@ -219,7 +209,7 @@ class Cache(ListingCache):
                     else:
                         await keep(state, key, part, cached, place, blocking=blocking)
         except BaseException as error:
-            state.flights.crash(flight, error)
+            state.flights.land(flight, None, error)
             raise
         state.flights.land(flight, cached)
         if value is not None:
@@ -234,12 +224,10 @@ class Cache(ListingCache):
     # -- writing ---------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value to the store below, then cache it."""
         self._check_writable()
         await self._apply(key, lambda: self._store.set(key, value), self._copied(value))
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Synchronous `set`, without a copy of the layer."""
         self._check_writable()
         below = Synchronous(self._store)
         complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))

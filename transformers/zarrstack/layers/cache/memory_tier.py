@@ -74,7 +74,6 @@ class MemoryTier:
             self.used += cost
 
     def drop(self, where: Where) -> None:
-        """Remove an entry if present."""
         with self._lock:
             self._remove(where)
 
@@ -85,12 +84,6 @@ class MemoryTier:
                 key = where if isinstance(where, str) else where[0]
                 if not path or key == path or key.startswith(f"{path}/"):
                     self._remove(where)
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        with self._lock:
-            self._entries.clear()
-            self.used = 0
 
     def _remove(self, where: Where) -> None:
         entry = self._entries.pop(where, None)

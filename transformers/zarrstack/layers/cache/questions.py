@@ -12,8 +12,7 @@ from functools import partial
 from ...base.transformer import StorageTransformer
 from ...core.errors import StorageError
 from .access import keep, look
-from .parts import EMPTY, EXISTS, FOLDER, NO, PREFIX, YES, folder_place, prefix_place
-from .record import CachedValue, Part
+from .record import EMPTY, EXISTS, FOLDER, NO, PREFIX, YES, CachedValue, Part, folder_place, prefix_place
 from .source_identity import source_digest, source_of
 from .state import MEMORY, MISS, CacheState
 from .versions import VersionedPath, Versions
@@ -31,7 +30,6 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
         return self._state
 
     async def _open_tier(self, *, blocking: bool = False) -> None:
-        """Open the disk tier, if there is one."""
         state = self._state
         if state.folder is None:
             state.ready = True
@@ -87,7 +85,6 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
         return None if place is None else await look(self._state, key, None, place, blocking=False)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value; answered from the cache if possible."""
         cached = await self._known(key)
         if cached is not None:
             return cached.data is not None
@@ -105,23 +102,19 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
         return len(cached.data)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Total length in bytes of all values below a path, from the store below."""
         self._online(prefix, "asks for what lies below a path")
         # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
         return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path, from the store below or a cached answer."""
         place = await self._listing_place(folder_place, prefix)
         ask = partial(self._store.is_empty, prefix)
         return await self._answer(prefix, EMPTY, place, ask, "asks for a listing")
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix, from the store below or a cached listing."""
         return self._names(prefix, PREFIX, prefix_place, self._store.list_prefix)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path, from the store below or a cached listing."""
         return self._names(prefix, FOLDER, folder_place, self._store.list_dir)
 
     async def _listing_place(

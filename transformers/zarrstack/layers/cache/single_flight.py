@@ -67,23 +67,17 @@ class PendingFetches:
             flight = self._flights[what] = PendingFetch(what, stamp, None if blocking else loop)
             return flight
 
-    def land(self, flight: PendingFetch, cached: CachedValue | None) -> None:
-        """Publish the result; None lets another reader lead."""
-        if (result := self._remove(flight)) is not None:
-            result.set_result(cached)
-
-    def crash(self, flight: PendingFetch, error: BaseException) -> None:
-        """Publish an error; a leader's cancellation or exit only abandons the flight."""
-        if (result := self._remove(flight)) is None:
-            return
-        if isinstance(error, Exception):
-            result.set_exception(error)
-        else:
-            result.set_result(None)
-
-    def _remove(self, flight: PendingFetch) -> Future[CachedValue | None] | None:
+    def land(
+        self, flight: PendingFetch, cached: CachedValue | None, error: BaseException | None = None
+    ) -> None:
+        """Publish the result or an error; None lets another reader lead, as after a leader's cancellation."""
         with self._lock:
             if self._flights.get(flight.what) is flight:
                 del self._flights[flight.what]
             self.landed += 1
-            return flight.result
+        if flight.result is None:
+            return
+        if isinstance(error, Exception):
+            flight.result.set_exception(error)
+        else:
+            flight.result.set_result(cached)

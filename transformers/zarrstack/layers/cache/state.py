@@ -14,8 +14,7 @@ from typing import Final
 from ...system.fork_safety import reset_after_fork
 from .folder_tier import LocalTier
 from .memory_tier import MemoryTier
-from .parts import candidates, slice_value
-from .record import CachedValue, Part, identity, is_below
+from .record import CachedValue, Part, candidates, identity, is_below, slice_value
 from .single_flight import PendingFetches
 from .versions import OWN_TABLE, OwnCounters, VersionedPath, Versions
 
@@ -133,7 +132,7 @@ class CacheState:
             self.report(f"the disk tier in {root} cannot be used", error)
             return
         self._held[:] = [tier]
-        self.memory.clear()
+        self.memory.drop_below("")
         self.tier, self.versions = tier, tier.versions
 
     def current_tier(self) -> LocalTier | None:
@@ -150,7 +149,7 @@ class CacheState:
             if self.tier is tier:
                 tier.close()
                 self.tier, self.versions = None, self._own()
-                self.memory.clear()
+                self.memory.drop_below("")
                 self._open_folder(tier.root, tier.budget)
         return self.tier
 
@@ -160,7 +159,7 @@ class CacheState:
         with self.opening:
             if self.tier is tier:
                 _close_all(self._held)
-                self.memory.clear()
+                self.memory.drop_below("")
                 self.tier, self.versions = None, self._own()
                 self.report(f"the disk tier in {tier.root} is switched off", error)
 
@@ -184,7 +183,7 @@ class CacheState:
 
     def reset(self) -> None:
         """Return to the initial state, keeping the statistics."""
-        self.memory.clear()
+        self.memory.drop_below("")
         self.tier, self.versions = None, self._own()
         self.failure = None
         self.ready = self.folder is None
@@ -317,7 +316,6 @@ class CacheState:
             self._counts[FETCHED if what == MISS else SERVED] += size
 
     def figures(self) -> CacheStatistics:
-        """Current statistics."""
         memory, disk, shared, misses, served, fetched = self._counts
         tier = self.tier
         return CacheStatistics(

@@ -13,7 +13,7 @@ All tiers rely on this one rule, and need no locks for it:
 A slow read therefore never replaces a new value with an old one, `delete_dir` costs as much as `delete`, and
 processes that share the table see each other's writes. Paths that share a slot cause an occasional miss,
 never a wrong value. A process that dies during a change leaves its slots marked; they stay uncached until
-`VersionTable.repair` (folder_control.py).
+`FileCounters.repair` (folder_control.py).
 """
 
 from __future__ import annotations

@@ -1,34 +1,103 @@
-"""`Checksum`: records a crc32c for every object and verifies it on every read."""
+"""`Checksum`: records a crc32c beside every object, and verifies it on every read.
+
+A record lists the states that an object may be in: usually one checksum and length, or `ABSENT`. During a
+write there are two, the states before and after, so that the record matches the object even if the writer is
+killed.
+
+The form is this project's: one line per state, `crc32c 8a9136aa 32` (crc32c in hexadecimal digits, length in
+bytes), or `absent`. Each line ends with a line feed: a record that was cut short is never taken for whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer, BufferPrototype, cpu
 from zarr.core.buffer.core import default_buffer_prototype
 
 from ...base.byte_ranges import cut
-from ...base.option_checks import given, invalid_option
+from ...base.descend import remove_below
+from ...base.option_checks import invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.errors import ChunkError, Problem, UsageError
-from ...core.json_text import JSONObject
-from ..sharding.locks import SharedLock, lock_of, place_of
-from ..sharding.writer import run_to_completion
-from .records import (
-    ABSENT,
-    SUFFIX,
-    RecordedState,
-    States,
-    add_state,
-    drop_states,
-    put_states,
-    states_of,
-    sum_of,
-)
+from ...core.json_text import JSONObject, excerpt
+from ..sharding.locks import SharedLock, lock_of, place_of, run_to_completion
 
+SUFFIX: Final = ".crc32c"
+"""Suffix of the names of records, not allowed in any segment of an object's key."""
+_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
+"""Lines, each with its line feed; what follows the last one is a line without."""
+_STATE: Final = re.compile(r"crc32c ([0-9a-f]{8}) (0|[1-9][0-9]*)\n")
 Unknown: TypeAlias = Literal["refuse", "pass"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedState:
+    """One state of an object."""
+
+    crc32c: int
+    length: int
+    """Length in bytes; -1 if the object does not exist."""
+
+    def __str__(self) -> str:
+        return "absent" if self == ABSENT else f"crc32c {self.crc32c:08x} {self.length}"
+
+
+ABSENT: Final = RecordedState(0, -1)
+States: TypeAlias = tuple[RecordedState, ...]
+
+
+def sum_of(data: Any) -> RecordedState:
+    """Checksum of bytes: crc32c as in RFC 3720, appendix B.4, used by iSCSI and Zarr v3."""
+    from crc32c import crc32c  # the import takes 45 ms
+
+    return RecordedState(int(crc32c(data)), len(data))
+
+
+async def states_of(store: Store, key: str) -> States | None:
+    """The recorded states of a key; None if it has no record. One read."""
+    record = await store.get(key + SUFFIX, default_buffer_prototype())
+    if record is None:
+        return None
+    return _parse(record.to_bytes().decode("ascii", "replace"), key, key + SUFFIX)
+
+
+async def add_state(store: Store, key: str, state: RecordedState) -> None:
+    """Add a possible state of a key, which may also be absent if it had none. One read and one write."""
+    states = await states_of(store, key) or (ABSENT,)
+    await put_states(store, key, tuple(dict.fromkeys((state, *states))))
+
+
+async def put_states(store: Store, key: str, states: States) -> None:
+    """Replace the states of a key. One write."""
+    text = "".join(f"{state}\n" for state in states)
+    await store.set(key + SUFFIX, cpu.Buffer.from_bytes(text.encode()))
+
+
+def _parse(text: str, key: str, record: str) -> States:
+    states = []
+    for line in _LINES.findall(text):
+        match = _STATE.fullmatch(line)
+        if match is None and line != "absent\n":
+            raise ChunkError(
+                f"layer 'checksum': the checksum stored for {key!r} cannot be read",
+                key=record,
+                found=excerpt(line),
+                expected="crc32c, 8 hexadecimal digits, the length, and a line feed",
+                advice="Restore it, or remove it and seal the archive again if you trust the object.",
+            )
+        states.append(ABSENT if match is None else RecordedState(int(match[1], 16), int(match[2])))
+    if not states:
+        raise ChunkError(
+            f"layer 'checksum': the checksum stored for {key!r} is empty",
+            key=record,
+            advice="Restore it, or remove it and seal the archive again if you trust the object.",
+        )
+    return tuple(states)
 
 
 class Checksum(StorageTransformer):
@@ -63,7 +132,6 @@ class Checksum(StorageTransformer):
         super().__init__(store)
         if unknown not in {"refuse", "pass"}:
             raise invalid_option(self, "unknown", unknown, "refuse or pass")
-        self._options = given(self, unknown=unknown)
         self._refuse_unknown = unknown == "refuse"
         self._place: Any = None
 
@@ -128,11 +196,7 @@ class Checksum(StorageTransformer):
             if not _is_record(key):
                 yield key
 
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path, without those of records."""
-        return self._names(prefix)
-
-    async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
+    async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
         async for name in self._store.list_dir(prefix):
             if not name.endswith(SUFFIX):
                 yield name
@@ -176,7 +240,7 @@ class Checksum(StorageTransformer):
             await add_state(self._store, key, ABSENT)
         await self._store.delete(key)
         if is_recorded:
-            await drop_states(self._store, key)
+            await self._store.delete(key + SUFFIX)
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path, with their checksums.
@@ -184,12 +248,7 @@ class Checksum(StorageTransformer):
         If interrupted, objects without checksums may remain; repeat the call.
         """
         self._check_writable()
-        folder = prefix.rstrip("/")
-        await (self._store.delete_dir(folder) if folder else self._store.clear())
-
-    async def clear(self) -> None:
-        self._check_writable()
-        await self._store.clear()
+        await remove_below(self._store, prefix.rstrip("/"))
 
     def _lock(self, key: str) -> SharedLock:
         if self._place is None:

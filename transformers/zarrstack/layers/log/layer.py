@@ -1,33 +1,117 @@
-"""`Log`: one event per operation, and statistics."""
+"""`Log`: one event per operation, also in a file of JSON lines, and statistics."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 
 from ...base.byte_ranges import slice_of
 from ...base.intercept import Call, Intercept
-from ...base.option_checks import either, given, invalid_option
+from ...base.option_checks import clock_of, either, invalid_option
 from ...system.clock import Clock
-from .events import Event, Outcome, ToFile
+from ...system.fork_safety import new_lock
 from .metrics import LogStatistics, OperationTotals
 
 T = TypeVar("T")
+Outcome: TypeAlias = Literal["ok", "missing", "error", "cancelled"]
 
 LOGGER: Final = "zarrstack.log"
 _numbers: Final = itertools.count(1)
 _outer: ContextVar[tuple[int, int] | None] = ContextVar("zarrstack_log", default=None)
 """Number and depth of the enclosing operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A completed operation."""
+
+    number: int
+    """Sequence number, across all logs in this process."""
+    parent: int | None
+    """Number of the enclosing operation of a log further up; None for an outermost one."""
+    depth: int
+    """Number of enclosing operations of logs further up."""
+    process: int
+    time: float
+    """End of the operation, in seconds since 1970."""
+    label: str | None
+    """The label of the log, which distinguishes several logs."""
+    operation: str
+    """The store's method: "get", "set", "delete", "exists", "list_dir", ..."""
+    key: str
+    """The key, or the prefix of a listing or a removal."""
+    range: tuple[int, int | None] | None
+    """Start and stop of the requested bytes, as in a Python slice; None for the whole value."""
+    bytes: int | None
+    """Bytes read or written; None for operations without a value."""
+    keys: int | None
+    """Number of keys or names listed; None for other operations."""
+    seconds: float
+    """Time spent in the layers and the store below."""
+    outcome: Outcome
+    """"missing" means that the key has no value; "cancelled", that the caller did not wait for the result."""
+    error: str | None
+    """Type and text of the error, if any."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are set, as JSON."""
+        pairs = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: value for name, value in pairs if value is not None}
+
+    def __str__(self) -> str:
+        parts = [self.operation, repr(self.key)]
+        if self.range is not None:
+            start, stop = self.range
+            parts.append(f"[{start}:{'' if stop is None else stop}]")
+        if self.bytes is not None:
+            parts.append(f"{self.bytes} bytes")
+        if self.keys is not None:
+            parts.append(f"{self.keys} keys")
+        parts.append(f"{self.seconds * 1000:.3f} ms")
+        if self.outcome != "ok":
+            parts.append(self.outcome if self.error is None else f"{self.outcome}: {self.error}")
+        return "  " * self.depth + " ".join(parts)
+
+
+class ToFile:
+    """Appends events to a file as JSON lines.
+
+    Each line is one `write` to a file opened for appending, so several processes may log to one local file,
+    and a killed process leaves only complete lines.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file: int | None = None
+        self._guard = new_lock()
+
+    def __call__(self, event: Event) -> None:
+        line = (json.dumps(event.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        with self._guard:
+            if self._file is None:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+                self._file = os.open(self.path, flags, 0o666)
+            while line:  # a nearly full disk may accept only part of it
+                line = line[os.write(self._file, line) :]
+
+    def close(self) -> None:
+        """Close the file; a later event reopens it."""
+        with self._guard:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
 
 
 class Log(Intercept):
@@ -66,17 +150,14 @@ class Log(Intercept):
         either(self, "logger", logger, lambda value: isinstance(value, str), "the name of a logger")
         either(self, "callback", callback, callable, "a function of one event")
         either(self, "label", label, lambda value: isinstance(value, str), "text")
-        either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
         levels = logging.getLevelNamesMapping()
         number = levels.get(level) if isinstance(level, str) else level
         if not isinstance(number, int) or isinstance(number, bool):
             raise invalid_option(self, "level", level, f"a number, or one of {', '.join(levels)}")
         path = None if events is None else os.fspath(events)
-        self._options = given(
-            self, events=path, logger=logger, level=level, callback=callback, label=label, clock=clock
-        )
+        self._record_options(events=path)
         self._label = label
-        self._clock = clock or Clock()
+        self._clock = clock_of(self, clock)
         self._file = None if path is None else ToFile(path)
         self._sinks = tuple(each for each in (self._file, callback) if each is not None)
         logs = logger is not None or not self._sinks
@@ -89,7 +170,6 @@ class Log(Intercept):
         return self._totals.figures()
 
     def reset(self) -> None:
-        """Reset the statistics."""
         self._totals.reset()
 
     def close(self) -> None:
@@ -122,7 +202,7 @@ class Log(Intercept):
             record.fail(error)
             raise
         finally:
-            record.end()
+            self._note(record)
 
     def _to_logger(self, event: Event) -> None:
         assert self._logger is not None
@@ -198,9 +278,6 @@ class _Record:
         else:
             self.outcome, self.error = "error", f"{type(error).__name__}: {error}"
 
-    def end(self) -> None:
-        self.log._note(self)  # noqa: SLF001
-
     def __enter__(self) -> Self:
         self.enter()
         return self
@@ -209,7 +286,7 @@ class _Record:
         self.leave()
         if error is not None:
             self.fail(error)
-        self.end()
+        self.log._note(self)  # noqa: SLF001
 
     def event(self, label: str | None, time: float) -> Event:
         call = self.call

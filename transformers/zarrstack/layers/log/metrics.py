@@ -68,7 +68,6 @@ class OperationTotal:
         self.classes: dict[int, int] = {}
 
     def add(self, seconds: float, size: int | None, outcome: str) -> None:
-        """Count an operation."""
         self.count += 1
         self.seconds += seconds
         self.most = max(self.most, seconds)
@@ -91,18 +90,9 @@ class OperationTotal:
         return 0.0
 
     def figures(self) -> OperationStatistics:
-        """Current statistics."""
-        return OperationStatistics(
-            count=self.count,
-            missing=self.missing,
-            errors=self.errors,
-            bytes=self.bytes,
-            seconds=self.seconds,
-            p50=self.percentile(0.5),
-            p90=self.percentile(0.9),
-            p99=self.percentile(0.99),
-            most=self.most,
-        )
+        totals = {name: getattr(self, name) for name in self.__slots__ if name != "classes"}
+        half, most, nearly_all = map(self.percentile, (0.5, 0.9, 0.99))
+        return OperationStatistics(**totals, p50=half, p90=most, p99=nearly_all)
 
 
 class OperationTotals:
@@ -113,13 +103,11 @@ class OperationTotals:
         self.reset()
 
     def reset(self) -> None:
-        """Reset all totals."""
         with self._guard:
             self._tallies: dict[str, OperationTotal] = {}
             self._lost = 0
 
     def add(self, operation: str, seconds: float, size: int | None, outcome: str) -> None:
-        """Count an operation."""
         with self._guard:
             tally = self._tallies.get(operation)
             if tally is None:
@@ -133,7 +121,6 @@ class OperationTotals:
             return self._lost == 1
 
     def figures(self) -> LogStatistics:
-        """Current statistics."""
         with self._guard:
             ordered = sorted(self._tallies.items(), key=lambda item: (-item[1].count, item[0]))
             return LogStatistics(
@@ -159,13 +146,7 @@ def class_end(place: int) -> float:
 
 
 def _row(name: str, figures: OperationStatistics) -> tuple[str, ...]:
+    numbers = (figures.count, figures.missing, figures.errors, figures.bytes)
     latencies = (figures.p50, figures.p90, figures.p99, figures.most)
-    return (
-        name,
-        str(figures.count),
-        str(figures.missing),
-        str(figures.errors),
-        str(figures.bytes),
-        f"{figures.seconds:.3f}",
-        *(f"{1000 * latency:.3f}" for latency in latencies),
-    )
+    milliseconds = (f"{1000 * latency:.3f}" for latency in latencies)
+    return (name, *map(str, numbers), f"{figures.seconds:.3f}", *milliseconds)

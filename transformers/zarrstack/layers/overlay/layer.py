@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -229,10 +229,8 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
             if not whiteouts.is_own(key):
                 yield key
 
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        return self._names(prefix.strip("/"))
-
-    async def _names(self, path: str) -> AsyncGenerator[str, None]:
+    async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
+        path = prefix.strip("/")
         start = prefix_of(path)
         seen = set()
         async for name in (await self._above()).list_dir(path):
@@ -281,7 +279,7 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
         # The marker first: if killed in between, the written value remains visible, not the one below.
         if await self._shines_through(key):
             whiteouts.check_key(key)
-            await whiteouts.hide_key(self._upper, key)
+            await whiteouts.hide(self._upper, whiteouts.KEYS, key)
         if await self._upper.exists(key):  # LocalStore would remove a folder of that name
             await self._upper.delete(key)
 
@@ -296,7 +294,7 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
             return
         if not await self._store.is_empty(path):
             whiteouts.check_key(path)
-            await whiteouts.hide_folder(self._upper, path)
+            await whiteouts.hide(self._upper, whiteouts.FOLDERS, path)
         await self._upper.delete_dir(path)
 
     async def clear(self) -> None:
@@ -305,7 +303,7 @@ class Overlay(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"
         if await self._store.is_empty(""):
             await self._upper.clear()
             return
-        await whiteouts.hide_folder(self._upper, "")
+        await whiteouts.hide(self._upper, whiteouts.FOLDERS, "")
         for key in [key async for key in self._written("")]:
             await self._upper.delete(key)
         for name in [name async for name in self._upper.list_dir("")]:

@@ -22,8 +22,8 @@ from ...core.errors import UsageError
 from ...core.paths import ancestors, prefix_of
 
 RESERVED: Final = ".overlay"
-_KEYS: Final = RESERVED + "/keys/"
-_FOLDERS: Final = RESERVED + "/folders/"
+KEYS: Final = RESERVED + "/keys/"
+FOLDERS: Final = RESERVED + "/folders/"
 _MARKER_NAME: Final = ".gone"
 
 
@@ -53,24 +53,19 @@ class Whiteouts:
 
 async def of(upper: Store, key: str) -> bool:
     """Whether a key of the store below is deleted; takes one `exists` and one listing of folders."""
-    by_key, folders = await asyncio.gather(upper.exists(_marker(_KEYS, key)), _paths(upper, _FOLDERS))
+    by_key, folders = await asyncio.gather(upper.exists(_marker(KEYS, key)), _paths(upper, FOLDERS))
     return by_key or any(folder in folders for folder in ancestors(key))
 
 
 async def load(upper: Store, prefix: str = "") -> Whiteouts:
     """Read the markers that apply below a prefix, which is "" or ends with a slash."""
-    keys, folders = await asyncio.gather(_paths(upper, _KEYS, prefix), _paths(upper, _FOLDERS))
+    keys, folders = await asyncio.gather(_paths(upper, KEYS, prefix), _paths(upper, FOLDERS))
     return Whiteouts(keys=frozenset(keys), folders=frozenset(folders))
 
 
-async def hide_key(upper: Store, key: str) -> None:
-    """Record a key of the store below as deleted."""
-    await upper.set(_marker(_KEYS, key), cpu.Buffer.from_bytes(b""))
-
-
-async def hide_folder(upper: Store, folder: str) -> None:
-    """Record everything in a folder of the store below as deleted."""
-    await upper.set(_marker(_FOLDERS, folder), cpu.Buffer.from_bytes(b""))
+async def hide(upper: Store, tree: str, path: str) -> None:
+    """Record as deleted a key of the store below (in KEYS), or everything in a folder of it (in FOLDERS)."""
+    await upper.set(_marker(tree, path), cpu.Buffer.from_bytes(b""))
 
 
 def is_own(key: str) -> bool:

@@ -1,23 +1,35 @@
-"""An array as its document describes it: its layers, and why it cannot be opened."""
+"""Arrays as their documents describe them: their layers and what these hold, and why one cannot be opened."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from zarr.abc.store import Store
+from zarr.core.config import config
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from ...base.array_documents import entries_of, key_of, without_transformers
+from ...base.array_documents import (
+    DOCUMENT,
+    arrays_in,
+    consolidated_members,
+    entries_of,
+    key_of,
+    put_together,
+    without_transformers,
+)
 from ...base.description import split_entry
 from ...base.registry import find
 from ...base.stack import stack
 from ...base.transformer import StorageTransformer
 from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from ...core.json_text import JSON, JSONObject, excerpt
+from ...core.paths import folder_prefix, join
 from ..sharding.buffer import ShardBuffer
-from ..sharding.buffered import BufferedArray
+from ..sharding.buffered import BufferedArray, Buffering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,3 +145,115 @@ def buffer_in(layers: Sequence[StorageTransformer], buffer: ShardBuffer | None) 
             layer.use_buffer(buffer)
             if any(above.check_below(layer) is not None for above in layers[:number]):
                 layer.use_buffer(None)
+
+
+class Members:
+    """The members of groups, without arrays that cannot be opened, so that their siblings can be listed.
+
+    zarr-python opens each name that a store lists in a group; one that raises an error makes `members()` and
+    `tree()` of the group fail, and every program that lists it, such as xarray (3.1.6 and 3.4.2). `find`
+    returns the array at a path, None if there is none.
+    """
+
+    def __init__(self, find: Callable[[str], Awaitable[DescribedArray | None]]) -> None:
+        self._find = find
+        self._reported: set[str] = set()
+
+    async def openable(self, folder: str, names: AsyncIterator[str]) -> list[str]:
+        """The names in a folder, without those of arrays that cannot be opened."""
+        all_names = [name async for name in names]
+        turn = asyncio.Semaphore(config.get("async.concurrency") or len(all_names) or 1)
+
+        async def is_openable(name: str) -> bool:
+            async with turn:
+                return name == DOCUMENT or not await self._is_refused(join(folder, name))
+
+        marks = await asyncio.gather(*map(is_openable, all_names))
+        return [name for name, keep in zip(all_names, marks, strict=True) if keep]
+
+    async def leave_out(self, document: JSONObject, path: str) -> bool:
+        """Remove such arrays from a group's consolidated metadata; return whether there were any."""
+        paths = [where for where, _ in arrays_in(document, path) if where != path]
+        refused = {where for where in paths if await self._is_refused(where)}
+        for where, members in consolidated_members(document, path):
+            for name in [name for name in members if join(where, name) in refused]:
+                del members[name]
+        return bool(refused)
+
+    async def keep(
+        self, document: JSONObject, path: str, stored: Callable[[str], Awaitable[JSONObject | None]]
+    ) -> bool:
+        """Put such arrays back into consolidated metadata that is written without them."""
+        blocks = dict(consolidated_members(document, path))
+        before = await stored(path) if path in blocks else None
+        if before is None:
+            return False
+        put_together(before)
+        written = {where for where, _ in arrays_in(document, path)}
+        changed = False
+        for where, member in arrays_in(before, path):
+            if where not in written and await self._is_refused(where):
+                blocks[path][where[len(path) :].lstrip("/")] = member
+                changed = True
+        return changed
+
+    async def _is_refused(self, path: str) -> bool:
+        array = await self._find(path)
+        refusal = None if array is None else array.refusal
+        if refusal is None:
+            return False
+        if path not in self._reported:
+            self._reported.add(path)
+            warnings.warn(
+                f"the array {path!r} cannot be opened and is left out of its group: {refusal}",
+                UserWarning,
+                stacklevel=2,
+            )
+        return True
+
+
+class BufferedArrays(Buffering):
+    """The arrays that have been accessed so far, and their buffer."""
+
+    _arrays: dict[str, DescribedArray]
+
+    def buffer_writes(self, memory_bytes: int) -> None:
+        """Let the sharding layers of all arrays keep chunks in memory until their shards are whole.
+
+        They share one budget. `flush`, `flush_sync`, `close` and `end_buffer` store what waits.
+        """
+        self._own_buffer = ShardBuffer(memory_bytes)
+        for array in list(self._arrays.values()):
+            buffer_in(array.layers, self._own_buffer)
+
+    def end_buffer(self) -> None:
+        """Store what waits; afterwards a chunk is stored when `set` returns."""
+        if self._own_buffer is not None:
+            self.flush_sync()
+            self._own_buffer.active = False
+            self._own_buffer = None
+
+    def _buffered(self, path: str = "") -> list[BufferedArray]:
+        """The layers, from the array down, that may hold chunks of the arrays at and below a path."""
+        folder = folder_prefix(path)
+        arrays = [array for each, array in list(self._arrays.items()) if f"{each}/".startswith(folder)]
+        return [layer for array in arrays for layer in array.layers if isinstance(layer, BufferedArray)]
+
+    async def store_waiting(self, path: str = "", *, seen: bool = True) -> None:
+        """Store all chunks that wait of the arrays at and below a path."""
+        for layer in self._buffered(path):
+            await layer.store_waiting(seen=seen)
+
+    def _tops(self) -> list[StorageTransformer]:
+        """The topmost layer of each array, which passes a flush on to those below it."""
+        return [array.layers[0] for array in list(self._arrays.values()) if array.layers]
+
+    async def flush(self) -> None:
+        for layer in self._tops():
+            await layer.flush()
+        await super().flush()
+
+    def flush_sync(self) -> None:
+        for layer in self._tops():
+            layer.flush_sync()
+        super().flush_sync()

@@ -34,14 +34,12 @@ from ...base.array_documents import (
     without_transformers,
 )
 from ...base.byte_ranges import cut
-from ...base.descend import UNBOUND
+from ...base.descend import UNBOUND, remove_below
 from ...base.locations import same_location
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
 from ...core.paths import ancestors, folder_prefix
-from .buffering import BufferedArrays
-from .described import DescribedArray, describe
-from .members import Members
+from .described import BufferedArrays, DescribedArray, Members, describe
 
 
 class PerArray(BufferedArrays):
@@ -68,7 +66,7 @@ class PerArray(BufferedArrays):
     def _with_store(self, store: Store) -> Self:
         # The arrays' stacks are built on this view's store: a copy builds its own.
         copy = type(self)(store)
-        copy._buffer = self._buffer  # noqa: SLF001 - of the same class
+        copy._own_buffer = self._own_buffer  # noqa: SLF001 - of the same class
         if self._store is not UNBOUND:
             same_location(store, self._store)
         return copy
@@ -181,7 +179,7 @@ class PerArray(BufferedArrays):
                 self._check_change(path, before, array)
         if changed:
             value = type(value).from_bytes(json.dumps(document, indent=2).encode())
-        await self._store_waiting(path)
+        await self.store_waiting(path)
         await self._store.set(key_of(path), value)
         if own is None:
             self._arrays.pop(path, None)
@@ -231,12 +229,11 @@ class PerArray(BufferedArrays):
         if path is None:
             await (await self._target(key, writes=True)).delete(key)
         else:
-            await self._store_waiting(path)
+            await self.store_waiting(path)
             await self._store.delete(key)
             self._arrays.pop(path, None)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value in the store that holds it."""
         return await (self._store if node_of(key) is not None else await self._target(key)).exists(key)
 
     async def getsize(self, key: str) -> int:
@@ -309,8 +306,5 @@ class PerArray(BufferedArrays):
             for path, each in (await self._transformed(keys)).items():
                 each.check(writes=True)
                 await each.store.delete_dir(path)
-            if folder == "":
-                await self._store.clear()
-            else:
-                await self._store.delete_dir(prefix)
+            await remove_below(self._store, prefix)
         self._forget(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from ...base.chunk_names import ChunkNames
+from ...base.chunks import ChunkNames
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject, excerpt
@@ -102,9 +102,10 @@ def _parts(names: ChunkNames) -> list[Part]:
     folders: list[Part] = [(part, 0) for part in names.folder.split("/")[:-1]]
     if names.ndim == 0:
         return [*folders, (names.key(())[len(names.folder) :], 0)]
+    head = names.region[len(names.folder) :]
     if names.encoding.separator == ".":
-        return [*folders, (names.head, names.ndim)]
-    return [*folders, (names.head, 1), *[("", 1)] * (names.ndim - 1)]
+        return [*folders, (head, names.ndim)]
+    return [*folders, (head, 1), *[("", 1)] * (names.ndim - 1)]
 
 
 def _meet(one: list[Part], other: list[Part]) -> bool:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import islice
 from typing import Any, Final, Self, TypeGuard
 
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
+from ...base.chunks import DOCUMENTS
+from ...base.descend import remove_below
 from ...base.transformer import StorageTransformer
-from ...core.errors import UsageError
-from ...core.json_text import JSON, JSONObject, excerpt
-from .arrays import array_of, documents_of_arrays
+from ...core.errors import MetadataError, UsageError
+from ...core.json_text import JSON, Extension, JSONObject, excerpt
 from .chunk_rules import Chunks
 from .rules import Keys, Prefix, Rule, read_json
 
 RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Keys)}
 """Rules by name, for JSON; `Functions` has no JSON form."""
+AT_ONCE: Final = 32
+"""Documents read concurrently."""
 
 
 class Rekey(StorageTransformer):
@@ -138,12 +143,10 @@ class Rekey(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the value or a byte range of it; None if the key is missing or cannot be mapped."""
         place = self.down(key)
         return None if place is None else await self._store.get(place, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; UsageError for a key that cannot be mapped."""
         self._check_writable()
         await self._store.set(self._place(key), value)
 
@@ -188,11 +191,9 @@ class Rekey(StorageTransformer):
         self._check_writable()
         same = self._folder_below(prefix)
         if same is not None:
-            # `delete_dir("")` of a LocalStore removes its root.
-            await (self._store.delete_dir(same) if same else self._store.clear())
-            return
-        keys = [key async for key in self.list_prefix(prefix.strip("/") + "/" if prefix.strip("/") else "")]
-        await asyncio.gather(*(self.delete(key) for key in keys))
+            await remove_below(self._store, same)
+        else:
+            await super().delete_dir(prefix)
 
 
 def _lacks_arrays(rule: Rule) -> TypeGuard[Chunks]:
@@ -212,10 +213,8 @@ def parse_rule(data: Rule | JSON) -> Rule:
     """Parse a rule; UsageError for an unknown name or option."""
     if isinstance(data, Rule):
         return data
-    name = data.get("name") if isinstance(data, dict) else data
-    make = RULES.get(name) if isinstance(name, str) else None
-    configuration = data.get("configuration", {}) if isinstance(data, dict) else {}
-    if make is None or not isinstance(configuration, dict):
+    name, configuration, _ = Extension.from_json(data, "rule of layer 'rekey'", UsageError)
+    if (make := RULES.get(name)) is None:
         raise UsageError("layer 'rekey': unknown rule", found=excerpt(data), expected=", ".join(RULES))
     import inspect
 
@@ -224,3 +223,50 @@ def parse_rule(data: Rule | JSON) -> Rule:
         raise UsageError(f"rule {name!r} has no option {unknown[0]!r}", expected=", ".join(options))
     rule: Rule = make(**configuration)
     return rule
+
+
+async def documents_of_arrays(
+    store: Store, above: Callable[[str], str | None] = lambda key: key
+) -> dict[str, int]:
+    """Return the documents of all arrays in a store (Zarr v2 and v3) with their numbers of axes.
+
+    `above` maps a stored key to its key above, or to None; the result has the keys above. MetadataError for
+    an unreadable document, because its array's chunks could not be mapped.
+    """
+    keys = {}
+    async for key in store.list_prefix(""):
+        name = above(key)
+        if name is not None and array_of(name) is not None:
+            keys[key] = name
+    ndims: dict[str, int] = {}
+    rest = iter(keys)
+    while some := list(islice(rest, AT_ONCE)):
+        values = await asyncio.gather(*(store.get(key, default_buffer_prototype()) for key in some))
+        for key, value in zip(some, values, strict=True):
+            ndim = None if value is None else _axes(key, keys[key], value.to_bytes())
+            if ndim is not None:
+                ndims[keys[key]] = ndim
+    return ndims
+
+
+def array_of(key: str) -> str | None:
+    """Path of the node if this key is a document that may be an array's; None for other keys."""
+    folder, _, name = key.rpartition("/")
+    return folder if name in DOCUMENTS else None
+
+
+def _axes(key: str, name: str, text: bytes) -> int | None:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise MetadataError("layer 'rekey': a document is not JSON", key=key, found=str(error)) from None
+    if not isinstance(document, dict):
+        raise MetadataError(
+            "layer 'rekey': a document is not a JSON object", key=key, found=excerpt(document)
+        )
+    if name.endswith("zarr.json") and document.get("node_type") != "array":
+        return None
+    shape = document.get("shape")
+    if not isinstance(shape, list):
+        raise MetadataError("layer 'rekey': an array has no shape", key=key, found=excerpt(shape))
+    return len(shape)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import ClassVar, TypeAlias
 
-from ...base.chunk_names import check_path
+from ...base.chunks import check_path
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject, excerpt
 
@@ -53,7 +53,6 @@ class Rule:
 
     @property
     def configuration(self) -> JSONObject:
-        """The rule's options as JSON."""
         raise NotImplementedError
 
     def to_json(self) -> JSONObject:

@@ -18,10 +18,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ...system.fork_safety import new_lock, reset_after_fork
-from .locks import SharedLock
+from .locks import SharedLock, run_to_completion
 from .shard import ChunkChange, Place
 from .stored_shard import StoredShard
-from .writer import run_to_completion
 
 DEFAULT_BYTES: Final = 256 * 10**6
 """Budget inside `with zarrstack.open(...)`."""
@@ -119,7 +118,6 @@ class ShardBuffer:
         self._reset()
 
     def figures(self) -> ShardingStatistics:
-        """Current statistics."""
         warning = None
         if self.evictions:
             warning = (
@@ -246,15 +244,14 @@ class ShardBuffer:
             self.partial += 1
 
     def _share(
-        self, waiting: Waiting, changes: dict[Place, Any], new: bytes, parts: Mapping[Place, slice]
+        self, waiting: Waiting, changes: dict[Place, Any], new: bytes, parts: Mapping[Place, memoryview]
     ) -> None:
         """Keep values as parts of the assembled shard, so that its bytes are in memory once."""
-        view = memoryview(new)
         with _guard:
             self.largest = max(self.largest, len(new))
             for place, value in changes.items():
                 if value is not None:
-                    changes[place] = view[parts[place]]
+                    changes[place] = parts[place]
                     if waiting.changes.get(place) is value:
                         waiting.changes[place] = changes[place]
 

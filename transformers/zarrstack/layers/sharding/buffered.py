@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from zarr.abc.store import Store
 from zarr.core.sync import sync
 
-from ...base.chunk_names import ChunkNames
+from ...base.chunks import ChunkNames
 from ...base.descend import UNBOUND, descend
 from ...base.locations import Location, location_of, same_location
 from ...base.transformer import StorageTransformer
@@ -40,17 +40,10 @@ STORED: Final = object()
 """Stands for a value that does not wait in memory."""
 
 
-class BufferedArray(StorageTransformer):
-    """The shards of one array, and the changes to them that wait.
+class Buffering(StorageTransformer):
+    """A layer that may hold chunks in memory, and stores them before it is closed or sent to a process."""
 
-    A layer with a buffer sees what waits. A layer without one stores it first, so that whatever it returns is
-    stored.
-    """
-
-    _form: ShardForm
-    _names: ChunkNames
     _own_buffer: ShardBuffer | None = None
-    _known_location: tuple[Location, Hashable] | None = None
 
     @property
     def _buffer(self) -> ShardBuffer | None:
@@ -61,13 +54,56 @@ class BufferedArray(StorageTransformer):
     def buffers(self) -> bool:
         return self._buffer is not None
 
-    def use_buffer(self, buffer: ShardBuffer | None) -> None:
-        """Keep changes in this buffer from now on; None: store each change before `set` returns."""
-        self._own_buffer = buffer
-
     def figures(self) -> ShardingStatistics:
         """What waits, and how often shards were written; of all arrays that share the buffer."""
         return (ShardBuffer(0) if self._buffer is None else self._buffer).figures()
+
+    def _waits(self) -> bool:
+        """Whether anything may wait in memory."""
+        return True
+
+    async def store_waiting(self, *, seen: bool = True) -> None:
+        """Store all chunks of this layer that wait; errors not `seen` are raised by the next change, too."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Store what waits, then close the store below.
+
+        In an event loop that cannot wait for it, this begins when the loop runs on; await `flush` first to
+        know that it has ended, and of errors.
+        """
+        if may_block():
+            self.flush_sync()
+        elif self._waits():
+            later(self._close_later())
+            return
+        super().close()
+
+    async def _close_later(self) -> None:
+        await self.store_waiting(seen=False)
+        await self.flush()
+        super().close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._store is not UNBOUND:
+            self.flush_sync()
+        return super().__reduce__()
+
+
+class BufferedArray(Buffering):
+    """The shards of one array, and the changes to them that wait.
+
+    A layer with a buffer sees what waits. A layer without one stores it first, so that whatever it returns is
+    stored.
+    """
+
+    _form: ShardForm
+    _names: ChunkNames
+    _known_location: tuple[Location, Hashable] | None = None
+
+    def use_buffer(self, buffer: ShardBuffer | None) -> None:
+        """Keep changes in this buffer from now on; None: store each change before `set` returns."""
+        self._own_buffer = buffer
 
     # -- where the array is ----------------------------------------------------------------------------
 
@@ -159,33 +195,14 @@ class BufferedArray(StorageTransformer):
         await super().flush()
 
     async def store_waiting(self, *, seen: bool = True) -> None:
-        """Store all chunks of this array that wait; errors not `seen` are raised by the next change, too."""
         await flush(self._array, seen=seen)
+
+    def _waits(self) -> bool:
+        return bool(open_shards(self._array))
 
     def flush_sync(self) -> None:
         flush_sync(self._array)
         super().flush_sync()
-
-    def close(self) -> None:
-        """Store what waits, then close the store below.
-
-        In an event loop that cannot wait for it, this begins when the loop runs on; await `flush` first to
-        know that it has ended, and of errors.
-        """
-        if open_shards(self._array) and not may_block():
-            later(self._close_later())
-            return
-        flush_sync(self._array)
-        super().close()
-
-    async def _close_later(self) -> None:
-        await self.store_waiting(seen=False)
-        super().close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._store is not UNBOUND:
-            flush_sync(self._array)
-        return super().__reduce__()
 
 
 def flush_sync(array: Hashable) -> None:

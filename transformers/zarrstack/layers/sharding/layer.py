@@ -1,7 +1,7 @@
 """`Sharding`: maps chunk keys to shards; the sharding storage transformer of the 2022 draft.
 
 Source: `https://purl.org/zarr/spec/storage_transformers/sharding/1.0`, type `indexed`, as zarr-python 2.18.7
-reads and writes it; see `core.shard_index` for the bytes, `base.chunk_names` for the keys.
+reads and writes it; see `core.shard_index` for the bytes, `base.chunks` for the keys.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from ...base.array_documents import is_document
-from ...base.byte_ranges import cut
-from ...base.chunk_names import ChunkNames
+from ...base.byte_ranges import content, cut, immutable
+from ...base.chunks import ChunkNames
+from ...base.descend import remove_below
 from ...base.option_checks import size
 from ...base.transformer import Values
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
 from ...core.shard_index import IndexFormat
-from ..cache.buffers import immutable
 from .buffer import ShardBuffer, flush, open_shard, open_shards, settle
 from .buffered import STORED, BufferedArray
 from .listing import list_below, list_names
+from .locks import run_to_completion
 from .shard import ChunkChange, Place, ShardForm
-from .stored_shard import content
-from .writer import ShardWriters, run_to_completion
+from .stored_shard import ShardWriters
 
 
 class Sharding(BufferedArray):
@@ -231,7 +231,7 @@ class Sharding(BufferedArray):
         shard, place = self._form.locate(chunk)
         change = self._change_of(place, value, if_absent=if_absent)
         if self._buffer is None:
-            await self._change(shard, [change])
+            await self._change(shard, change)
         elif if_absent:
             await self._put_missing(self._buffer, shard, change)
         else:
@@ -252,7 +252,7 @@ class Sharding(BufferedArray):
             return
         shard, place = self._form.locate(chunk)
         if self._buffer is None:
-            await self._change(shard, [ChunkChange(place, None)])
+            await self._change(shard, ChunkChange(place, None))
         else:
             await self._buffer.put(ChunkChange(place, None), self._at(shard))
 
@@ -268,29 +268,24 @@ class Sharding(BufferedArray):
         if self._names.region.startswith(folder):
             async with self._lock("").writing():
                 await run_to_completion(self._remove_all(folder))
-            return
-        keys = [key async for key in self.list_prefix(folder)]
-        # Empty folders remain: another writer may be creating a shard there. Listings omit them.
-        await asyncio.gather(*(self.delete(key) for key in keys))
+        else:  # Empty folders remain: another writer may be creating a shard there. Listings omit them.
+            await super().delete_dir(prefix)
 
     async def _remove_all(self, folder: str) -> None:
         waiting = [(each, dict(each.changes)) for each in open_shards(self._array)]
-        if folder:
-            await self._store.delete_dir(folder.rstrip("/"))
-        else:
-            await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
+        await remove_below(self._store, folder.rstrip("/"))
         for each, changes in waiting:
             settle(each, changes)
 
-    async def _change(self, shard: Place, changes: list[ChunkChange]) -> None:
-        """Write changes into their shard, after those that wait."""
+    async def _change(self, shard: Place, change: ChunkChange) -> None:
+        """Write a change into its shard, after those that wait."""
         waiting = open_shard(self._array, shard)
         if waiting is not None:
             await waiting.buffer.store(waiting)
         key = self._names.key(shard)
         # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
-            await self._writers.change(self._shard(key), self._lock(key), changes)
+            await self._writers.change(self._shard(key), self._lock(key), change)
 
     # -- listing ------------------------------------------------------------------------------
 
@@ -301,7 +296,8 @@ class Sharding(BufferedArray):
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The distinct names directly below a path, except those that lead only to empty shards."""
-        return self._flushed(prefix, list_names(self._store, prefix, self._names, self.list_prefix))
+        names = list_names(self._store, prefix, self._names, self._list_dir, self.is_empty)
+        return self._flushed(prefix, names)
 
     async def _keys_in(self, key: str, shard: Place) -> list[str]:
         """The keys of the chunks in a shard."""

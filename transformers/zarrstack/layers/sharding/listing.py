@@ -8,7 +8,7 @@ from typing import Final
 
 from zarr.abc.store import Store
 
-from ...base.chunk_names import ChunkNames
+from ...base.chunks import ChunkNames
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.paths import prefix_of
 from .shard import Place, ShardForm
@@ -78,11 +78,14 @@ async def list_names(
     store: Store,
     prefix: str,
     names: ChunkNames,
-    list_prefix: Callable[[str], AsyncIterator[str]],
+    in_keys: Callable[[str], AsyncIterator[str]],
+    is_empty: Callable[[str], Awaitable[bool]],
 ) -> AsyncIterator[str]:
-    """The distinct names directly below a path above; folders only if they contain a key."""
-    path = prefix.strip("/")
-    folder = prefix_of(path)
+    """The distinct names directly below a path above; folders only if they contain a key.
+
+    `in_keys` returns those in the keys above, and `is_empty` whether there are none.
+    """
+    folder = prefix_of(prefix.strip("/"))
     inside = folder.startswith(names.region)
     if not inside and not names.region.startswith(folder):
         async for name in store.list_dir(prefix):
@@ -91,19 +94,10 @@ async def list_names(
     # The name that leads to the chunks, unless it is part of the chunk keys.
     on_the_way, slash, _ = names.region[len(folder) :].partition("/")
     if inside or not slash:
-        seen = set()
-        async for key in list_prefix(folder):
-            name = key[len(folder) :].split("/", 1)[0]
-            if name not in seen:
-                seen.add(name)
-                yield name
+        async for name in in_keys(folder):
+            yield name
         return
     async for name in store.list_dir(prefix):
-        if name != on_the_way or await _leads_somewhere(store, folder + name, list_prefix):
+        path = folder + name
+        if name != on_the_way or not await is_empty(path) or await store.exists(path):
             yield name
-
-
-async def _leads_somewhere(store: Store, path: str, list_prefix: Callable[[str], AsyncIterator[str]]) -> bool:
-    async for _ in list_prefix(path + "/"):
-        return True
-    return await store.exists(path)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Coroutine, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from zarr.abc.store import Store
@@ -105,3 +105,23 @@ def may_block() -> bool:
     except RuntimeError:
         return True
     return running is not zarr_loop[0] and id(running) not in _held
+
+
+async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
+    """Await work that runs to completion even if the caller is cancelled.
+
+    A thread that writes a file cannot be stopped: if the lock were released early, this write could overwrite
+    the next writer's file.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # retrieved to suppress asyncio's warning
+        raise cancelled
+    task.result()

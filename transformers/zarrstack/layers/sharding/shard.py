@@ -121,16 +121,6 @@ class ShardForm:
         """Assemble a shard object from chunks, in C order without gaps."""
         return packed(((place, chunks[place]) for place in sorted(chunks)), self.chunks, self.index)
 
-    def slices(self, chunks: Mapping[Place, Any]) -> dict[Place, slice]:
-        """Where `close` puts each chunk."""
-        offset = self.index_size if self.index.location == "start" else 0
-        slices = {}
-        for place in sorted(chunks):
-            length = memoryview(chunks[place]).nbytes
-            slices[place] = slice(offset, offset + length)
-            offset += length
-        return slices
-
     def replaces_all(self, changes: Iterable[ChunkChange]) -> bool:
         """Whether the changes replace every chunk, so that the old shard need not be read."""
         return len({change.chunk for change in changes if not change.if_absent}) == self.count

@@ -1,9 +1,9 @@
-"""One shard object in a store: partial reads, each verified against the index, and rewrites."""
+"""One shard object in a store: partial reads, each verified against the index, and combined rewrites."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -11,12 +11,14 @@ from typing import Any, Final, TypeAlias
 from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from ...base.byte_ranges import bounds
+from ...base.byte_ranges import bounds, content
 from ...core.errors import ChunkError
 from ...core.shard_index import ShardIndex
+from ...system.fork_safety import new_lock, reset_after_fork
+from .locks import SharedLock, run_to_completion
 from .shard import ChunkChange, Place, ShardForm, apply
 
-Assembled: TypeAlias = Callable[[bytes, dict[Place, slice]], None]
+Assembled: TypeAlias = Callable[[bytes, dict[Place, memoryview]], None]
 
 PROOF_BYTES: Final = 2**16
 """Maximum distance past a chunk that one read covers, to verify the shard's length without a second read."""
@@ -45,8 +47,8 @@ class StoredShard:
     async def rewrite(self, changes: Sequence[ChunkChange], *, assembled: Assembled | None = None) -> None:
         """Apply changes; a shard left without chunks is removed.
 
-        `assembled`, of changes that waited in memory, is called with the new object and the slice of each
-        chunk in it. Before a shard is written that was not replaced as a whole, its index is then read again,
+        `assembled`, of changes that waited in memory, is called with the new object and the chunks as parts
+        of it. Before a shard is written that was not replaced as a whole, its index is then read again,
         and if another process has changed it meanwhile, the changes are applied to what is there now.
 
         ChunkError if a chunk that remains cannot be read.
@@ -62,7 +64,7 @@ class StoredShard:
                 return
             new = self.form.close(chunks) if chunks else b""
             if assembled is not None:
-                assembled(new, self.form.slices(chunks))
+                assembled(new, self.form.open(memoryview(new)) if new else {})
                 if reads_old and not await self._has_index_of(old):
                     continue
             break
@@ -159,8 +161,67 @@ class OpenShard:
         return None if data is None else data[skip : skip + stop - start]
 
 
-def content(value: Buffer) -> memoryview:
-    """The bytes of a buffer, without a copy for host memory; TypeError for anything else."""
-    if not isinstance(value, Buffer):
-        raise TypeError(f"a store holds zarr's buffers, not values of type {type(value).__name__}")
-    return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    """A change waiting for its shard, and its outcome."""
+
+    change: ChunkChange
+    done: bool = False
+    error: Exception | None = None
+
+
+class ShardWriters:
+    """The pending changes of one layer and its copies, by shard: one writer at a time combines them.
+
+    zarr-python writes the chunks of a region with concurrent `set` calls. Each alone would read and write the
+    whole shard; here the caller that gets the shard's lock applies the changes of all waiting callers.
+    """
+
+    def __init__(self) -> None:
+        self._guard = new_lock()
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Drop the parent's pending changes in a forked child."""
+        self._waiting: dict[str, list[_Ticket]] = {}
+
+    async def change(self, shard: StoredShard, lock: SharedLock, change: ChunkChange) -> None:
+        """Apply a change, combined with all others waiting for the same shard.
+
+        The shard has been written when this returns; errors of the rewrite are raised. On cancellation, a
+        rewrite in progress is completed, and a change not yet started is dropped.
+        """
+        ticket = _Ticket(change)
+        with self._guard:
+            self._waiting.setdefault(shard.key, []).append(ticket)
+        try:
+            await asyncio.sleep(0)  # lets tasks started together join this rewrite
+            async with lock.writing():
+                if not ticket.done:
+                    await run_to_completion(self._serve(shard))
+        finally:
+            self._forget(shard.key, [ticket])
+        if ticket.error is not None:
+            raise ticket.error
+
+    async def _serve(self, shard: StoredShard) -> None:
+        """Apply the changes waiting for a shard; the caller holds its lock."""
+        with self._guard:
+            tickets = list(self._waiting.get(shard.key, ()))
+        error = None
+        try:
+            await shard.rewrite([ticket.change for ticket in tickets])
+        except Exception as problem:  # noqa: BLE001 - raised by every caller whose change failed
+            error = problem
+        for ticket in tickets:
+            ticket.error, ticket.done = error, True
+        self._forget(shard.key, tickets)
+
+    def _forget(self, key: str, tickets: Iterable[_Ticket]) -> None:
+        with self._guard:
+            left = [each for each in self._waiting.get(key, ()) if each not in tickets]
+            if left:
+                self._waiting[key] = left
+            else:
+                self._waiting.pop(key, None)
