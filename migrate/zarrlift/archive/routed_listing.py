@@ -9,7 +9,7 @@ from typing import Final
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..core.grid.chunk_keys_pattern import PatternKeys
+from ..core.grid.chunk_keys import PatternKeys
 from ..storage.listing import ListedPage
 from .chunk_columns import ChunkColumns, Columns, Indexes
 from .chunk_inventory import Inventory, ListedChunks, inventory_of

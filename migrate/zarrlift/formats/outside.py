@@ -17,8 +17,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ..core.data_types.v3 import DataType, fill_to_json, zero_fill
-from ..core.grid.chunk_keys import chunk_keys_of
-from ..core.grid.chunk_keys_pattern import PatternKeys
+from ..core.grid.chunk_keys import PatternKeys, chunk_keys_of
 from ..recipe.format_names import provider
 from .description import Array, Group
 from .files import Files

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..archive.nodes import Layout
-from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.chunk_keys import N5Keys
 from ..core.grid.frames import N5Blocks, Shards
 
 RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]

@@ -16,7 +16,7 @@ from zarrstack.core.paths import prefix_of
 
 from ..core.codecs.base import memory
 from ..core.codecs.zstd import is_sized_frame
-from ..core.grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
+from ..core.grid.chunk_keys import Axes, N5Keys, reverse_axes
 from ..core.n5.blocks import BlockHeader
 from ..planning.move import Move
 from ..planning.routes import route_between

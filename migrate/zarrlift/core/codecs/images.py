@@ -19,9 +19,8 @@ from zarrstack.core.errors import ChunkError, UnsupportedError
 
 from .base import HeadAndTail, Size, memory
 from .bounds import items_as_octets, require_fit
-from .image_headers import LEAST_BYTES
+from .image_headers import LEAST_BYTES, tiff_bytes
 from .optional import DecodedOnly, require_exact, require_package
-from .tiff_header import tiff_bytes
 
 if TYPE_CHECKING:
     from zarrstack.core.codec_spec import CodecSpec

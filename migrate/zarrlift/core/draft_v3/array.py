@@ -28,7 +28,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
 from ..data_types.v3 import DataType
-from ..grid.chunk_keys_draft import DraftKeys
+from ..grid.chunk_keys import DraftKeys
 from ..shapes import Shape, read_lengths, whole_chunks
 from ..zarr_v2.chain import packing
 from .codecs import read_codec, read_layout, read_shards

@@ -16,7 +16,7 @@ from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..chain.numcodecs_settings import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
+from ..chain.codec_limits import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
 from ..shapes import Shape, read_lengths
 
 _SHARDING: Final = re.compile(

@@ -18,7 +18,7 @@ from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, note, warning
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
+from ..chain.codec_limits import blosc_shuffle, gzip_level
 from ..codecs.config import Configuration
 
 _LARGEST: Final = (1 << 31) - 1
@@ -124,7 +124,7 @@ def _lzma(config: Configuration, _: int) -> CodecSpec:
 
 def _lz4(config: Configuration, _: int) -> CodecSpec:
     # Imported here: describing an archive does not require numcodecs.
-    from ..codecs.lz4_block import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
+    from ..codecs.lz4 import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
 
     if config.value("acceleration", None) is not None:
         # zarr-python's N5Store writes numcodecs' own codec under N5's name.

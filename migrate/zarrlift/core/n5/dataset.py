@@ -30,7 +30,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from ..chain.chain import Chain
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
-from ..grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
+from ..grid.chunk_keys import Axes, N5Keys, reverse_axes
 from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
 from .blocks import BlockHeader
 from .compression import read_compression
