@@ -11,7 +11,7 @@ from zarrlift.jobs.parts import part_index
 from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
-from zarrlift.storage.remote import aws_profile, obstore_s3, obstore_urls
+from zarrlift.storage.remote import aws_profile, obstore_s3, store_at
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -63,7 +63,7 @@ def test_the_page_has_every_environment_variable_that_the_source_reads() -> None
         *part_index.VARIABLES,
         *part_index.LSF,
         *obstore_s3._ELSEWHERE,
-        *obstore_urls._AZURE_VARIABLES.values(),
+        *store_at._AZURE_VARIABLES.values(),
     }
     read |= {"AWS_PROFILE", *aws_profile._FILES}
     read |= {name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names}

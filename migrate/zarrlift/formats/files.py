@@ -21,7 +21,7 @@ from zarrstack.core.paths import join
 
 from ..recipe.format_names import provider
 from ..storage.local.storage import LocalStorage
-from .description import Directory
+from .contract import Directory
 from .tree.links import broken_link, link_outside
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ..archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ..core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ..core.grid.chunk_keys import PatternKeys, chunk_keys_of
 from ..recipe.format_names import provider
-from .description import Array, Group
+from .contract import Array, Group
 from .files import Files
 from .registry import broken, find
 from .tree.conflicts import refuse_below_arrays

@@ -25,12 +25,11 @@ from ..storage.base import Storage
 from .chunk_checks import fit_problem, memory_problem, object_problem, size_problems
 from .destination import destination_layout
 from .estimates import DENSE, figures
-from .move import Move
 from .n5_checks import block_problems, mode_problem, shard_problem
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .regrid.blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
-from .routes import Route, route_between
+from .routes import Move, Route, route_between
 from .trailing_bytes import TrailingBytes
 from .zarr_json import array_head, strict_attributes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..archive.layout import layout_to_json
+from ..archive.nodes import layout_to_json
 from ..planning.estimates import plan_totals
 
 if TYPE_CHECKING:

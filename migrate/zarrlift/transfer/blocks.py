@@ -25,8 +25,8 @@ from .shard_reader import present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.move import Move
-    from ..storage.object_stream import ObjectStream
+    from ..planning.routes import Move
+    from ..storage.writer import ObjectStream
     from .counts import MoveCounts
     from .tasks import Task
 

@@ -27,9 +27,9 @@ from .relink import MORE
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.move import Move
+    from ..planning.routes import Move
     from ..storage.base import Storage
-    from ..storage.object_stream import ObjectStream
+    from ..storage.writer import ObjectStream
     from .counts import MoveCounts
 
 _AT_ONCE: Final = 512

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from zarrstack.core.json_text import JSONObject
 
 from ...archive.chunk_inventory import UNLISTED
-from ...archive.layout import layout_from_json, layout_to_json
+from ...archive.nodes import layout_from_json, layout_to_json
 from ...core.identity_cache import IdentityCache
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from .rows import Kind, PlannedWork, as_stored

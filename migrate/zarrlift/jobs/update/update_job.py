@@ -13,7 +13,7 @@ from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import Updating, values
-from ...storage.writer_for import writer_for
+from ...storage.remote.store_writer import writer_for
 from ..endpoints import Endpoints
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
