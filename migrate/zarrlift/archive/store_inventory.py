@@ -214,7 +214,6 @@ class _Shared(ChunkColumns):
         self._base = base
 
     def extend(self, indexes: Indexes, sizes: Indexes, versions: Indexes) -> None:
-        """Add rows."""
         self._all.extend(indexes + self._base, sizes, versions)
 
 

@@ -60,7 +60,6 @@ class ShardReader(InnerChunks):
         self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
-        """The inner chunks in the content of a shard, in stored order; ChunkError."""
         view = memory(data)
         numbers, offsets, lengths = _in_order(*self._ranges_in(number, self.frame.index_of(view)))
         for inner_chunk, offset, length in zip(numbers, offsets, lengths, strict=True):

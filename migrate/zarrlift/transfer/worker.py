@@ -69,12 +69,10 @@ class RecordingWriter(Writer):
         return keys
 
     def write(self, key: str, data: Buffer) -> None:
-        """Write one object."""
         self._local.keys.add(key)
         self._writer.write(key, data)
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
-        """Write several objects."""
         self._local.keys.update(key for key, _ in items)
         self._writer.write_many(items)
 
@@ -84,7 +82,6 @@ class RecordingWriter(Writer):
         return self._writer.stream(key, reserve=reserve)
 
     def behind(self) -> AbstractContextManager[None]:
-        """As the writer below."""
         return self._writer.behind()
 
 

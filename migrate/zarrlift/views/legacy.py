@@ -102,16 +102,13 @@ class StoredObject(StoredValue):
 
     @property
     def as_it_lies(self) -> bool:
-        """Whether the object is presented unchanged."""
         return self._array is None or (self._array.as_it_lies and not self._array.shortens)
 
     @property
     def bound(self) -> ReadLimit:
-        """The maximum size of the object."""
         return _ANY if self._array is None else self._array.bound
 
     def shown(self, data: bytes) -> bytes | None:
-        """The presented value; ChunkError and CastError with location."""
         return data if self._array is None else self._array.changed(self._number, self.key, data)
 
 

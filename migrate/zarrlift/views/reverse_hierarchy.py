@@ -57,7 +57,6 @@ class StoredChunk(StoredValue):
 
     @property
     def as_it_lies(self) -> bool:
-        """Whether the payload is presented unchanged."""
         return self._array.as_is
 
     @property
@@ -67,15 +66,12 @@ class StoredChunk(StoredValue):
 
     @property
     def bound(self) -> ReadLimit:
-        """The maximum size of the object."""
         return self._array.bound
 
     def shown(self, data: bytes) -> bytes:
-        """The payload in the older format; ChunkError with location."""
         return self._array.payload(self._place, data)
 
     def stored(self, storage: Storage) -> bytes | None:
-        """The stored payload; ChunkError, StorageError."""
         return super().stored(storage) if self.alone else self._array.stored(self._place)
 
     def stored_size(self, storage: Storage) -> int | None:

@@ -76,11 +76,9 @@ class Elementwise(BytesCodec):
         return cls(spec, decoded, encoded, codec)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """The configured type."""
         return self.encoded_type
 
     def encoded_size(self, decoded: Size) -> Size:
-        """The same number of elements, of the encoded type."""
         count = elements_of(self.spec.name, decoded, self.decoded_type.itemsize)
         return Size(count * self.encoded_type.itemsize, decoded.exact)
 
@@ -108,7 +106,6 @@ class Elementwise(BytesCodec):
         return items_as_octets(encoded)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode with numcodecs, after checking the sizes."""
         count = elements_in(self.spec.name, buffer_length(data), self.encoded_type.itemsize)
         require_fit(self.spec.name, count * self.decoded_type.itemsize, decoded)
         if not count:
@@ -139,11 +136,9 @@ class BitRound(BytesCodec):
         return cls(spec, Configuration(spec, ("keepbits",)).integer("keepbits", low=0, high=1 << 16), item)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """Unchanged."""
         return item
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Unchanged."""
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
@@ -163,7 +158,6 @@ class BitRound(BytesCodec):
         return data
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Return the data unchanged."""
         require_fit(self.spec.name, buffer_length(data), decoded)
         return data
 
@@ -174,11 +168,9 @@ class PackBits(BytesCodec):
     __slots__ = ()
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """Bytes."""
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """One byte, and one bit per boolean."""
         return Size(1 + -(-decoded.at_most // 8), decoded.exact)
 
     def encode(self, data: Buffer) -> Buffer:
@@ -207,7 +199,6 @@ class PackBits(BytesCodec):
         return np.unpackbits(view[1:], count=count)
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
-        """Check the number of padding bits and the length."""
         if decoded.exact and ends.head[:1] != bytes([-decoded.at_most % 8]):
             raise ChunkError(
                 "numcodecs.packbits: the count of padding bits does not fit the chunk",
@@ -233,16 +224,13 @@ class Shuffle(BytesCodec):
         return cls(spec, config.integer("elementsize", low=0, high=(1 << 31) - 1))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """Bytes, as in numcodecs."""
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Unchanged."""
         elements_of("numcodecs.shuffle", decoded, max(self.elementsize, 1))
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
-        """Group bytes by their position in the element."""
         view = octets(data)
         elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
         if self.elementsize <= 1:
@@ -251,7 +239,6 @@ class Shuffle(BytesCodec):
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """The inverse of `encode`."""
         view = octets(data)
         require_fit(self.spec.name, len(view), decoded)
         elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))

@@ -60,7 +60,6 @@ class Zlib(LevelCodec):
     levels = (-1, 9)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Encode one stream."""
         return zlib_compress(data, self.level)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:

@@ -86,7 +86,6 @@ class ImageCodec(DecodedOnly):
         return decoded if self.name == "delta" else DecodedOnly.encoded_size(self, decoded)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode, after checking the header of an image."""
         size = require_exact(self.spec, decoded)
         payload = bytes(memory(data))
         function = self._decoder()
@@ -110,7 +109,6 @@ class ImageCodec(DecodedOnly):
         return result
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
-        """Only decoding can tell."""
         return False
 
     def _decoder(self) -> Any:

@@ -65,11 +65,9 @@ class Lz4(BytesCodec):
         return Size(SIZE_PREFIX + _bound(decoded), exact=False)
 
     def encode(self, data: Buffer) -> bytes:
-        """Encode the size and one block."""
         return pack(data, self.acceleration)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode, after checking the stated size."""
         length = buffer_length(data)
         size = self._require_header(bytes(memory(data)[:4]), length, decoded)
         if size == 0:
@@ -116,7 +114,6 @@ class Lz4Bare(BytesCodec):
         return Size(_bound(decoded), exact=False)
 
     def encode(self, data: Buffer) -> bytes:
-        """Encode one block."""
         return pack(data)[SIZE_PREFIX:]
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:

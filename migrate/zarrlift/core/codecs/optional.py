@@ -45,11 +45,9 @@ class DecodedOnly(BytesCodec):
     __slots__ = ()
 
     def encoded_size(self, decoded: Size) -> Size:
-        """A generous upper bound."""
         return Size(_LARGEST * decoded.at_most + 65536, exact=False)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Refused."""
         raise UnsupportedError(
             f"codec {self.spec.name!r} is read, but not written",
             found=str(self.spec),
@@ -106,13 +104,11 @@ class PCodec(DecodedOnly):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; UnsupportedError if pcodec is not installed."""
         Configuration(spec, _MEMBERS)
         require_package(spec, "pcodec")
         return cls(spec, native_number(spec, item, _TYPES))
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode into memory of the chunk's size."""
         from pcodec import standalone
 
         count = elements_in(self.spec.name, require_exact(self.spec, decoded), self.number.itemsize)
@@ -136,7 +132,6 @@ class PCodec(DecodedOnly):
         return items_as_octets(result)
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
-        """Only decoding can tell."""
         return False
 
 
@@ -158,13 +153,11 @@ class Zfpy(DecodedOnly):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; UnsupportedError if zfpy is not installed."""
         Configuration(spec, MEMBERS)
         require_package(spec, "zfpy")
         return cls(spec, native_number(spec, item, frozenset(_ZFP_TYPES)))
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode, after checking type and shape in the header."""
         decompress = self._decompressor()
         size = require_exact(self.spec, decoded)
         payload = bytes(memory(data))

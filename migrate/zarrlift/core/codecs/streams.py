@@ -97,7 +97,6 @@ class Bz2(LevelCodec):
     levels = (1, 9)
 
     def encode(self, data: Buffer) -> bytes:
-        """Encode one stream."""
         return bz2.compress(memory(data), self.level)
 
     def decode(self, data: Buffer, decoded: Size) -> bytes | bytearray:

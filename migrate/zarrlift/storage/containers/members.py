@@ -124,7 +124,6 @@ class MemberSource(Source):
         self.members = members_of(ranges, load)
 
     async def find(self, key: str) -> ObjectState | None:
-        """From the directory of the file."""
         member = self.members.get(key)
         return None if member is None else (member.size, self.members.version(member))
 
@@ -153,16 +152,13 @@ class MemberSource(Source):
         return members_of(self._ranges.now(), self._load)
 
     async def children(self, directory: str) -> dict[str, bool]:
-        """From the directory of the file."""
         return self.members.tree.get(directory, {})
 
     def refusal(self, key: str) -> StorageError:
-        """The error for an attempt to write."""
         return StorageError("a file of members is read-only", found=self.shown)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The version of the file."""
         return ("members", self.shown, self._ranges.state)
 
 

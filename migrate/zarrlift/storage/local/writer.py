@@ -59,7 +59,6 @@ class FileStream(ObjectStream):
             raise failed(error) from error
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Append pieces in order."""
         try:
             for start in range(0, len(parts), _MAX_BUFFERS):
                 self._write([memory(part).cast("B") for part in parts[start : start + _MAX_BUFFERS]])
@@ -68,7 +67,6 @@ class FileStream(ObjectStream):
             raise self._failed(error) from error
 
     def take(self, descriptor: int, size: int) -> bool:
-        """Copy with the fastest method of the file system."""
         try:
             if not copy_range(descriptor, self._descriptor, size):
                 return False
@@ -90,7 +88,6 @@ class FileStream(ObjectStream):
             write_all(self._descriptor, b"".join(views))
 
     def finish(self, head: bytes = b"") -> None:
-        """Publish the object."""
         try:
             if head:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -104,7 +101,6 @@ class FileStream(ObjectStream):
             raise self._failed(error) from error
 
     def discard(self) -> None:
-        """Discard what was written."""
         self._close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
@@ -137,7 +133,6 @@ class LocalWriter(Writer):
         self._no_range: set[tuple[int, int]] = set()
 
     def write(self, key: str, data: Buffer) -> None:
-        """Write a temporary file and rename it."""
         self._make(key, write_all, data)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:

@@ -46,7 +46,6 @@ class SpooledStream(ObjectStream):
         self._file.write(bytes(reserve))
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Append pieces in order."""
         try:
             for part in parts:
                 view = memory(part).cast("B")
@@ -60,7 +59,6 @@ class SpooledStream(ObjectStream):
             raise self._failed(error) from error
 
     def finish(self, head: bytes = b"") -> None:
-        """Publish the object."""
         try:
             if head:
                 self._file.seek(0)
@@ -83,7 +81,6 @@ class SpooledStream(ObjectStream):
             self.discard()
 
     def discard(self) -> None:
-        """Discard what was written."""
         with contextlib.suppress(OSError):  # closing writes again what a full disk refused
             self._file.close()
 
@@ -104,7 +101,6 @@ class StoreWriter(Writer):
         self._local = threading.local()
 
     def write(self, key: str, data: Buffer) -> None:
-        """Write one object."""
         self.write_many([(key, data)])
 
     def settle(self) -> None:
@@ -122,7 +118,6 @@ class StoreWriter(Writer):
         return SpooledStream(self.storage, key, reserve, self.write)
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
-        """Write several objects, concurrently if the store supports it."""
         sending: WriteBehind | None = getattr(self._local, "sending", None)
         with _at_destination():
             if sending is None:
@@ -133,7 +128,6 @@ class StoreWriter(Writer):
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
-        """As `Writer.behind`, if the store has latency."""
         if self.storage.requests is None:
             yield
             return
