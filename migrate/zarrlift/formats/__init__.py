@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from .registry import register as register
 
 _HOMES = {
-    "Array": "description",
-    "Directory": "description",
+    "Array": "contract",
+    "Directory": "contract",
     "Files": "files",
-    "Group": "description",
-    "NodeKind": "description",
+    "Group": "contract",
+    "NodeKind": "contract",
     "SourceFormat": "contract",
-    "json_object": "description",
+    "json_object": "contract",
     "register": "registry",
 }
 
