@@ -20,13 +20,13 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "extension", "codec_spec",
-        "chunk_keys_v3", "shard_index",
+        "errors", "paths", "sizes", "similar_names", "json_text", "extension", "chunk_keys_v3", "shard_index",
     ),
     "zarrstack": (
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
     ),
     "zarrlift.core": (
+        "problems", "json_document", "frozen_json", "codec_spec",
         "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
@@ -253,7 +253,8 @@ def test_the_cores_know_nothing_else_and_do_no_io() -> None:
 LIGHT_STACK = {
     "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
     "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.errors", "zarrstack.system",
-    "zarrstack.system.clock", "zarrstack.system.transient_errors", "zarrstack.version",
+    "zarrstack.system.clock", "zarrstack.system.file_locks", "zarrstack.system.transient_errors",
+    "zarrstack.version",
 }  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; the other modules above the core subclass zarr."""
 

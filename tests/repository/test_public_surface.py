@@ -167,24 +167,18 @@ def test_the_packages_and_their_errors_load_no_heavy_package() -> None:
 def test_every_error_is_public_in_the_packages_that_raise_it() -> None:
     from zarrstack.core import errors
 
-    for name in (*STACK_ERRORS, *JOB_ERRORS[1:]):
+    for name in STACK_ERRORS:
         assert getattr(zarrlift.errors, name) is getattr(errors, name)
-    raised = {error.__name__ for error in errors.KINDS.values()}
+    raised = {error.__name__ for error in zarrlift.errors.KINDS.values()}
     assert raised == {*STACK_ERRORS, *JOB_ERRORS[1:]} - {"Problem"}
     for path in Path(zarrstack.__file__).parent.rglob("*.py"):
-        if path != Path(errors.__file__):
-            assert not [name for name in JOB_ERRORS if re.search(rf"\b{name}\b", path.read_text())], path
+        assert not [name for name in JOB_ERRORS if re.search(rf"\b{name}\b", path.read_text())], path
 
 
 def test_every_error_is_one_tree_with_its_own_kind() -> None:
-    from zarrstack.core import errors
-
-    found = [
-        value
-        for value in vars(errors).values()
-        if inspect.isclass(value) and issubclass(value, errors.ZarrstackError)
-    ]
-    kinds = [error.kind for error in found]
+    classes = filter(inspect.isclass, vars(zarrlift.errors).values())
+    own = {each for each in classes if issubclass(each, zarrlift.errors.ZarrstackError)}
+    kinds = [error.kind for error in own]
     assert sorted(kinds) == [
         "cast",
         "chunk",

@@ -8,10 +8,10 @@ from typing import Any
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from zarrlift.conventions.apply import ConventionChanges, apply_conventions
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.paths import parents
 
 

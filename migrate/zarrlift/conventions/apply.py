@@ -14,10 +14,11 @@ from importlib import import_module
 from typing import Final
 
 from zarrstack.base import plugins
-from zarrstack.core.errors import Problem, refusal
+from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, Node, RecognizedConvention
+from ..core.problems import refusal
 from ..recipe.convention_names import AUTO, outside, require_known
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage

@@ -15,19 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.base.array_documents import FIELD, GUARD
-from zarrstack.core.errors import (
-    JobError,
-    JoinedProblems,
-    MetadataError,
-    Problem,
-    UsageError,
-    ZarrstackError,
-    refusal,
-)
-from zarrstack.core.json_text import JSON, JSONObject, canonical, document, excerpt
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
 from ..archive.nodes import ArrayNode
+from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
+from ..core.problems import JoinedProblems, refusal
+from ..errors import JobError
 from ..formats.describe import describe
 from ..formats.zarr_v3.array import V3ArrayDescriber
 from ..storage.base import Storage

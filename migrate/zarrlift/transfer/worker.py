@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import StorageError, WorkerError, ZarrstackError
+from zarrstack.core.errors import StorageError, ZarrstackError
 from zarrstack.version import __version__
 
 from ..core.codecs.base import Buffer
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
+from ..errors import WorkerError
 from ..planning.routes import Move
 from ..storage.bandwidth import shares_of
 from ..storage.base import Storage

@@ -16,10 +16,10 @@ import zarr
 from zarr.abc.store import Store
 
 from zarrstack.core.errors import UsageError, ZarrstackError
-from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
 from ..core.codecs.base import OBJECT_LIMIT, memory
+from ..core.json_document import document
 from ..formats.describe import describe, opened
 from ..planning.chunk_advice import not_fetched
 from ..planning.planner import make_plan

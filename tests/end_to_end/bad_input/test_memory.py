@@ -29,10 +29,10 @@ from tests.support.damaged_archives import (
 from tests.support.fixtures_index import bad_cases
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.planning.chunk_checks import machine_memory
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError
 
 MIB = 1 << 20

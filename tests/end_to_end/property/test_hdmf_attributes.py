@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, SourceDocument
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.json_text import canonical
 
 plain = st.recursive(

@@ -11,10 +11,10 @@ from zarrlift.archive.nodes import Archive, ArrayNode, Layout, SourceDocument
 from zarrlift.conventions import Change
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
 
 NAMED = {"_ARRAY_DIMENSIONS": ["x"]}

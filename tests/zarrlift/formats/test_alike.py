@@ -9,8 +9,8 @@ from tests.support.format_readers import n5, zarr_v1, zarr_v2, zarr_v3
 from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode
+from zarrlift.core.problems import any_refusal
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.errors import any_refusal
 
 SHAPE = {"shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 0, "order": "C"}
 V1 = {"zarr_format": 1, **SHAPE, "compression": None, "compression_opts": None}

@@ -15,12 +15,12 @@ from tests.support.format_readers import zarr_v1
 from tests.support.v2_trees import messages, node, tree
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.formats.zarr_v1 import in_v2_terms
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError, UsageError, ZarrstackError
 
 # All members that the section "Metadata" of the specification asks for.

@@ -14,7 +14,8 @@ from tests.support.job_archives import tree, values
 from tests.support.unpacking import unpacked
 
 import zarrlift
-from zarrstack.core.errors import JobError, UsageError
+from zarrlift.errors import JobError
+from zarrstack.core.errors import UsageError
 
 EXTENSIONS = archive("zarr_v3_draft/may-2022/extensions").path
 SHARDED = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")

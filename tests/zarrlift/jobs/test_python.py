@@ -14,8 +14,7 @@ import zarr
 from numcodecs import Zlib
 
 import zarrlift
-from zarrlift.errors import JobError, VerificationError
-from zarrstack.core.errors import KINDS
+from zarrlift.errors import KINDS, JobError, VerificationError
 
 CELL = """
 import asyncio, os, signal, sys

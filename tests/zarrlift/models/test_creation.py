@@ -10,10 +10,11 @@ from tests.support.fixtures_index import archive
 from zarr.storage import MemoryStore
 
 from zarrlift import models
+from zarrlift.errors import JobError
 from zarrlift.models.model_storage import ModelStorage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.core.errors import JobError, MetadataError, UsageError
+from zarrstack.core.errors import MetadataError, UsageError
 
 OCEAN = archive("zarr-2.18/people/ocean").path
 CELLS = archive("zarr-2.18/people/cells").path

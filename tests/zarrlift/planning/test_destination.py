@@ -13,13 +13,13 @@ from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.chain.codec_limits import misread_nan
 from zarrlift.core.chain.reader_table import codecs
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import ArrayRecipe
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 from zarrstack.core.shard_index import IndexFormat
 

@@ -13,12 +13,12 @@ from tests.support.tiny_arrays import native, read_zarr, write
 
 from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.zarr_json import array_document
 from zarrlift.recipe.recipe import ArrayRecipe
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 SHAPE = (4, 6)
 IN_TENTHS = np.round(np.linspace(-9, 9, 24), 1).reshape(SHAPE)

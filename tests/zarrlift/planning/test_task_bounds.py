@@ -14,12 +14,12 @@ from tests.support.chances import examples
 from zarrlift.archive.chunk_inventory import TASK_LIMIT, Inventory, task_bounds, task_bytes
 from zarrlift.archive.nodes import Layout
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touching
 from zarrlift.planning.regrid.blocks import Blocks, block_bounds
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 
 def listed(indexes: np.ndarray, sizes: np.ndarray | None) -> Inventory:

@@ -19,14 +19,14 @@ from tests.support.v2_trees import array, tree
 import zarrlift
 from zarrlift.archive.nodes import Layout
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.compare import matches_json_text
 from zarrlift.core.data_types.object_values import tagged_form
 from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.json_document import document
 from zarrlift.planning.zarr_json import array_document, consolidate, group_document, strict_attributes
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError
-from zarrstack.core.json_text import document
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.recipe.codecs import parse_codecs
 from zarrlift.recipe.grid import (
     LARGEST,
@@ -21,7 +22,6 @@ from zarrlift.recipe.grid import (
     parse_shards,
     shards_text,
 )
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UnsupportedError, UsageError
 
 # What `--chunks` and `--shards` mean for one array, and what `auto` aims at.

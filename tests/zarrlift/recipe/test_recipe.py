@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe, check_glob, matches
 from zarrlift.recipe.toml_file import load_recipe
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 
 NAMES = st.text(st.characters(blacklist_characters="/", blacklist_categories=("Cs",)), min_size=1, max_size=5)

@@ -23,6 +23,7 @@ from zarrlift.archive.nodes import Layout
 from zarrlift.conventions import xarray
 from zarrlift.conventions.ome import convention
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.compare import matches_json_text, mismatch, same
 from zarrlift.core.data_types.v3 import DataType
@@ -40,7 +41,6 @@ from zarrlift.verification.before_publishing import compare_sample
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 BYTES = CodecSpec("bytes", {"endian": "little"})
 ZSTD = CodecSpec("zstd", {"level": 3, "checksum": False})

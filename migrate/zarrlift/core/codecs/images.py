@@ -23,8 +23,7 @@ from .image_headers import LEAST_BYTES, tiff_bytes
 from .optional import DecodedOnly, require_exact, require_package
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _PREFIX: Final = "imagecodecs_"

@@ -36,8 +36,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 

@@ -31,8 +31,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy as np
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 

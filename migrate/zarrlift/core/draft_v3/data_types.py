@@ -16,13 +16,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, warning
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, canonical, excerpt
 
 from ..data_types.fill_forms import refusing
 from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
 from ..data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
 from ..data_types.v3 import DataType, fill_to_json, zero_fill
+from ..problems import warning
 
 Dtype: TypeAlias = np.dtype[Any]
 

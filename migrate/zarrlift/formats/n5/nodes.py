@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, cast
 
-from zarrstack.core.errors import Problem, note
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 
@@ -29,6 +29,7 @@ from ...archive.nodes import Layout
 from ...core.grid.frames import N5Blocks
 from ...core.identity_cache import IdentityCache
 from ...core.n5.dataset import N5Dataset, describe_dataset, user_attributes, version_problem
+from ...core.problems import note
 from ...recipe.options import Axes
 from ...storage.base import DirectoryEntry
 from ..table import N5 as DOCUMENT

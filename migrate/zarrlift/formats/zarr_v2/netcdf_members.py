@@ -17,10 +17,11 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, note, warning
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.paths import join
 
+from ...core.problems import note, warning
 from ...storage.base import Storage
 from ..tree.directory import CHUNK
 

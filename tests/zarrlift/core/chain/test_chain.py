@@ -29,7 +29,7 @@ from zarrlift.core.chain.reader_table import (
     readers,
     table,
 )
-from zarrstack.core.codec_spec import CodecSpec
+from zarrlift.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

@@ -18,13 +18,13 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import deflate, layout
 from zarrlift.core.codecs.base import OBJECT_LIMIT, HeadAndTail, Size
 from zarrlift.core.codecs.layout import in_c_order
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.data_types.v3 import DataType
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, ChunkError, MetadataError
 
 

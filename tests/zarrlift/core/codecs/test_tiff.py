@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from tests.support.optional_archives import tiff, tiff_seen_by_zarr2
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import image_headers
 from zarrlift.core.codecs.base import Size
 from zarrlift.core.codecs.image_headers import DEPTHS, TILE_LENGTH, TILE_WIDTH, tiff_bytes
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import compile_bytes_codec
 from zarrlift.core.zarr_v2.chain import read_chain
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError
 
 ARRAYS = sorted(tiff_seen_by_zarr2()["codecs.zarr"])
