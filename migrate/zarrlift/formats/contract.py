@@ -9,14 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 
-from .files import Files
 from .tree.documents import parse_object, parsed_or_none
+
+if TYPE_CHECKING:
+    from .files import Files
 
 NodeKind: TypeAlias = Literal["array", "group"]
 
