@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..core.digest.value_digest import ValueSums
     from ..planning.regrid.boxes import Box
 
+T = TypeVar("T")
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20
 """Minimum of decoded bytes of one side that a thread holds at a time, unless a single region is larger."""
@@ -238,7 +239,7 @@ class ArrayValues:
     # Comparison
 
     def _compare(self, work: _Work, pool: ThreadPoolExecutor) -> Iterator[Compared]:
-        return _in_order(pool, self.compare, self._batches(work), work.threads)
+        return in_order(pool, self.compare, self._batches(work), work.threads)
 
     def compare(self, batch: Sequence[Region]) -> Compared:
         """Compare a batch; our decoder comes first, because it is bounded and may refuse a payload."""
@@ -316,14 +317,11 @@ def _size(pool: ThreadPoolExecutor) -> int:
     return size
 
 
-def _in_order(
-    pool: ThreadPoolExecutor,
-    work: Callable[[Sequence[Region]], Any],
-    batches: Iterator[list[Region]],
-    at_once: int,
-) -> Iterator[Any]:
+def in_order(
+    pool: ThreadPoolExecutor, work: Callable[[Any], T], batches: Iterable[Any], at_once: int
+) -> Iterator[T]:
     """Yield the results for batches in order, with up to `at_once` batches in progress."""
-    waiting: deque[Future[Any]] = deque()
+    waiting: deque[Future[T]] = deque()
     for batch in batches:
         waiting.append(pool.submit(work, batch))
         if len(waiting) >= at_once + (at_once == _size(pool)):

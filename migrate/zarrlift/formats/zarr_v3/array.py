@@ -22,7 +22,7 @@ from ...core.chain.chain import Chain
 from ...core.codecs.pipeline import Pipeline
 from ...core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from ...core.grid.frames import Shards
-from ...core.problems import any_refusal, refusal
+from ...core.problems import any_refusal, attempt, refusal
 from ...core.shapes import Shape, read_lengths, whole_chunks
 
 SHARDING: Final = "sharding_indexed"
@@ -112,13 +112,7 @@ class _Reading:
 
     def attempt(self, step: Callable[[], Any]) -> Any:
         """The result of a step, or None if it fails; the problem is recorded."""
-        try:
-            return step()
-        except ZarrstackError as error:
-            self.problems.append(error.problem)
-        except RecursionError:
-            self.problems.append(refusal("metadata", "the document is nested too deeply"))
-        return None
+        return attempt(self.problems, step)
 
     def member(self, name: str, read: Callable[[JSON], Any]) -> Any:
         """The parsed value of a member that must exist."""
