@@ -97,9 +97,8 @@ class TypedModel:
             # Unless it is strict, pydantic accepts "1" for 1; but if strict, it refuses a list from a
             # validator for a tuple, as in pydantic-zarr's codecs.
             loose = self._errors(text, strict=False)
-            errors = loose + [
-                row for row in errors if row["type"] in _SCALAR and row["loc"] not in _places(loose)
-            ]
+            known = {row["loc"] for row in loose}
+            errors = loose + [row for row in errors if row["type"] in _SCALAR and row["loc"] not in known]
         for place, row in _best([(row["loc"], row) for row in errors], model, ()):
             yield _problem(place, row)
 
@@ -118,10 +117,6 @@ def _place_of(error: Exception) -> str:
     of_users = [frame for frame in frames[1:] if not frame.filename.startswith(installed)]
     frame = (of_users or frames)[-1]
     return f"in {frame.name}, {frame.filename}:{frame.lineno}"
-
-
-def _places(rows: list[Any]) -> set[tuple[str | int, ...]]:
-    return {row["loc"] for row in rows}
 
 
 _Rows = list[tuple[tuple[str | int, ...], Any]]

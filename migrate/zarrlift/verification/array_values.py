@@ -158,7 +158,8 @@ class ArrayValues:
 
     def regions(self, division: Division, pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare the regions of a division or of a part of it."""
-        regions = _over(Grid(self.layout.shape, division.shape), division.indexes)
+        grid = Grid(self.layout.shape, division.shape)
+        regions: Iterator[Region] = (grid.region(grid.coordinates(int(index))) for index in division.indexes)
         if division.cut:
             regions = self._parts(regions, division.most)
         return self._compare(_Work(regions, division.threads, division.most), pool)
@@ -306,10 +307,6 @@ def _cut(values: Values, region: Region) -> Values:
     """Copy a part of a decoded chunk, so the rest of the chunk can be freed."""
     part = part_of(values, region)
     return part if part.size == values.size else part.copy()
-
-
-def _over(grid: Grid, indexes: Sequence[int] | Indexes) -> Iterator[Region]:
-    return (grid.region(grid.coordinates(index)) for index in map(int, indexes))
 
 
 def _size(pool: ThreadPoolExecutor) -> int:

@@ -143,13 +143,10 @@ class MemberSource(Source):
 
     async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
         """From the directory of the file, which is read again if the file has changed."""
-        members = await asyncio.to_thread(self._now)
+        members = await asyncio.to_thread(lambda: members_of(self._ranges.now(), self._load))
         keys = _below(members.keys, prefix)
         each = [member for key in keys if (member := members.get(key)) is not None]
         yield ListedPage(keys, [member.size for member in each], [members.version(member) for member in each])
-
-    def _now(self) -> Members:
-        return members_of(self._ranges.now(), self._load)
 
     async def children(self, directory: str) -> dict[str, bool]:
         return self.members.tree.get(directory, {})
