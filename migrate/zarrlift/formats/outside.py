@@ -23,12 +23,11 @@ from ..recipe.format_names import provider
 from .contract import Array, Group
 from .files import Files
 from .registry import broken, find
-from .tree.conflicts import refuse_below_arrays
+from .tree.conflicts import refuse_below_arrays, unclaimed_files
 from .tree.node_names import name_problems
 from .tree.nodes import implicit_group, located, refuse
 from .tree.open_tree import Tree
 from .tree.reader import Describer
-from .tree.unclaimed_files import unclaimed_files
 from .zarr_v3.array import V3ArrayDescriber
 
 _WRONG: Final = "the format {!r} of {} describes this node wrongly: "

@@ -23,7 +23,7 @@ from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import located
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
-from .chunk_checks import fit_problem, memory_problem, object_problem, size_problems
+from .chunk_checks import TrailingBytes, fit_problem, memory_problem, object_problem, size_problems
 from .destination import destination_layout
 from .estimates import DENSE, figures
 from .n5_checks import block_problems, mode_problem, shard_problem
@@ -31,7 +31,6 @@ from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .regrid.blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
 from .routes import Move, Route, route_between
-from .trailing_bytes import TrailingBytes
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
