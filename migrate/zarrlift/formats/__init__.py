@@ -12,17 +12,17 @@ from zarrstack.base.lazy import loader
 if TYPE_CHECKING:
     from .contract import Array as Array
     from .contract import Directory as Directory
+    from .contract import Files as Files
     from .contract import Group as Group
     from .contract import NodeKind as NodeKind
     from .contract import SourceFormat as SourceFormat
     from .contract import json_object as json_object
-    from .files import Files as Files
     from .registry import register as register
 
 _HOMES = {
     "Array": "contract",
     "Directory": "contract",
-    "Files": "files",
+    "Files": "contract",
     "Group": "contract",
     "NodeKind": "contract",
     "SourceFormat": "contract",

@@ -20,8 +20,7 @@ from ..core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ..core.grid.chunk_keys import PatternKeys, chunk_keys_of
 from ..core.problems import any_refusal, refusal
 from ..recipe.format_names import provider
-from .contract import Array, Group
-from .files import Files
+from .contract import Array, Files, Group
 from .registry import broken, find
 from .tree.conflicts import refuse_below_arrays, unclaimed_files
 from .tree.node_names import name_problems
