@@ -22,8 +22,9 @@ from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
-from .backend import HTTP, bounded_bytes, native, stored_bytes, stored_size, write_bytes
+from .backend import HTTP, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
+from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, run
 from .parallel_listing import UnorderedListingError
