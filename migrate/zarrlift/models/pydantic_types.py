@@ -20,7 +20,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from ..core.problems import refusal
 from .hierarchy import checked_model
 from .json_schema import library, split_place
-from .zom import MEMBERS
+from .zom import copied
 
 T = TypeVar("T")
 _SHALLOW: Final = frozenset({"missing", "extra_forbidden", "literal_error", "model_type", "dict_type"})
@@ -235,14 +235,4 @@ def _with_separators(model: JSONObject) -> JSONObject:
     """A v2 model with an explicit `dimension_separator` in every array; others unchanged."""
     if model.get("zarr_format") != 2:
         return model
-    root = dict(model)
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if "shape" in node:
-            node.setdefault("dimension_separator", ".")
-        members = node.get(MEMBERS)
-        if isinstance(members, dict):
-            node[MEMBERS] = {name: dict(item) for name, item in members.items()}
-            waiting.extend(node[MEMBERS].values())
-    return root
+    return copied(model, lambda node: "shape" in node and node.setdefault("dimension_separator", "."))

@@ -304,10 +304,4 @@ def inside_shard(error: E, inner: tuple[int, ...]) -> E:
     """An error of one inner chunk, with its position in the shard; MemoryError as it is."""
     if not isinstance(error, ZarrstackError):
         return error
-    problem = error.problem
-    return type(error)(
-        f"inner chunk {inner} of a shard: {problem.message}",
-        found=problem.found,
-        expected=problem.expected,
-        advice=problem.advice,
-    )
+    return type(error).of(error.problem, before=f"inner chunk {inner} of a shard: ")
