@@ -6,6 +6,7 @@ import os
 
 import pytest
 import zarr
+from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
 from zarr.storage import MemoryStore
 
@@ -176,17 +177,7 @@ def test_metadata_that_v2_cannot_do_without_is_asked_for(member, value, tmp_path
     assert caught.value.problem.node == "sst"
 
 
-V3: dict = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "int32",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    "fill_value": 0,
-    "attributes": {},
-}
+V3 = v3_array([4], [2])
 V2: dict = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i4", "compressor": None}
 V2 |= {"filters": None, "fill_value": 0, "order": "C", "attributes": {}}
 INNER = {"name": "sharding_indexed", "configuration": {"chunk_shape": [1], "codecs": V3["codecs"]}}

@@ -1,6 +1,6 @@
 """Object stores through obstore, which takes a third of the processor time of s3fs per request.
 
-zarr-python provides the store (`zarr.storage.ObjectStore`), `obstore_urls` that of a URL; this module adds
+zarr-python provides the store (`zarr.storage.ObjectStore`), `store_at` that of a URL; this module adds
 further capabilities. Source: obstore 0.12 (https://developmentseed.org/obstore).
 """
 

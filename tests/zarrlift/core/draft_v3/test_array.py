@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import fixtures_index
-from tests.support.fixture_objects import FixtureObjects
+from tests.support.fixtures_index import FixtureObjects
 
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import fixtures_index
 from tests.support.every import try_each
-from tests.support.fixture_objects import FixtureObjects
-from tests.support.fixtures_index import archive, archives
+from tests.support.fixtures_index import FixtureObjects, archive, archives
 
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
