@@ -29,6 +29,7 @@ from ..archive.nodes import Layout
 from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from ..core.codecs.pipeline import Pipeline
+from ..core.data_types.compare import part_of
 from ..core.data_types.object_values import to_strings
 from ..core.grid.frames import Shards
 from ..core.problems import note, refusal
@@ -62,7 +63,7 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
         if payload is None:
             return None
         values = object_decoder(source).decode(payload)
-        to_strings(values[source.objects.valid(place)], "refuse")
+        to_strings(part_of(values, source.objects.valid(place)), "refuse")
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):
