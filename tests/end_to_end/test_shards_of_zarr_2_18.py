@@ -24,7 +24,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
 import zarrlift
-from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrstack.base.stack import stack
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.shard_index import IndexFormat, ShardIndex

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 SEED = 27
 PER_MODULE = 100
 
-_CORE = "transformers/zarrstack/core"
+_CORE = "migrate/zarrlift/core"
 _JOBS = "migrate/zarrlift/jobs"
 
 MODULES = {
@@ -19,18 +19,15 @@ MODULES = {
         f"{_CORE}/chain/unchanged_bytes.py",
         f"{_CORE}/codecs/pipeline.py",
     ),
-    "shard index": (f"{_CORE}/grid/shard_index.py",),
+    "shard index": ("transformers/zarrstack/core/shard_index.py",),
     "N5 blocks": (f"{_CORE}/n5/blocks.py", f"{_CORE}/n5/block_pipeline.py"),
     "chunk keys": (
         f"{_CORE}/grid/chunk_keys.py",
-        f"{_CORE}/grid/chunk_keys_draft.py",
-        f"{_CORE}/grid/chunk_keys_n5.py",
-        f"{_CORE}/grid/chunk_keys_pattern.py",
-        f"{_CORE}/grid/chunk_keys_v3.py",
+        "transformers/zarrstack/core/chunk_keys_v3.py",
     ),
     "fill values": (
         f"{_CORE}/data_types/fill_forms.py",
-        f"{_CORE}/data_types/v2_fill.py",
+        f"{_CORE}/data_types/v2.py",
         "migrate/zarrlift/formats/zarr_v2/fill_values.py",
     ),
     "ledger": (

@@ -31,7 +31,7 @@ from zarrlift.planning.regrid.blocks import BASE, available_cores
 from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
-from zarrlift.storage.remote import aws_profile, obstore_s3, obstore_urls
+from zarrlift.storage.remote import aws_profile, obstore_s3, store_at
 
 # docs/reference/json.md as a schema: which members a JSON document may have, and of which types.
 
@@ -184,7 +184,7 @@ def test_the_page_has_every_environment_variable_that_the_source_reads() -> None
         *part_index.VARIABLES,
         *part_index.LSF,
         *obstore_s3._ELSEWHERE,
-        *obstore_urls._AZURE_VARIABLES.values(),
+        *store_at._AZURE_VARIABLES.values(),
     }
     read |= {"AWS_PROFILE", *aws_profile._FILES}
     read |= {name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names}

@@ -13,10 +13,9 @@ from zarrlift.jobs.ledger.last_run import Activity
 from zarrlift.jobs.node_change import NodeChange
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.status import NodeStatus, PartStatus, Status
-from zarrlift.planning.move import Move
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.requests import RequestCounts, RequestForecast
-from zarrlift.planning.routes import route_between
+from zarrlift.planning.routes import Move, route_between
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
 from zarrlift.verification.report import VerificationReport

@@ -10,8 +10,7 @@ import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
-from ..core.grid.chunk_keys import ChunkKeys
-from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.chunk_keys import ChunkKeys, N5Keys
 from ..core.grid.grid import Grid
 from .chunk_columns import Indexes
 

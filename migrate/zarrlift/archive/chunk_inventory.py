@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..core.grid.chunk_keys_pattern import PatternKeys
+from ..core.grid.chunk_keys import PatternKeys
 from ..storage.base import Storage
 from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage

@@ -145,7 +145,9 @@ class InventoryFile:
             inventory = None
         checked = path, str(entry["fingerprint"])
         if checked not in self._checked:
-            if inventory is None or _fingerprint(inventory) != inventory.fingerprint:
+            if inventory is None or inventory.fingerprint != fingerprint_of(
+                inventory.indexes, inventory.sizes, inventory.versions
+            ):
                 _log.warning("the stored listing of /%s is damaged, so it is listed: %s", path, self.path)
                 del table[path]
                 return None
@@ -250,10 +252,6 @@ def _table(file: IO[bytes]) -> dict[str, Any]:
 def _is_complete(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
-
-
-def _fingerprint(inventory: Inventory) -> str:
-    return fingerprint_of(inventory.indexes, inventory.sizes, inventory.versions)
 
 
 def _digest(text: bytes) -> bytes:

@@ -11,10 +11,7 @@ from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
-from ..core.grid.chunk_keys import ChunkKeys
-from ..core.grid.chunk_keys_draft import DraftKeys
-from ..core.grid.chunk_keys_n5 import N5Keys
-from ..core.grid.chunk_keys_pattern import PatternKeys
+from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys, PatternKeys
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error

@@ -15,10 +15,11 @@ from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 from ..core.chain.chain import Chain
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.v3 import DataType, fill_to_json
 from ..core.frozen_json import frozen
-from ..core.grid.chunk_keys import ChunkKeys
-from ..core.grid.frames import Frame, Shards
+from ..core.grid.chunk_keys import ChunkKeys, chunk_keys_from_json
+from ..core.grid.frames import Frame, Shards, frame_from_json
 from ..core.grid.grid import Grid
 from ..core.problems import any_refusal
 from ..recipe.changes import ZeroFill
@@ -28,6 +29,7 @@ from .notebook import NotebookResult
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
 
 _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""
@@ -218,3 +220,34 @@ class Archive(NotebookResult):
     def all_problems(self) -> tuple[Problem, ...]:
         """All problems, the archive's first, then by node."""
         return (*self.problems, *(p for node in self.nodes for p in node.problems))
+
+
+def layout_to_json(layout: Layout) -> JSONObject:
+    """A layout, complete; the chain is in normal form, unlike in `zarr.json`."""
+    return {
+        "shape": list(layout.shape),
+        "data_type": layout.data_type.to_json(),
+        "fill_value": layout.fill_value,
+        "chunk_shape": list(layout.chunk_shape),
+        "codecs": [codec.to_json() for codec in layout.chain.codecs],
+        "chunk_key_encoding": layout.keys.to_json(),
+        "frame": None if layout.frame is None else layout.frame.to_json(),
+        "root": layout.root,
+        "dimension_names": None if layout.dimension_names is None else list(layout.dimension_names),
+    }
+
+
+def layout_from_json(data: JSONObject) -> Layout:
+    """Inverse of `layout_to_json`."""
+    names = data["dimension_names"]
+    return Layout(
+        shape=tuple(data["shape"]),
+        data_type=DataType.from_json(data["data_type"]),
+        fill_value=data["fill_value"],
+        chunk_shape=tuple(data["chunk_shape"]),
+        chain=Chain(tuple(CodecSpec.from_json(codec) for codec in data["codecs"])),
+        keys=chunk_keys_from_json(data["chunk_key_encoding"]),
+        frame=frame_from_json(data.get("frame")),
+        root=data.get("root"),
+        dimension_names=None if names is None else tuple(names),
+    )

@@ -1,10 +1,11 @@
-"""Metadata documents as bytes, in this project's formatting."""
+"""Metadata documents as bytes, in this project's formatting, and the numbers that JSON does not have."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final
+from math import isfinite, isnan
+from typing import Any, Final
 
 from zarrstack.core.json_text import JSON, JSONObject
 
@@ -22,6 +23,17 @@ def document(value: JSONObject) -> bytes:
         return _lines(value, _UNICODE).encode()
     except UnicodeEncodeError:
         return _lines(value, _ASCII).encode()
+
+
+def finite(value: JSON) -> Any:
+    """A copy of a JSON value with NaN and the infinities as Zarr's strings."""
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {str(name): finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
 
 
 _UNICODE: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode

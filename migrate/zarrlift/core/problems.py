@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Unpack
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar, Unpack
 
-from zarrstack.core.errors import LONGEST, Details, Problem, WholeText, short
+from zarrstack.core.errors import LONGEST, Details, Problem, WholeText, ZarrstackError, short
 
+T = TypeVar("T")
 _BRIEFLY: Final = 10
 """Maximum number of problems in `JoinedProblems.brief`."""
 
@@ -32,6 +33,17 @@ def any_refusal(problems: Iterable[Problem]) -> bool:
         if problem.severity == "refusal":
             return True
     return False
+
+
+def attempt(problems: list[Problem], step: Callable[[], T]) -> T | None:
+    """The result of a step, or None if it fails; its problem is then added."""
+    try:
+        return step()
+    except ZarrstackError as error:
+        problems.append(error.problem)
+    except RecursionError:
+        problems.append(refusal("metadata", "the document is nested too deeply"))
+    return None
 
 
 class JoinedProblems(WholeText):

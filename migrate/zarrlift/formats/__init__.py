@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 from zarrstack.base.lazy import loader
 
 if TYPE_CHECKING:
+    from .contract import Array as Array
+    from .contract import Directory as Directory
+    from .contract import Files as Files
+    from .contract import Group as Group
+    from .contract import NodeKind as NodeKind
     from .contract import SourceFormat as SourceFormat
-    from .description import Array as Array
-    from .description import Directory as Directory
-    from .description import Group as Group
-    from .description import NodeKind as NodeKind
-    from .description import json_object as json_object
-    from .files import Files as Files
+    from .contract import json_object as json_object
     from .registry import register as register
 
 _HOMES = {
-    "Array": "description",
-    "Directory": "description",
-    "Files": "files",
-    "Group": "description",
-    "NodeKind": "description",
+    "Array": "contract",
+    "Directory": "contract",
+    "Files": "contract",
+    "Group": "contract",
+    "NodeKind": "contract",
     "SourceFormat": "contract",
-    "json_object": "description",
+    "json_object": "contract",
     "register": "registry",
 }
 

@@ -13,7 +13,6 @@ from zarrstack.core.paths import join
 from ..core.git_pointers import pointer
 from ..recipe.options import Format
 from ..storage.base import Storage
-from .foreign_places import foreign_place
 from .registry import markers_for
 from .table import DRAFT, V3, MarkerDocument
 from .table import V2_ARRAY as ARRAY
@@ -253,3 +252,26 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
             advice = f"{unread[0]} would identify the format, but {elsewhere.what} is stored in its place."
             advice += f" {elsewhere.advice}"
     return UsageError("no archive found", found=found, expected=expected, advice=advice)
+
+
+def foreign_place(storage: Storage, names: Sequence[str] | None) -> UsageError | None:
+    """The error for a place of another known kind, else None.
+
+    `names` are those in it, of directories with "/"; None if they are unknown. StorageError.
+    """
+    from ..storage.foreign_files import DOCUMENTS, known_directory
+
+    if names is None:
+        contents = documents_at(storage, DOCUMENTS)
+        names = [name for name, content in zip(DOCUMENTS, contents, strict=True) if content is not None]
+    match = known_directory(names, lambda name: parsed_or_none(documents_at(storage, [name])[0] or b"", name))
+    if match is not None:
+        kind, advice = match
+        advice = advice.replace("PLACE", repr(storage.url))
+        return UsageError(f"{storage.url} is {kind}, not an archive", advice=advice)
+    if storage.requests is None:
+        return None
+
+    from ..storage.containers.remote import file_in_place
+
+    return file_in_place(storage)

@@ -17,19 +17,16 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ..core.data_types.v3 import DataType, fill_to_json, zero_fill
-from ..core.grid.chunk_keys import chunk_keys_of
-from ..core.grid.chunk_keys_pattern import PatternKeys
+from ..core.grid.chunk_keys import PatternKeys, chunk_keys_of
 from ..core.problems import any_refusal, refusal
 from ..recipe.format_names import provider
-from .description import Array, Group
-from .files import Files
+from .contract import Array, Files, Group
 from .registry import broken, find
-from .tree.conflicts import refuse_below_arrays
+from .tree.conflicts import refuse_below_arrays, unclaimed_files
 from .tree.node_names import name_problems
 from .tree.nodes import implicit_group, located, refuse
 from .tree.open_tree import Tree
 from .tree.reader import Describer
-from .tree.unclaimed_files import unclaimed_files
 from .zarr_v3.array import V3ArrayDescriber
 
 _WRONG: Final = "the format {!r} of {} describes this node wrongly: "

@@ -18,8 +18,7 @@ from .table import FORMATS, MarkerDocument, NodeFormat
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from .contract import SourceFormat
-    from .description import NodeKind
+    from .contract import NodeKind, SourceFormat
 
 
 def format_row(name: Format) -> NodeFormat:

@@ -27,8 +27,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ..archive.nodes import Layout
-from ..core.data_types.v2 import parse_v2_dtype
-from ..core.data_types.v2_fill import v2_fill_to_scalar
+from ..core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
 from ..core.problems import note, refusal
 from ..storage.base import DirectoryEntry
 from .table import V1_ARRAY as ARRAY

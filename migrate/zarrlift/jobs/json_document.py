@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
-    from zarrstack.core.json_text import JSON, JSONObject
+    from zarrstack.core.json_text import JSONObject
 
 DONE: Final = 0
 PARTLY: Final = 1
@@ -26,9 +26,11 @@ def document(command: str | None, code: int, content: JSONObject) -> JSONObject:
     """The document of a command that ends with an exit code."""
     from zarrstack.version import __version__
 
+    from ..core.json_document import finite
+
     head = {"zarrlift": __version__, "command": command, "exit_code": code}
     # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
-    result = _strict({**head, **content})
+    result = finite({**head, **content})
     assert isinstance(result, dict)
     return result
 
@@ -57,16 +59,3 @@ def problem_of(error: Exception) -> Problem:
     text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
     advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
     return Problem(kind="internal", message=f"unexpected {text}", advice=advice)
-
-
-def _strict(value: JSON) -> JSON:
-    """The same JSON with NaN and the infinities as Zarr's strings."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
-    if isinstance(value, dict):
-        members = {str(name): _strict(item) for name, item in value.items()}
-        return members if any(members.get(name) is not item for name, item in value.items()) else value
-    if isinstance(value, (list, tuple)):
-        items = [_strict(item) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return value

@@ -21,8 +21,8 @@ from ..errors import Interrupted, JobError, WorkerError
 from ..planning.chunk_advice import with_advice
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
+from ..storage.remote.store_writer import writer_for
 from ..storage.writer import DestinationError, Writer
-from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
 from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.tasks import Task, sweep_known

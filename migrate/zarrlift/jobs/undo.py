@@ -26,7 +26,7 @@ from ..storage.local.presence import is_dir
 from ..storage.local.scratch import LAYERED, directory_of
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
-from ..storage.writer_for import writer_for
+from ..storage.remote.store_writer import writer_for
 from ..transfer.tasks import sweep
 from .branch import undo_branch
 from .ledger.ledger import Job

@@ -14,6 +14,7 @@ from zarrstack.core.json_text import JSONObject, excerpt
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from ..core.grid.frames import N5Blocks
+from ..core.json_document import finite
 from ..core.problems import JoinedProblems, warning
 from ..formats.describe import describe
 from ..formats.tree.documents import parse_object
@@ -30,7 +31,6 @@ from .zom import (
     Flat,
     FormatNumber,
     empty_group,
-    finite,
     flatten,
     format_of,
     is_ambiguous,

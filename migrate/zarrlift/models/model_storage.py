@@ -93,20 +93,16 @@ class ModelStorage(Storage):
             is_dir = True
 
     def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
-        """The document, or None."""
         content = self._documents.get(key)
         return None if content is None else document(content)
 
     def put(self, key: str, data: bytes) -> None:
-        """Not supported."""
         raise NotImplementedError(key)
 
     def delete(self, key: str) -> None:
-        """Not supported."""
         raise NotImplementedError(key)
 
     def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
-        """The names below a node."""
         for name, is_dir in self._below.get(prefix, {}).items():
             yield DirectoryEntry(name, is_dir)
 

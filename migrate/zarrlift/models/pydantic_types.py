@@ -20,7 +20,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from ..core.problems import refusal
 from .hierarchy import checked_model
 from .json_schema import library, split_place
-from .zom import MEMBERS
+from .zom import copied
 
 T = TypeVar("T")
 _SHALLOW: Final = frozenset({"missing", "extra_forbidden", "literal_error", "model_type", "dict_type"})
@@ -97,9 +97,8 @@ class TypedModel:
             # Unless it is strict, pydantic accepts "1" for 1; but if strict, it refuses a list from a
             # validator for a tuple, as in pydantic-zarr's codecs.
             loose = self._errors(text, strict=False)
-            errors = loose + [
-                row for row in errors if row["type"] in _SCALAR and row["loc"] not in _places(loose)
-            ]
+            known = {row["loc"] for row in loose}
+            errors = loose + [row for row in errors if row["type"] in _SCALAR and row["loc"] not in known]
         for place, row in _best([(row["loc"], row) for row in errors], model, ()):
             yield _problem(place, row)
 
@@ -118,10 +117,6 @@ def _place_of(error: Exception) -> str:
     of_users = [frame for frame in frames[1:] if not frame.filename.startswith(installed)]
     frame = (of_users or frames)[-1]
     return f"in {frame.name}, {frame.filename}:{frame.lineno}"
-
-
-def _places(rows: list[Any]) -> set[tuple[str | int, ...]]:
-    return {row["loc"] for row in rows}
 
 
 _Rows = list[tuple[tuple[str | int, ...], Any]]
@@ -240,14 +235,4 @@ def _with_separators(model: JSONObject) -> JSONObject:
     """A v2 model with an explicit `dimension_separator` in every array; others unchanged."""
     if model.get("zarr_format") != 2:
         return model
-    root = dict(model)
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if "shape" in node:
-            node.setdefault("dimension_separator", ".")
-        members = node.get(MEMBERS)
-        if isinstance(members, dict):
-            node[MEMBERS] = {name: dict(item) for name, item in members.items()}
-            waiting.extend(node[MEMBERS].values())
-    return root
+    return copied(model, lambda node: "shape" in node and node.setdefault("dimension_separator", "."))

@@ -9,9 +9,8 @@ The functions do not recurse, because the depth of a model is not limited by tru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import isnan
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
@@ -222,10 +221,8 @@ def normalized(model: JSONObject) -> JSONObject:
 
     Null members that v3 does not allow, as pydantic-zarr writes them, are removed.
     """
-    root = dict(model)
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
+
+    def normalize(node: JSONObject) -> None:
         if node.get("zarr_format") == 3:
             for name in OMITTED_IF_NULL & node.keys():
                 if node[name] is None:
@@ -233,23 +230,23 @@ def normalized(model: JSONObject) -> JSONObject:
         node.setdefault("attributes", {})
         if is_group(node) and node.get(MEMBERS) is None:
             node[MEMBERS] = {}
+
+    return copied(model, normalize)
+
+
+def copied(model: JSONObject, change: Callable[[JSONObject], object]) -> JSONObject:
+    """A copy of a model, which need not be valid, with each node changed in the copy."""
+    root = dict(model)
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        change(node)
         members = node.get(MEMBERS)
         if isinstance(members, dict):
             members = {name: dict(item) if isinstance(item, dict) else item for name, item in members.items()}
             node[MEMBERS] = members
             waiting.extend(item for item in members.values() if isinstance(item, dict))
     return root
-
-
-def finite(value: JSON) -> Any:
-    """A JSON value with NaN and infinities as Zarr's strings; otherwise the same object."""
-    if isinstance(value, float) and (isnan(value) or value in (float("inf"), float("-inf"))):
-        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return value
 
 
 def _wrong(message: str, path: str, found: JSON, expected: str) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
 from typing import TypeAlias
 
@@ -23,16 +23,14 @@ from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import located
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
-from .chunk_checks import fit_problem, memory_problem, object_problem, size_problems
+from .chunk_checks import TrailingBytes, fit_problem, memory_problem, object_problem, size_problems
 from .destination import destination_layout
 from .estimates import DENSE, figures
-from .move import Move
 from .n5_checks import block_problems, mode_problem, shard_problem
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .regrid.blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
-from .routes import Route, route_between
-from .trailing_bytes import TrailingBytes
+from .routes import Move, Route, route_between
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
@@ -48,44 +46,32 @@ def digests(documents: tuple[SourceDocument, ...]) -> tuple[tuple[str, str], ...
     return tuple([(document.key, digest(document.content)) for document in documents])
 
 
+@dataclass(eq=False)
 class ArrayPlanner:
     """Plans the arrays of one archive."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        applied: ConventionChanges,
-        *,
-        in_place: bool,
-        virtual: KeyEncoding | None = None,
-        follow_links: bool,
-        listing: bool,
-        budget: int,
-        buffers: int,
-        sharing: int | None = None,
-        earlier: Mapping[str, Layout],
-        reuse: Callable[[ArrayNode], Inventory | None],
-        count: Callable[[int], object],
-    ) -> None:
-        """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests.
+    storage: Storage
+    applied: ConventionChanges
+    _: KW_ONLY
+    in_place: bool
+    virtual: KeyEncoding | None = None
+    """The chunk keys of a result that refers to the source's chunks."""
+    follow_links: bool
+    listing: bool
+    budget: int
+    """Bytes, for `sharing` workers."""
+    buffers: int
+    """Bytes of each worker for pending requests."""
+    sharing: int | None = None
+    earlier: Mapping[str, Layout]
+    """The layouts of an existing result by path."""
+    reuse: Callable[[ArrayNode], Inventory | None]
+    """Gives an earlier listing of an array that need not be repeated."""
+    count: Callable[[int], object]
+    """Receives numbers of listed objects."""
 
-        `virtual` are the chunk keys of a result that refers to the source's chunks, else None.
-        `earlier` are the layouts of an existing result by path. `reuse` gives an earlier listing of an array
-        that need not be repeated; `count` receives numbers of listed objects.
-        """
-        self.storage = storage
-        self.applied = applied
-        self.in_place = in_place
-        self.virtual = virtual
-        self.follow_links = follow_links
-        self.listing = listing
-        self.budget = budget
-        self.buffers = buffers
-        self.sharing = sharing
-        self.earlier = earlier
-        self.reuse = reuse
-        self.count = count
-        self._trailing = TrailingBytes(storage)
+    def __post_init__(self) -> None:
+        self._trailing = TrailingBytes(self.storage)
         self._destination = IdentityCache(self._new_destination)
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)

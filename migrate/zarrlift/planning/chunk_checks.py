@@ -3,6 +3,10 @@
 Arrays of objects become text only if every value is a str, which only a chunk can show. Chunks larger than
 this machine's memory can be neither decoded nor verified. Both are reported in the plan rather than in the
 middle of a run.
+
+A copy omits bytes behind the end that a chunk's header states (`Pipeline.check_whole`); in place they remain,
+and some readers refuse such a chunk. Writers that leave them do so in every chunk of an array, so the first
+one shows it. In a store, where it is a request, only the first arrays are checked until one has such bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,11 +27,15 @@ from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
 from ..core.chain.array_filters import ARRAY_FILTERS
+from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from ..core.codecs.pipeline import Pipeline
+from ..core.data_types.compare import part_of
 from ..core.data_types.object_values import to_strings
 from ..core.grid.frames import Shards
-from ..core.problems import refusal
+from ..core.problems import note, refusal
+from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
 
 _ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs for values of any kind, unlike those of variable-length text and bytes."""
@@ -55,8 +63,7 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
         if payload is None:
             return None
         values = object_decoder(source).decode(payload)
-        valid: tuple[Any, ...] = (*source.objects.valid(place), ...)  # an array, also without axes
-        to_strings(values[valid], "refuse")
+        to_strings(part_of(values, source.objects.valid(place)), "refuse")
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):
@@ -137,3 +144,57 @@ def machine_memory() -> int:
         except (OSError, ValueError):  # no such control group, or "max"
             continue
     return min(limits)
+
+
+_TRIED: Final = 4
+"""Number of arrays of a store that are checked if none has such bytes."""
+REFUSING: Final = ("tensorstore", "zarrs")
+"""Readers that refuse a chunk with trailing bytes (0.1.86, 0.2.3), by their names in the table of readers."""
+
+
+class TrailingBytes:
+    """Looks for trailing bytes in the arrays of one archive."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._left = _TRIED
+        """Number of arrays that may still be checked in a store."""
+
+    def problem(
+        self, path: str, source: Layout, inventory: Inventory, recipe: ArrayRecipe, *, stay: bool
+    ) -> Problem | None:
+        """A note if the first chunk has trailing bytes; a refusal if they stay and `--for` names a reader."""
+        if source.chain.codecs[-1].name != "blosc" or source.frame is not None:
+            return None
+        if self._left <= 0 and not isinstance(self._storage, LocalStorage):
+            return None
+        key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
+        self._left -= 1
+        try:
+            count = self._count(source, inventory, key)
+        except ZarrstackError:  # reported by the move
+            return None
+        if not count:
+            return None
+        self._left += _TRIED
+        found = f"{count} byte{'s' * (count > 1)} in the first chunk"
+        if not stay:
+            message = "chunks have bytes behind the end that their header states, which are not copied"
+            return note("trailing-bytes", message, node=path, key=key, found=found)
+        names = [reader.partition("==")[0].split()[0].lower() for reader in recipe.readers]
+        return Problem(
+            kind="trailing-bytes",
+            severity="refusal" if set(names) & set(REFUSING) else "note",
+            node=path,
+            key=key,
+            message="chunks have bytes behind the end that their header states, which stay: "
+            f"{' and '.join(REFUSING)} refuse such chunks",
+            found=found,
+            advice="A migration to a new destination omits them.",
+        )
+
+    def _count(self, source: Layout, inventory: Inventory, key: str) -> int:
+        """The number of trailing bytes of the first chunk."""
+        head = self._storage.get_part(key, 0, HEADER_BYTES)
+        size = self._storage.size(key) if inventory.sizes is None else int(inventory.sizes[0])
+        return 0 if head is None or size is None else trailing_bytes(head, size)

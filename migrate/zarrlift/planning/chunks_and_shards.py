@@ -13,8 +13,7 @@ from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageErro
 from zarrstack.core.shard_index import IndexFormat
 
 from ..archive.nodes import Layout
-from ..core.grid.chunk_keys import ChunkKeys
-from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.chunk_keys import ChunkKeys, N5Keys
 from ..core.grid.frames import Frame, Shards
 from ..core.problems import note, warning
 from ..recipe.grid import Shape, chunk_shape, chunks_per_shard

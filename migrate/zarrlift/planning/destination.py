@@ -86,12 +86,10 @@ def destination_layout(
         else:
             layout, problems = _copy(source, recipe)
         if not in_place and virtual is None:
-            layout, notes = with_grid(
-                source,
-                layout,
-                recipe,
-                _inner_chunk_bytes(source) if inner_chunk_bytes is None else inner_chunk_bytes,
-            )
+            size = inner_chunk_bytes
+            if size is None:
+                size = float(prod(source.chunk_shape) * (source.data_type.itemsize or 32))
+            layout, notes = with_grid(source, layout, recipe, size)
             problems.extend(notes)
         if layout.data_type.numpy.kind in "fc" and misread_nan(layout.fill_value):
             problems.append(
@@ -123,10 +121,6 @@ def destination_layout(
     if any_refusal(problems):
         return source, tuple(problems)
     return layout, (*problems, *(() if recipe.readers else codec_problems(layout)))
-
-
-def _inner_chunk_bytes(source: Layout) -> float:
-    return float(prod(source.chunk_shape) * (source.data_type.itemsize or 32))
 
 
 def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:

@@ -9,8 +9,7 @@ from zarrstack.core.errors import UsageError
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
 from ..archive.nodes import ArrayNode, Node
-from ..archive.routed_listing import RoutedListing
-from ..archive.store_inventory import StoreInventory
+from ..archive.store_inventory import RoutedListing, StoreInventory
 from ..storage.listed_versions import Timestamp
 from .array_planner import digests
 from .plans import ArrayPlan

@@ -16,7 +16,7 @@ from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackEr
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
-from ..core.grid.chunk_keys_n5 import reverse_axes
+from ..core.grid.chunk_keys import reverse_axes
 from ..core.grid.frames import N5Blocks
 from ..core.n5.blocks import DEFAULT, BlockHeader, head_bytes
 from ..core.n5.dataset import TO_NUMBERS

@@ -9,17 +9,15 @@ from typing import Any, Literal, Self, TypeAlias
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
-from ..archive.layout import layout_from_json, layout_to_json
-from ..archive.nodes import Layout, RecognizedConvention
+from ..archive.nodes import Layout, RecognizedConvention, layout_from_json, layout_to_json
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe
 from .changes import Changes
-from .move import Move
 from .regrid.intermediate import IntermediateArray, shape_from_json, shape_to_json
 from .requests import RequestForecast
-from .routes import Route
+from .routes import Move, Route
 from .zarr_json import consolidate
 
 

@@ -63,7 +63,8 @@ def portable_tail(
         rest[-1] = gzip
     elif not all(_fits(spec) for spec in rest):
         replaced = (blosc_zstd(data_type),)
-        words = "are decoded, and their values compressed again" if _has_filter(rest) else "are replaced"
+        filtered = any(spec.name in FILTERS for spec in rest)
+        words = "are decoded, and their values compressed again" if filtered else "are replaced"
         notes.append(_note(f"codecs without a registered name {words}", tuple(rest), replaced))
         rest = [*replaced]
     if checked:
@@ -127,10 +128,6 @@ def _registered(spec: CodecSpec) -> CodecSpec:
 
 def _fits(spec: CodecSpec) -> bool:
     return spec.name in _REGISTERED and limits_problem(within_limits(spec)) is None
-
-
-def _has_filter(specs: list[CodecSpec]) -> bool:
-    return any(spec.name in FILTERS for spec in specs)
 
 
 def _gzip(zlib: CodecSpec) -> CodecSpec:

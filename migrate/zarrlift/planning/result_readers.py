@@ -153,7 +153,7 @@ def adapted(layout: Layout, recipe: ArrayRecipe, *, in_place: bool) -> tuple[Lay
             if len(missing) < len(fewest):
                 best, fewest = other, missing
         if best is not layout:
-            helped = _and(reader for reader in readers if _concerns(reader, layout, best))
+            helped = _and(one for one in readers if _unread(layout, (one,)) > _unread(best, (one,)))
             notes.append(
                 note("readers", f"adapted for {helped}", found=text_of(layout), expected=text_of(best))
             )
@@ -164,10 +164,6 @@ def adapted(layout: Layout, recipe: ArrayRecipe, *, in_place: bool) -> tuple[Lay
 def _unread(layout: Layout, readers: tuple[Reader, ...]) -> set[tuple[Reader, str]]:
     unable = reading(_layout_features(layout), readers).unable
     return {(reader, feature) for reader, features in unable.items() for feature in features}
-
-
-def _concerns(reader: Reader, before: Layout, after: Layout) -> bool:
-    return _unread(before, (reader,)) > _unread(after, (reader,))
 
 
 def _keys(layout: Layout, recipe: ArrayRecipe) -> _Choices:

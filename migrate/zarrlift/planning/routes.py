@@ -1,15 +1,19 @@
-"""(Layout, Layout) -> Route: the cheapest correct route, from the differences of the layouts."""
+"""(Layout, Layout) -> Route: the cheapest correct route, from their differences; and what a worker needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..archive.nodes import Layout
-from ..core.grid.chunk_keys_n5 import N5Keys
+from ..core.grid.chunk_keys import N5Keys
 from ..core.grid.frames import N5Blocks, Shards
+
+if TYPE_CHECKING:
+    from ..core.data_types.cast import Casting
+
 
 RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
 
@@ -73,3 +77,32 @@ def _frames(source: Layout, destination: Layout) -> str:
     if isinstance(source.frame, Shards) and isinstance(destination.frame, Shards):
         return "shard index"
     return "shards"
+
+
+# Move and ArrayPlan have no `__slots__`: a frozen dataclass with slots is pickled by generated methods, field
+# by field, which takes twice as long for the plans sent to other processes.
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """Everything needed to move chunks of one array; small and picklable, sent to workers."""
+
+    path: str
+    source: Layout
+    destination: Layout
+    route: Route
+    casting: Casting = "exact"
+    objects: Literal["refuse", "json"] = "refuse"
+    allow_pickle: bool = False
+    drop_empty: bool = False
+    block_shape: tuple[int, ...] | None = None
+    """If the objects do not correspond to the source's: the unit of work, in whole objects of the
+    destination; None if each is made from the source object at the same grid position.
+    """
+    buffer_shape: tuple[int, ...] | None = None
+    """If the values of a block exceed the memory: the part assembled at a time."""
+    sweep_shape: tuple[int, ...] | None = None
+    """Several consecutive pieces within a block, for which decoded source chunks are kept as far as needed.
+    """
+    source_is_destination: bool = False
+    """Whether the source's objects are at the destination: the second of two passes."""
+    replaces: bool = False
+    """Whether earlier objects are replaced, so that those that are not made any more are deleted."""

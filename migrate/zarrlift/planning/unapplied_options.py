@@ -95,14 +95,6 @@ def _axes(array: ArrayPlan, lengths: object) -> str | None:
     return f"{len(shape)} {'axis' if len(shape) == 1 else 'axes'} (/{array.path})"
 
 
-def _chunks(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:
-    return _axes(array, recipe.chunks)
-
-
-def _shards(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:
-    return _axes(array, recipe.shards)
-
-
 def _shard_index(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:
     """Why there is no index; None if shards were requested, though the array has none."""
     if recipe.shards is not None or isinstance(array.destination.frame, Shards):
@@ -115,8 +107,8 @@ def _casting(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:
 
 
 _REASONS: Final[Mapping[str, Callable[[ArrayPlan, ArrayRecipe], str | None]]] = {
-    "chunks": _chunks,
-    "shards": _shards,
+    "chunks": lambda array, recipe: _axes(array, recipe.chunks),
+    "shards": lambda array, recipe: _axes(array, recipe.shards),
     "shard_index": _shard_index,
     "shard_index_location": _shard_index,
     "casting": _casting,

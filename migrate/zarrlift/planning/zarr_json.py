@@ -17,7 +17,6 @@ from zarrstack.core.json_text import JSON, JSONObject
 from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import within_limits
-from ..core.data_types.v3 import DataType
 from ..core.frozen_json import thawed
 from ..core.grid.frames import N5Blocks, Shards
 from .portable_codecs import complete
@@ -51,16 +50,12 @@ def array_head(layout: Layout) -> JSONObject:
 
 def stored_chain(layout: Layout) -> Chain:
     """The chain from the array to a stored object, as in the document."""
-    chain = _readable(layout.chain, layout.data_type)
+    chain = Chain(tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs))
     if isinstance(layout.frame, Shards):
         return layout.frame.chain(layout.chunk_shape, chain)
     if isinstance(layout.frame, N5Blocks):
         return layout.frame.chain(len(layout.shape), chain)
     return chain
-
-
-def _readable(chain: Chain, data_type: DataType) -> Chain:
-    return Chain(tuple(complete(within_limits(spec), data_type) for spec in chain.codecs))
 
 
 def _with_configurations(codecs: Iterable[JSONObject]) -> list[JSONObject]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.json_text import canonical
 
-from ..archive.layout import layout_to_json
+from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import blocks as b

@@ -61,45 +61,36 @@ class SourceStore(Store):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """An object or a part of it."""
         data = await self.source.read(key, slice_of(byte_range))
         return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
-        """Several objects or parts of objects."""
         return list(await asyncio.gather(*[self.get(key, prototype, part) for key, part in key_ranges]))
 
     async def exists(self, key: str) -> bool:
-        """Whether there is an object."""
         return await self.source.has(key)
 
     async def getsize(self, key: str) -> int:
-        """Size of an object in bytes; FileNotFoundError."""
         size = await self.source.size(key)
         if size is None:
             raise FileNotFoundError(key)
         return size
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Refused."""
         raise self.source.refusal(key)
 
     async def delete(self, key: str) -> None:
-        """Refused."""
         raise self.source.refusal(key)
 
     def list(self) -> AsyncIterator[str]:
-        """All keys."""
         return self.source.keys("")
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """The keys that start with a prefix."""
         return self.source.keys(prefix)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a directory."""
         for name in await self.source.children(prefix.strip("/")):
             yield name
 
@@ -115,44 +106,34 @@ class SourceBackend(Backend):
         self.tells_versions = self._source.tells_versions  # type: ignore[misc]
 
     async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
-        """A whole object."""
         return await self._source.read(key, ALL, bound, version)
 
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
-        """Bytes of an object."""
         return await self._source.read(key, slice_of(part), None, version)
 
     async def size(self, key: str) -> int | None:
-        """The size of an object."""
         return await self._source.size(key)
 
     async def state(self, key: str) -> ObjectState | None:
-        """Size and version of an object."""
         return await self._source.find(key)
 
     async def children(self, prefix: str) -> dict[str, bool]:
-        """Names directly below a prefix."""
         return await self._source.children(prefix.strip("/"))
 
     def pages(
         self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
     ) -> AsyncIterator[ListedPage]:
-        """All objects below a prefix."""
         return self._source.pages(prefix)
 
     async def put_file(self, key: str, name: str, size: int) -> None:
-        """Refused."""
         raise self._source.refusal(key)
 
     async def create(self, key: str, data: bytes) -> None:
-        """Refused."""
         raise self._source.refusal(key)
 
     async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
-        """Not possible."""
         raise NotImplementedError
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """That of the source."""
         return self._source.identity

@@ -1,4 +1,8 @@
-"""The contract of writers: a reader never sees a partial object."""
+"""The contract of writers: a reader never sees a partial object.
+
+Objects written in pieces, such as shards, may be larger than memory. Nothing is visible before `finish`. The
+remains of an unfinished stream are in the job's own directory, or in the system's temporary files.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,37 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from zarrstack.core.errors import StorageError
 
 from ..core.codecs.base import Buffer, HeadAndTail
 from .base import Storage
 
-if TYPE_CHECKING:
-    from .object_stream import ObjectStream
+
+class ObjectStream(ABC):
+    """An object being written; `size` is the number of bytes so far, including reserved ones."""
+
+    size: int
+
+    @abstractmethod
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Append pieces in order; raises DestinationError."""
+
+    def take(self, descriptor: int, size: int) -> bool:
+        """Append the first bytes of an open file inside the kernel; False if that is impossible.
+
+        Raises DestinationError if there is no space; ChunkError and OSError do not tell which side failed.
+        """
+        return False
+
+    @abstractmethod
+    def finish(self, head: bytes = b"") -> None:
+        """Fill the space reserved at the start with `head`, and publish the object; DestinationError."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Discard what was written."""
 
 
 class PayloadCheck(Protocol):

@@ -25,8 +25,8 @@ from .shard_reader import present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.move import Move
-    from ..storage.object_stream import ObjectStream
+    from ..planning.routes import Move
+    from ..storage.writer import ObjectStream
     from .counts import MoveCounts
     from .tasks import Task
 
@@ -99,7 +99,6 @@ class PayloadWriter(ObjectBuilder):
         self._move = move
 
     def put(self, place: Place, payload: Buffer) -> None:
-        """Write the payload of the inner chunk at `place`."""
         self._writer.write(self._move.destination.key(self._move.path, place), payload)
 
     def finish(self) -> None:
@@ -124,7 +123,6 @@ class ShardBuilder(ObjectBuilder):
         self._offset = self._reserve
 
     def put(self, place: Place, payload: Buffer) -> None:
-        """Add the payload of the inner chunk at `place`."""
         inner = self._frame.inner(place)
         size = len(payload) if isinstance(payload, bytes) else memory(payload).nbytes
         self._index.offsets[inner] = self._offset
@@ -156,6 +154,5 @@ class ShardBuilder(ObjectBuilder):
         self._stream.finish(encoded if self._reserve else b"")
 
     def discard(self) -> None:
-        """Discard what was written."""
         if self._stream is not None:
             self._stream.discard()

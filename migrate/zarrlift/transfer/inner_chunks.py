@@ -40,11 +40,9 @@ class BlockReader(InnerChunks):
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The compiled chain of a payload that fills its cell."""
         return self._blocks.whole
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
-        """The inner chunk in a block; ChunkError."""
         payload = self._blocks.whole_payload(data)
         if payload is not None:
             return (InnerChunk(number, payload, len(data)),)
@@ -52,7 +50,6 @@ class BlockReader(InnerChunks):
         return (InnerChunk(number, payload, len(data), shape),)
 
     def decode(self, chunk: InnerChunk) -> Array:
-        """The values of an inner chunk, padded with zeros; ChunkError."""
         if chunk.shape is None:
             return super().decode(chunk)
         return self._blocks.filled(self._blocks.decode_part(chunk.shape, chunk.payload))

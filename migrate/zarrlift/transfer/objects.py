@@ -13,7 +13,7 @@ from ..storage.writer import Writer
 from .stored_chunks import InnerChunks
 
 if TYPE_CHECKING:
-    from ..planning.move import Move
+    from ..planning.routes import Move
     from .counts import MoveCounts
     from .tasks import Task
 

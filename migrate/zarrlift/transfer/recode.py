@@ -21,7 +21,7 @@ from ..core.data_types.cast import cast
 from ..core.data_types.object_values import may_be_anything, to_strings
 from ..core.data_types.v3 import fill_from_json, same_bits
 from ..core.grid.grid import Grid
-from ..planning.move import Move
+from ..planning.routes import Move
 from .stored_chunks import InnerChunk, InnerChunks
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from zarrstack.core.errors import ChunkError, ZarrstackError
 from ..archive.chunk_columns import Indexes
 from ..core.codecs.base import memory
 from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
-from ..core.grid.chunk_keys_n5 import reverse_axes
+from ..core.grid.chunk_keys import reverse_axes
 from ..core.grid.frames import N5Blocks, Shards
 from ..core.n5.blocks import BlockHeader, head_bytes, require_end
 from ..storage.listed_versions import ListedVersions, holding

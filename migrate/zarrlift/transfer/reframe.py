@@ -12,7 +12,7 @@ from zarrstack.core.errors import ZarrstackError
 
 from ..core.codecs.base import Buffer
 from ..core.grid.frames import Shards
-from ..planning.move import Move
+from ..planning.routes import Move
 from .recode import InnerChunkConversion
 from .stored_chunks import InnerChunks
 

@@ -27,9 +27,9 @@ from .relink import MORE
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.move import Move
+    from ..planning.routes import Move
     from ..storage.base import Storage
-    from ..storage.object_stream import ObjectStream
+    from ..storage.writer import ObjectStream
     from .counts import MoveCounts
 
 _AT_ONCE: Final = 512
@@ -59,7 +59,6 @@ class PayloadAssembler(Assembler):
         self._grid = move.destination.grid
 
     def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
-        """Pass on the payloads of one block."""
         target = self.open(place)
         start = counts.failures
         try:
@@ -91,7 +90,6 @@ class FileGatherer(PayloadAssembler):
     """
 
     def block(self, place: tuple[int, ...], present: Indexes, counts: MoveCounts) -> None:
-        """Make one shard."""
         frame = self.move.destination.frame
         assert isinstance(frame, Shards)
         source = self.chunks.storage

@@ -23,7 +23,7 @@ from .stored_chunks import InnerChunk
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
-    from ..planning.move import Move
+    from ..planning.routes import Move
     from .counts import MoveCounts
 
 

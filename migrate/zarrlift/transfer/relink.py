@@ -24,7 +24,7 @@ from .shard_reader import in_stored_order, inside_shard
 from .stored_chunks import InnerChunks
 
 if TYPE_CHECKING:
-    from ..planning.move import Move
+    from ..planning.routes import Move
     from ..storage.base import Storage
     from .counts import MoveCounts
     from .objects import Mover

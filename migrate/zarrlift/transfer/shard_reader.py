@@ -60,7 +60,6 @@ class ShardReader(InnerChunks):
         self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
-        """The inner chunks in the content of a shard, in stored order; ChunkError."""
         view = memory(data)
         numbers, offsets, lengths = _in_order(*self._ranges_in(number, self.frame.index_of(view)))
         for inner_chunk, offset, length in zip(numbers, offsets, lengths, strict=True):
@@ -305,10 +304,4 @@ def inside_shard(error: E, inner: tuple[int, ...]) -> E:
     """An error of one inner chunk, with its position in the shard; MemoryError as it is."""
     if not isinstance(error, ZarrstackError):
         return error
-    problem = error.problem
-    return type(error)(
-        f"inner chunk {inner} of a shard: {problem.message}",
-        found=problem.found,
-        expected=problem.expected,
-        advice=problem.advice,
-    )
+    return type(error).of(error.problem, before=f"inner chunk {inner} of a shard: ")

@@ -17,9 +17,8 @@ from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched, touching
-from ..planning.move import Move
 from ..planning.plans import ArrayPlan
-from ..planning.routes import Route, route_between
+from ..planning.routes import Move, Route, route_between
 from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage

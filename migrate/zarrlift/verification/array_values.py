@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..core.digest.value_digest import ValueSums
     from ..planning.regrid.boxes import Box
 
+T = TypeVar("T")
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20
 """Minimum of decoded bytes of one side that a thread holds at a time, unless a single region is larger."""
@@ -157,7 +158,8 @@ class ArrayValues:
 
     def regions(self, division: Division, pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare the regions of a division or of a part of it."""
-        regions = _over(Grid(self.layout.shape, division.shape), division.indexes)
+        grid = Grid(self.layout.shape, division.shape)
+        regions: Iterator[Region] = (grid.region(grid.coordinates(int(index))) for index in division.indexes)
         if division.cut:
             regions = self._parts(regions, division.most)
         return self._compare(_Work(regions, division.threads, division.most), pool)
@@ -238,7 +240,7 @@ class ArrayValues:
     # Comparison
 
     def _compare(self, work: _Work, pool: ThreadPoolExecutor) -> Iterator[Compared]:
-        return _in_order(pool, self.compare, self._batches(work), work.threads)
+        return in_order(pool, self.compare, self._batches(work), work.threads)
 
     def compare(self, batch: Sequence[Region]) -> Compared:
         """Compare a batch; our decoder comes first, because it is bounded and may refuse a payload."""
@@ -307,23 +309,16 @@ def _cut(values: Values, region: Region) -> Values:
     return part if part.size == values.size else part.copy()
 
 
-def _over(grid: Grid, indexes: Sequence[int] | Indexes) -> Iterator[Region]:
-    return (grid.region(grid.coordinates(index)) for index in map(int, indexes))
-
-
 def _size(pool: ThreadPoolExecutor) -> int:
     size: int = pool._max_workers  # noqa: SLF001 - it has no public name for its size
     return size
 
 
-def _in_order(
-    pool: ThreadPoolExecutor,
-    work: Callable[[Sequence[Region]], Any],
-    batches: Iterator[list[Region]],
-    at_once: int,
-) -> Iterator[Any]:
+def in_order(
+    pool: ThreadPoolExecutor, work: Callable[[Any], T], batches: Iterable[Any], at_once: int
+) -> Iterator[T]:
     """Yield the results for batches in order, with up to `at_once` batches in progress."""
-    waiting: deque[Future[Any]] = deque()
+    waiting: deque[Future[T]] = deque()
     for batch in batches:
         waiting.append(pool.submit(work, batch))
         if len(waiting) >= at_once + (at_once == _size(pool)):

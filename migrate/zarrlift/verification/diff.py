@@ -182,7 +182,8 @@ class _Comparison:
                 if isinstance(problem, ValueProblem):
                     count += problem.count
                     if len(places) < MAX_LISTED:
-                        places.append(_value(problem))
+                        at, sides = problem.index or (), (problem.expected or "", problem.found or "")
+                        places.append(ValueDifference(index=at, first=sides[0], second=sides[1]))
                 else:
                     unreadable += 1
                     if unreadable <= MAX_LISTED:
@@ -248,9 +249,3 @@ class _Comparison:
             stored=tuple(self.stored),
             problems=tuple(self.problems),
         )
-
-
-def _value(problem: ValueProblem) -> ValueDifference:
-    return ValueDifference(
-        index=problem.index or (), first=problem.expected or "", second=problem.found or ""
-    )

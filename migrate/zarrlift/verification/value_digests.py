@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ from ..storage.base import Storage
 from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.stored_chunks import MissingObject
 from ..transfer.worker import both_ends, received
+from .array_values import in_order
 from .digest_report import ArchiveDigest
 from .source_objects import SourceObjects
 
@@ -120,21 +120,12 @@ def digest_array(
     threads = _threads(layout)
     step = max(min(len(indexes) // (4 * threads), _BATCH), 1)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-digest") as pool:
-        waiting: deque[Future[tuple[BlockSums, int, int]]] = deque()
-
-        def take() -> None:
-            sums, chunks, nbytes = waiting.popleft().result()
-            total.update(sums)
-            if count is not None:
-                count(chunks, nbytes)
-
+        portions = (indexes[start : start + step] for start in range(0, len(indexes), step))
         try:
-            for start in range(0, len(indexes), step):
-                waiting.append(pool.submit(reader, indexes[start : start + step]))
-                if len(waiting) > 2 * threads:
-                    take()
-            while waiting:
-                take()
+            for sums, chunks, nbytes in in_order(pool, reader, portions, 2 * threads + 1):
+                total.update(sums)
+                if count is not None:
+                    count(chunks, nbytes)
         finally:
             pool.shutdown(cancel_futures=True)
     return adder.digest(total)

@@ -123,14 +123,7 @@ class PresentedHierarchy(ABC, Generic[A]):
         """Raise the reason as UnsupportedError if a node is omitted."""
         problem = self.refusals.get(path)
         if problem is not None:
-            raise UnsupportedError(
-                problem.message,
-                node=problem.node,
-                key=problem.key,
-                found=problem.found,
-                expected=problem.expected,
-                advice=problem.advice,
-            )
+            raise UnsupportedError.of(problem)
 
     def _check_link(self, key: str) -> None:
         target = self.storage.link(key)

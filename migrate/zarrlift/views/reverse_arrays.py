@@ -16,10 +16,9 @@ from zarrstack.core.paths import prefix_of
 
 from ..core.codecs.base import memory
 from ..core.codecs.zstd import is_sized_frame
-from ..core.grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
+from ..core.grid.chunk_keys import Axes, N5Keys, reverse_axes
 from ..core.n5.blocks import BlockHeader
-from ..planning.move import Move
-from ..planning.routes import route_between
+from ..planning.routes import Move, route_between
 from ..transfer.inner_chunks import inner_chunks
 from ..transfer.recode import InnerChunkConversion
 from ..transfer.shard_reader import ShardReader

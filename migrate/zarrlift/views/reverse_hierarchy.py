@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject
@@ -23,7 +23,7 @@ from ..core.grid.overlap import touching
 from ..core.json_document import document
 from ..core.n5 import writer as write_n5
 from ..core.n5.dataset import STANDARD, VERSION
-from ..core.problems import warning
+from ..core.problems import attempt, warning
 from ..core.zarr_v2 import writer as write_v2
 from ..transfer.shard_reader import ShardReader
 from ..transfer.stored_chunks import MissingObject
@@ -59,7 +59,6 @@ class StoredChunk(StoredValue):
 
     @property
     def as_it_lies(self) -> bool:
-        """Whether the payload is presented unchanged."""
         return self._array.as_is
 
     @property
@@ -69,15 +68,12 @@ class StoredChunk(StoredValue):
 
     @property
     def bound(self) -> ReadLimit:
-        """The maximum size of the object."""
         return self._array.bound
 
     def shown(self, data: bytes) -> bytes:
-        """The payload in the older format; ChunkError with location."""
         return self._array.payload(self._place, data)
 
     def stored(self, storage: Storage) -> bytes | None:
-        """The stored payload; ChunkError, StorageError."""
         return super().stored(storage) if self.alone else self._array.stored(self._place)
 
     def stored_size(self, storage: Storage) -> int | None:
@@ -157,7 +153,7 @@ class _Work:
                 self._put(node.path, ".zattrs", attributes)
             return
         found: list[Problem] = []
-        _try(found, lambda: write_n5.require_own_names(attributes, dataset=False))
+        attempt(found, lambda: write_n5.require_own_names(attributes, dataset=False))
         if not self._refused(node.path, found):
             self._put(node.path, "attributes.json", {**self._version(node.path), **attributes})
 
@@ -171,7 +167,7 @@ class _Work:
     def _array_v2(self, node: ArrayNode, layout: Layout) -> None:
         found: list[Problem] = []
         fill: JSON = None
-        chain = _try(found, lambda: write_v2.chain_for_v2(layout.chain, len(layout.shape)))
+        chain = attempt(found, lambda: write_v2.chain_for_v2(layout.chain, len(layout.shape)))
         if chain is not None:
             fill = self._fill(
                 node.path,
@@ -179,7 +175,7 @@ class _Work:
                 lambda: write_v2.fill_for_v2(layout.fill_value, layout.data_type, chain),
                 found,
             )
-        if self._refused(node.path, found):
+        if self._refused(node.path, found) or chain is None:
             return
         if fill is not None and _for_xarray(node.attributes, layout):
             if self._whole(node.path, layout):
@@ -205,14 +201,14 @@ class _Work:
     def _array_n5(self, node: ArrayNode, layout: Layout) -> None:
         found: list[Problem] = []
         axes, attributes = self.showing.axes, dict(node.attributes)
-        _try(found, lambda: write_n5.require_own_names(attributes, dataset=True))
-        chain = _try(
+        attempt(found, lambda: write_n5.require_own_names(attributes, dataset=True))
+        chain = attempt(
             found,
             lambda: write_n5.chain_for_n5(layout.chain, layout.data_type, len(layout.shape), axes),
         )
         members: JSONObject = {}
         if chain is not None:
-            described = _try(
+            described = attempt(
                 found,
                 lambda: write_n5.dataset_members(
                     shape=layout.shape,
@@ -230,14 +226,14 @@ class _Work:
                 lambda: write_n5.require_zero_fill(layout.fill_value, layout.data_type),
                 found,
             )
-        if not self._refused(node.path, found):
+        if not self._refused(node.path, found) and chain is not None:
             self._put(node.path, "attributes.json", {**self._version(node.path), **members, **attributes})
             self._show(node.path, layout, chain)
 
     def _fill(self, path: str, layout: Layout, write: Callable[[], JSON], found: list[Problem]) -> JSON:
         """The fill value in the older format; null if it cannot be expressed and no chunk is missing."""
         own: list[Problem] = []
-        fill = _try(own, write)
+        fill = attempt(own, write)
         if own and not self._whole(path, layout):
             found += [replace(own[0], advice="It could be shown if no chunk were missing.")]
         return fill
@@ -301,12 +297,3 @@ def _with_dimensions(attributes: Mapping[str, JSON], layout: Layout, *, named: b
     if names is None or _DIMENSIONS in attributes or not all(isinstance(name, str) for name in names):
         return dict(attributes)
     return {**attributes, _DIMENSIONS: list(names)}
-
-
-def _try(found: list[Problem], step: Callable[[], Any]) -> Any:
-    """The result of a step, or None if it fails; the problem is recorded."""
-    try:
-        return step()
-    except ZarrstackError as error:
-        found.append(error.problem)
-    return None

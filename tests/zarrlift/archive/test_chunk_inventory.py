@@ -19,8 +19,7 @@ from zarrlift.archive import settled_inventory
 from zarrlift.archive.chunk_columns import ChunkColumns
 from zarrlift.archive.chunk_indexes import NO_CHUNK, chunk_indexes
 from zarrlift.archive.chunk_inventory import NOT_LISTED, Inventory, task_bounds
-from zarrlift.core.grid.chunk_keys_draft import DraftKeys
-from zarrlift.core.grid.chunk_keys_n5 import N5Keys
+from zarrlift.core.grid.chunk_keys import DraftKeys, N5Keys
 from zarrlift.core.grid.grid import Grid
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import StorageError

@@ -24,7 +24,7 @@ import zarrlift
 from zarrlift.archive.chunk_inventory import Inventory, take_inventory
 from zarrlift.archive.local_scan import chunk_directories
 from zarrlift.archive.nodes import Layout
-from zarrlift.archive.routed_listing import RoutedListing
+from zarrlift.archive.store_inventory import RoutedListing
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.chunk_keys import chunk_keys_of

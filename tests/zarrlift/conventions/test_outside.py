@@ -16,7 +16,7 @@ import zarr
 from tests.support.convention_trees import applied, archive, array
 
 import zarrlift
-from zarrlift.conventions import Change, Convention, Recognised, registry
+from zarrlift.conventions import Change, Convention, Recognised, apply
 from zarrlift.recipe import convention_names
 from zarrlift.recipe.convention_names import known_names, parse_conventions, require_known
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
@@ -68,12 +68,12 @@ def register(monkeypatch):
             EntryPoint(name, f"{__name__}:{value}", convention_names.GROUP)
             for name, value in sorted(names.items())
         )
-        for module in (convention_names, registry):
+        for module in (convention_names, apply):
             monkeypatch.setattr(module, "outside", lambda: points)
 
-    registry.find.cache_clear()
+    apply.find.cache_clear()
     yield register
-    registry.find.cache_clear()
+    apply.find.cache_clear()
 
 
 def test_a_registered_convention_applies_itself(register) -> None:
@@ -143,9 +143,9 @@ def test_what_is_registered_wrongly_is_named(place: str, words: str, register) -
 
 def test_two_of_one_name_are_named(monkeypatch) -> None:
     points = tuple(EntryPoint("loud", f"conventions.{m}:Loud", convention_names.GROUP) for m in "ab")
-    for module in (convention_names, registry):
+    for module in (convention_names, apply):
         monkeypatch.setattr(module, "outside", lambda: points)
-    registry.find.cache_clear()
+    apply.find.cache_clear()
     with pytest.raises(UsageError, match="more than one convention is called 'loud'"):
         applied(archive({"g": {}}))
 

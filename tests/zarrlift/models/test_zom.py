@@ -17,11 +17,12 @@ from tests.support.fixtures_index import FORMATS, archive, archives
 
 import zarrlift
 from zarrlift import models
+from zarrlift.core.json_document import finite
 from zarrlift.formats.tree.documents import parse_object
 from zarrlift.models.differences import normal
 from zarrlift.models.hierarchy import MAX_JSON_LEVELS, in_v3_words
 from zarrlift.models.text import lines
-from zarrlift.models.zom import finite, in_document, in_model, is_ambiguous, model_problems
+from zarrlift.models.zom import in_document, in_model, is_ambiguous, model_problems
 from zarrlift.planning.zarr_json import array_document, group_document
 from zarrstack.core.errors import MetadataError, UsageError
 

@@ -21,7 +21,7 @@ from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.redact import redact_foreign
 from zarrlift.storage.remote import aws_profile
 from zarrlift.storage.remote.obstore_s3 import LeftToFsspec, s3_store
-from zarrlift.storage.remote.option_names import check_names
+from zarrlift.storage.remote.store_at import check_names
 from zarrstack.core.errors import StorageError, UsageError
 
 KEYS = "aws_access_key_id = AKIA-OF-A-FILE\naws_secret_access_key = hidden-in-a-file\n"

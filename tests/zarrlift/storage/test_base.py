@@ -23,7 +23,7 @@ from zarrlift.storage.base import DirectoryEntry
 from zarrlift.storage.local import presence
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import spooled_stream
+from zarrlift.storage.remote import store_writer
 from zarrlift.storage.remote.stored_object import StoredObject
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrstack.core.errors import StorageError, UsageError
@@ -317,7 +317,7 @@ def test_to_any_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if spooled:
-        monkeypatch.setattr(spooled_stream, "SPOOLED", 50)
+        monkeypatch.setattr(store_writer, "SPOOLED", 50)
         monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 20)
     place = DESTINATIONS[destination](tmp_path)
     job = tmp_path / "job.db"

@@ -15,15 +15,12 @@ import pytest
 
 from zarrlift.storage.base import Storage
 from zarrlift.storage.local import files
-from zarrlift.storage.local.file_stream import FileStream
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.storage.local.writer import LocalWriter
-from zarrlift.storage.object_stream import ObjectStream
+from zarrlift.storage.local.writer import FileStream, LocalWriter
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import spooled_stream
-from zarrlift.storage.remote.spooled_stream import SpooledStream
-from zarrlift.storage.remote.store_writer import StoreWriter
-from zarrlift.storage.writer import DestinationError, Writer
+from zarrlift.storage.remote import store_writer
+from zarrlift.storage.remote.store_writer import SpooledStream, StoreWriter
+from zarrlift.storage.writer import DestinationError, ObjectStream, Writer
 from zarrstack.core.errors import StorageError
 
 PARTS = [b"one", memoryview(b"two"), np.arange(3, dtype="<u2").data, b"", b"end"]
@@ -38,7 +35,7 @@ def place(request, tmp_path, monkeypatch) -> Iterator[tuple[Storage, Writer]]:
         writer: Writer = LocalWriter(LocalStorage(tmp_path / "out"), "job")
     else:
         if request.param != "memory":
-            monkeypatch.setattr(spooled_stream, "SPOOLED", 4)
+            monkeypatch.setattr(store_writer, "SPOOLED", 4)
         url = f"local://{tmp_path}/out" if "fsspec" in request.param else f"memory://{uuid.uuid4()}/out"
         storage = open_storage(url, mode="w")
         writer = StoreWriter(storage)
@@ -158,7 +155,7 @@ def test_no_room_for_temporary_files_says_where_they_go(monkeypatch) -> None:
         def __init__(self, **_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(spooled_stream, "SPOOLED", 4)
+    monkeypatch.setattr(store_writer, "SPOOLED", 4)
     monkeypatch.setattr(tempfile, "TemporaryFile", Unwilling)
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", Unwilling)
     stream = SpooledStream(Full(), "a", 0)
@@ -171,7 +168,7 @@ def test_no_room_for_temporary_files_says_where_they_go(monkeypatch) -> None:
 def test_temporary_files_are_gone_at_the_end(open_files, tmp_path, monkeypatch) -> None:
     """And have no name before, where they can do without: a kill would leave it behind."""
     monkeypatch.setattr(files, "_OPEN_FILES", open_files)
-    monkeypatch.setattr(spooled_stream, "SPOOLED", 4)
+    monkeypatch.setattr(store_writer, "SPOOLED", 4)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     storage = open_storage(f"memory://{uuid.uuid4()}/out", mode="w")
     for number, discard in enumerate((True, False)):
@@ -187,7 +184,7 @@ def test_temporary_files_are_gone_at_the_end(open_files, tmp_path, monkeypatch) 
 
 
 def test_a_store_that_takes_files_is_given_one(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(spooled_stream, "SPOOLED", 4)
+    monkeypatch.setattr(store_writer, "SPOOLED", 4)
     storage = open_storage(f"memory://{uuid.uuid4()}/out", mode="w")
     given: list[tuple[str, int, bool]] = []
     real = type(storage).put_file

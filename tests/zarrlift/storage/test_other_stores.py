@@ -10,7 +10,7 @@ import pytest
 
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.obstore_s3 import LeftToFsspec
-from zarrlift.storage.remote.obstore_urls import _AZURE_VARIABLES, obstore_store
+from zarrlift.storage.remote.store_at import _AZURE_VARIABLES, obstore_store
 from zarrstack.core.errors import ZarrstackError
 
 VARIABLES = ["AZURE_STORAGE_CONNECTION_STRING", "GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"]

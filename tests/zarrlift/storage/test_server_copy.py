@@ -96,7 +96,7 @@ def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, place,
     plan = zarrlift.plan(source, f"{place}/out.zarr")
     if damage == "gone":
         # after the listing, which is why the move is called by itself
-        from zarrlift.storage.writer_for import writer_for
+        from zarrlift.storage.remote.store_writer import writer_for
         from zarrlift.transfer.tasks import Task
         from zarrlift.transfer.worker import Worker
 

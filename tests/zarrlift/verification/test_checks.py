@@ -32,9 +32,8 @@ from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touched
 from zarrlift.errors import JobError, WorkerError
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.planning.move import Move
 from zarrlift.planning.plans import ArrayPlan
-from zarrlift.planning.routes import Route
+from zarrlift.planning.routes import Move, Route
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.recheck import decode, recheck_decoded
 from zarrlift.transfer.tasks import rewritten, sources_moved

@@ -174,7 +174,7 @@ class DatasetReader:
         dataset: Dataset,
     ) -> Dataset:
         """The dataset, decoded by the codec that interprets its objects."""
-        if not self._may_rewrite(node):
+        if self._view.in_place or self._view.recipe.for_array(node.path).codecs.mode == "keep":
             findings.add(
                 finding(
                     "refusal",
@@ -191,9 +191,6 @@ class DatasetReader:
             fill_value=fill_to_json(zero_fill(data_type), data_type),
         )
         return replace(dataset, layout=changed, problems=findings.problems())
-
-    def _may_rewrite(self, node: ArrayNode) -> bool:
-        return not self._view.in_place and self._view.recipe.for_array(node.path).codecs.mode != "keep"
 
     def _refused(self, node: ArrayNode, message: str, dtype: JSON) -> Dataset:
         key = node.documents[0].key if node.documents else None

@@ -15,15 +15,21 @@ and 0.14.0; the result was compared with what 0.14.0 writes for the same content
 
 A file with broken links or references is refused as a whole, because hdmf-zarr cannot open such a file or an
 incomplete one.
+
+Cycles of links and references are detected: hdmf-zarr reads a group with everything below it before it
+registers the group, and follows links and attribute references in the process (0.11 to 0.14,
+`ZarrIO.__read_group`): a path back to a group that is still being read results in endless recursion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, excerpt
+from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
 from ..base import Change, Convention, Recognised, View, finding
@@ -31,6 +37,50 @@ from .findings import ADVICE
 
 if TYPE_CHECKING:
     from .arrays import Dataset, DatasetReader
+
+
+def reference_cycles(
+    view: View, ways: Mapping[str, Sequence[str]], without: str | None
+) -> Iterator[tuple[str, str]]:
+    """(node whose link or reference closes the cycle, the cycle as text) for each cycle found.
+
+    `ways` are the links and references by node; `without` is a group that is not read.
+    """
+    done: set[str] = set()
+    trail: list[str] = []
+    on_trail: set[str] = set()
+    waiting: list[tuple[str, Iterator[str]]] = []
+
+    def enter(path: str) -> None:
+        trail.append(path)
+        on_trail.add(path)
+        below = (join(path, name) for name in view.children(path))
+        steps = [*ways.get(path, ()), *(child for child in below if child != without)]
+        waiting.append((path, iter(steps)))
+
+    for start in view.nodes:
+        if start not in done:
+            enter(start)
+        while waiting:
+            path, steps = waiting[-1]
+            step = next(steps, None)
+            if step is None:
+                waiting.pop()
+                trail.pop()
+                on_trail.discard(path)
+                done.add(path)
+            elif step in on_trail:
+                circle = [*trail[trail.index(step) :], step]
+                yield _closer(circle, ways), " -> ".join(f"/{name}" for name in circle)[:300]
+            elif step not in done:
+                enter(step)
+
+
+def _closer(circle: Sequence[str], ways: Mapping[str, Sequence[str]]) -> str:
+    """The node of the last step that is a link or reference, since nesting alone closes no cycle."""
+    pairs = list(pairwise(circle))
+    return next(before for before, after in reversed(pairs) if after in ways.get(before, ()))
+
 
 LINKS: Final = "zarr_link"
 DTYPE: Final = "zarr_dtype"
@@ -61,7 +111,7 @@ class _File:
     """The analysis of one file."""
 
     def __init__(self, view: View) -> None:
-        from .references import FileNodes  # this and the like: only for files of hdmf-zarr
+        from .references import FileNodes
 
         self.view = view
         self.places = FileNodes(view)
@@ -75,7 +125,6 @@ class _File:
     def account(self) -> Recognised:
         """The changes and problems of all nodes."""
         from .arrays import DatasetReader
-        from .cycles import reference_cycles
 
         reader = DatasetReader(self.view, self.places)
         for node in self.view.archive.nodes:

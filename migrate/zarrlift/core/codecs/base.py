@@ -224,7 +224,6 @@ class ObjectCodec(ArrayCodec):
 
     @property
     def size(self) -> Size:
-        """The limit for unpacking one inner chunk."""
         return Size(self.limit, exact=False)
 
     def _fault(self, what: str) -> ChunkError:

@@ -25,7 +25,6 @@ class Base64(BytesCodec):
         return Size((decoded.at_most + 2) // 3 * 4, decoded.exact)
 
     def encode(self, data: Buffer) -> bytes:
-        """Encode as ASCII text."""
         return base64.b64encode(memory(data))
 
     def decode(self, data: Buffer, decoded: Size) -> bytes:

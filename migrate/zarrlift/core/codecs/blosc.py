@@ -118,7 +118,6 @@ class Blosc(BytesCodec):
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode, after checking the header against the chunk and the payload."""
         length = buffer_length(data)
         nbytes, cbytes = self._require_header(bytes(memory(data)[:HEADER_BYTES]), length, decoded)
         if nbytes == 0:
@@ -144,7 +143,6 @@ class Blosc(BytesCodec):
         return cbytes == ends.length
 
     def trailing_bytes(self, ends: HeadAndTail) -> int:
-        """The number of bytes behind the stored size."""
         return trailing_bytes(ends.head, ends.length)
 
     def _require_header(self, head: bytes, length: int, decoded: Size) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .base import Buffer
+
+MIN_STEP: Final = 1 << 20
+STEPS: Final = 16
+"""Minimum bytes per step, and number of steps, in which a large stream is unpacked."""
 
 
 def octets(data: Buffer) -> npt.NDArray[np.uint8]:

@@ -83,11 +83,9 @@ class Categorize(BytesCodec):
         return cls(spec, text, Labels.parse(spec, config))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """The type of the numbers."""
         return self.labels.codes
 
     def encoded_size(self, decoded: Size) -> Size:
-        """One number per string."""
         count = elements_of(self.spec.name, decoded, self.text.itemsize)
         return Size(count * self.labels.codes.itemsize, decoded.exact)
 
@@ -118,12 +116,10 @@ class ObjectCategorize(ArrayCodec):
 
     @property
     def item(self) -> np.dtype[Any] | None:
-        """The type of the numbers."""
         return self.labels.codes
 
     @property
     def size(self) -> Size:
-        """One number per string."""
         return Size(self.inner_chunk.items * self.labels.codes.itemsize, exact=True)
 
     def encode(self, array: Array) -> Buffer:
@@ -131,7 +127,6 @@ class ObjectCategorize(ArrayCodec):
         return items_as_octets(self.labels.numbers(array.reshape(-1).tolist()))
 
     def decode(self, data: Buffer) -> Array:
-        """Decode to an object array of str."""
         self.labels.count(buffer_length(data))
         require_fit(self.spec.name, buffer_length(data), self.size)
         table = np.array(["", *self.labels.labels], dtype=object)

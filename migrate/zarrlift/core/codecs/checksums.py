@@ -101,11 +101,9 @@ class Checksum(BytesCodec):
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Four bytes more."""
         return Size(decoded.at_most + 4, decoded.exact)
 
     def encode(self, data: Buffer) -> bytes:
-        """Prepend or append the checksum."""
         view = octets(data)
         number = struct.pack("<I", self.checksum(view, self.seed))
         content = memory(view)
@@ -131,13 +129,11 @@ class Checksum(BytesCodec):
         return content
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
-        """Check the length, if known."""
         if ends.length < 4:
             raise ChunkError(f"{self.spec.name}: the payload is cut short", found=f"{ends.length} bytes")
         return BytesCodec.check(self, ends, decoded)
 
     def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
-        """The ends without the checksum."""
         length = ends.length - 4
         if self.at_start:
             return HeadAndTail(ends.head[4:], ends.tail[max(0, len(ends.tail) - length) :], length)

@@ -23,8 +23,7 @@ import numpy as np
 from zarrstack.core.errors import ChunkError
 
 from .base import Size, memory
-from .bounds import octets, require_fit, too_large
-from .streams import MIN_STEP, STEPS
+from .bounds import MIN_STEP, STEPS, octets, require_fit, too_large
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -51,12 +51,10 @@ class Bytes(ArrayCodec):
 
     @property
     def item(self) -> np.dtype[Any] | None:
-        """The stored type."""
         return self.stored
 
     @property
     def size(self) -> Size:
-        """The exact size of the items."""
         return Size(self.inner_chunk.items * self.stored.itemsize, exact=True)
 
     def encode(self, array: Array) -> Buffer:

@@ -55,7 +55,6 @@ class HdmfObjects(ObjectCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; the module's docstring describes the configuration."""
         config = Configuration(spec, ("codec", "values", "own", "fields"))
         codec = CodecSpec.from_json(config.value("codec"))
         values = cast("str", config.choice("values", ("text", "references", "rows", "items")))

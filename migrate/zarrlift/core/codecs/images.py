@@ -19,9 +19,8 @@ from zarrstack.core.errors import ChunkError, UnsupportedError
 
 from .base import HeadAndTail, Size, memory
 from .bounds import items_as_octets, require_fit
-from .image_headers import LEAST_BYTES
+from .image_headers import LEAST_BYTES, tiff_bytes
 from .optional import DecodedOnly, require_exact, require_package
-from .tiff_header import tiff_bytes
 
 if TYPE_CHECKING:
     from ..codec_spec import CodecSpec
@@ -86,7 +85,6 @@ class ImageCodec(DecodedOnly):
         return decoded if self.name == "delta" else DecodedOnly.encoded_size(self, decoded)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode, after checking the header of an image."""
         size = require_exact(self.spec, decoded)
         payload = bytes(memory(data))
         function = self._decoder()
@@ -110,7 +108,6 @@ class ImageCodec(DecodedOnly):
         return result
 
     def check(self, ends: HeadAndTail, decoded: Size) -> bool:
-        """Only decoding can tell."""
         return False
 
     def _decoder(self) -> Any:

@@ -155,7 +155,6 @@ class Json2(Document):
         return json.JSONDecoder(strict=self.strict).decode(bytes(memory(data)).decode(self.encoding))
 
     def dump(self, document: list[Any]) -> bytes:
-        """Serialise as numcodecs does."""
         return json.JSONEncoder(**self.encoder).encode(document).encode(self.encoding)
 
 
@@ -195,7 +194,6 @@ class MsgPack2(Document):
         return msgpack.unpackb(bytes(memory(data)), raw=self.raw)
 
     def dump(self, document: list[Any]) -> bytes:
-        """Serialise as numcodecs does."""
         import msgpack
 
         packed: bytes = msgpack.packb(

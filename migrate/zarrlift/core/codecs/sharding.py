@@ -105,7 +105,6 @@ class ShardingIndexed(ArrayCodec):
         return packed(chunks, self.grid.counts, self.form)
 
     def decode(self, data: Buffer) -> Array:
-        """Decode the shard; missing inner chunks have the fill value."""
         view = memory(data)
         require_fit(self.spec.name, len(view), self.size)
         index = ShardIndex.of_shard(view, self.grid.counts, self.form)

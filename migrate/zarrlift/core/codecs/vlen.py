@@ -36,7 +36,6 @@ class Vlen(ObjectCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; no configuration."""
         Configuration(spec, ())
         return cls(spec, inner_chunk, options.object_limit)
 

@@ -9,7 +9,7 @@ either dialect's members, but not both for the same purpose.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,8 +21,8 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from ..chain.chain import Chain
 from ..codec_spec import CodecSpec
 from ..data_types.v3 import DataType
-from ..grid.chunk_keys_draft import DraftKeys
-from ..problems import any_refusal, refusal
+from ..grid.chunk_keys import DraftKeys
+from ..problems import any_refusal, attempt, refusal
 from ..shapes import Shape, read_lengths, whole_chunks
 from ..zarr_v2.chain import packing
 from .codecs import read_codec, read_layout, read_shards
@@ -83,22 +83,16 @@ def describe_array(
     return array, tuple(reader.problems)
 
 
+@dataclass(slots=True)
 class _Reader:
     """Parser of one document; collects problems, to report all of them at once."""
 
-    def __init__(
-        self,
-        document: Mapping[str, JSON],
-        dialect: Dialect,
-        *,
-        allow_fallback: bool,
-        read_filtered: ReadFiltered | None,
-    ) -> None:
-        self.document = document
-        self.dialect = dialect
-        self.allow_fallback = allow_fallback
-        self.read_filtered = read_filtered
-        self.problems: list[Problem] = []
+    document: Mapping[str, JSON]
+    dialect: Dialect
+    _: KW_ONLY
+    allow_fallback: bool
+    read_filtered: ReadFiltered | None
+    problems: list[Problem] = field(default_factory=list)
 
     def read(self) -> DraftArray | None:
         """The array, unless a problem refuses it."""
@@ -143,11 +137,7 @@ class _Reader:
         return any_refusal(self.problems)
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except ZarrstackError as error:
-            self.problems.append(error.problem)
-            return None
+        return attempt(self.problems, step)
 
     def _extensions(self) -> tuple[JSONObject, ...]:
         extensions, notes = read_extensions(self.document.get("extensions", []))

@@ -15,7 +15,7 @@ from typing import Final
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..chain.numcodecs_settings import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
+from ..chain.codec_limits import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
 from ..codec_spec import CodecSpec
 from ..shapes import Shape, read_lengths
 

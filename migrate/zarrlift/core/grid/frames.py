@@ -18,7 +18,7 @@ from zarrstack.core.shard_index import IndexFormat, ShardIndex, packed
 from ..chain.chain import Chain
 from ..codec_spec import CodecSpec
 from ..shapes import Shape
-from .chunk_keys_n5 import Axes
+from .chunk_keys import Axes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..codecs.base import memory
 from ..codecs.pipeline import Pipeline
-from ..grid.chunk_keys_n5 import Axes, reverse_axes
+from ..grid.chunk_keys import Axes, reverse_axes
 from .blocks import BlockHeader, pad_block, require_end, split
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
+from ..chain.codec_limits import blosc_shuffle, gzip_level
 from ..codec_spec import CodecSpec
 from ..codecs.config import Configuration
 from ..problems import note, warning
@@ -125,7 +125,7 @@ def _lzma(config: Configuration, _: int) -> CodecSpec:
 
 def _lz4(config: Configuration, _: int) -> CodecSpec:
     # Imported here: describing an archive does not require numcodecs.
-    from ..codecs.lz4_block import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
+    from ..codecs.lz4 import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
 
     if config.value("acceleration", None) is not None:
         # zarr-python's N5Store writes numcodecs' own codec under N5's name.

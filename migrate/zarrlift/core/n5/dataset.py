@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
 from ..codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
-from ..grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
-from ..problems import any_refusal, note, refusal, warning
+from ..grid.chunk_keys import Axes, N5Keys, reverse_axes
+from ..problems import any_refusal, attempt, note, refusal, warning
 from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
 from .blocks import BlockHeader
 from .compression import read_compression
@@ -143,19 +143,12 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     problems: list[Problem] = []
     dimensions = _lengths(attributes, "dimensions", 0, MAX_ELEMENTS, problems)
     block_size = _lengths(attributes, "blockSize", 1, MAX_IN_BLOCK, problems)
-    try:
-        if dimensions is not None and block_size is not None:
-            require_same_axes(block_size, dimensions, "blockSize", whole="dimensions")
-    except MetadataError as error:
-        problems.append(error.problem)
+    if dimensions is not None and block_size is not None:
+        attempt(problems, lambda: require_same_axes(block_size, dimensions, "blockSize", whole="dimensions"))
     data_type = _data_type(attributes, problems)
-    compression = None
-    try:
-        itemsize = 1 if data_type is None else data_type.numpy.itemsize
-        compression, more = read_compression(attributes, itemsize)
-        problems.extend(more)
-    except ZarrstackError as error:
-        problems.append(error.problem)
+    itemsize = 1 if data_type is None else data_type.numpy.itemsize
+    compression, more = attempt(problems, lambda: read_compression(attributes, itemsize)) or (None, [])
+    problems.extend(more)
     if attributes.get("isLabelMultiset") is True:
         # Paintera, https://github.com/saalfeldlab/paintera: bytes per label set, not per element.
         message = "a dataset of Paintera's label multisets: its blocks are of variable length"
@@ -178,11 +171,7 @@ def _lengths(
     if name not in attributes:
         problems.append(refusal("metadata", f"{name} is missing"))
         return None
-    try:
-        return read_lengths(attributes[name], name, least=least, most=most)
-    except MetadataError as error:
-        problems.append(error.problem)
-        return None
+    return attempt(problems, lambda: read_lengths(attributes[name], name, least=least, most=most))
 
 
 def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataType | None:
@@ -190,16 +179,17 @@ def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataT
         problems.append(refusal("metadata", "dataType is missing"))
         return None
     name = attributes["dataType"]
-    try:
-        data_type = DataType.from_numpy(_numpy(name))
-        # Fail early: zarr-python 3.1.6 cannot read the zero of a time without unit.
-        fill_to_json(np.zeros((), data_type.numpy)[()], data_type)
-    except ZarrstackError as error:
-        problems.append(error.problem)
-        return None
-    if name not in STANDARD:
+    data_type = attempt(problems, lambda: _known(_numpy(name)))
+    if data_type is not None and name not in STANDARD:
         message = "a dataType that N5 does not have, as zarr-python's N5Store writes it"
         problems.append(note("deviation", message, found=excerpt(name)))
+    return data_type
+
+
+def _known(dtype: np.dtype[Any]) -> DataType:
+    data_type = DataType.from_numpy(dtype)
+    # Fail early: zarr-python 3.1.6 cannot read the zero of a time without unit.
+    fill_to_json(np.zeros((), data_type.numpy)[()], data_type)
     return data_type
 
 

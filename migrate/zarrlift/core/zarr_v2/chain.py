@@ -17,7 +17,7 @@ from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackErro
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
-from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
+from ..chain.codec_limits import blosc_shuffle, gzip_level
 from ..chain.optional_codecs import IMAGECODECS, PACKAGES
 from ..codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype

@@ -14,7 +14,7 @@ from zarrstack.core.errors import UnsupportedError
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..chain.chain import Chain
-from ..chain.numcodecs_settings import BLOSC_SHUFFLES
+from ..chain.codec_limits import BLOSC_SHUFFLES
 from ..codec_spec import CodecSpec
 from ..codecs.pipeline import axes_order
 from ..data_types.bits import same_bits

@@ -1,18 +1,20 @@
-"""Contradictions in a hierarchy: nodes inside arrays, chunks without an array.
+"""Contradictions in a hierarchy: nodes inside arrays, chunks without an array; files that belong to no node.
 
-Any resolution could lose values, so the nodes concerned are refused.
+Any resolution of a contradiction could lose values, so the nodes concerned are refused. Files are reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import ArrayNode, Node
-from ...core.problems import refusal
-from ...storage.base import Storage
+from ...core.node_paths import nearest
+from ...core.problems import note, refusal
+from ...storage.base import CLAIM, Storage
 from ...storage.local.storage import LocalStorage
 from .directory import NodeDirectory
 from .walk import passed_over
@@ -72,3 +74,42 @@ def chunks_alone(path: str, key: str, document: str, *, called: str = "chunks") 
         expected=f"a document {join(path, document)!r}",
         advice="Restore the document, or exclude the node.",
     )
+
+
+_NAMED: Final = 20
+"""Number of files reported individually."""
+_LITTER: Final = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+def is_litter(name: str) -> bool:
+    """Whether a name is that of files left by file managers, or by a running job.
+
+    `._*` are macOS's (RFC 1740).
+    """
+    return name in _LITTER or name.startswith(("._", CLAIM))
+
+
+def unclaimed_files(
+    directories: Mapping[str, NodeDirectory], nodes: Mapping[str, Node], names: Collection[str]
+) -> Iterator[str]:
+    """Keys of files outside arrays that belong to no node, including chunks in a group's directory.
+
+    `names` are those that a reader has processed or ignores.
+    """
+    for path, place in directories.items():
+        if isinstance(nearest(path, nodes), ArrayNode):
+            continue  # listed because its document is unreadable, for which it is refused
+        chunks = (place.chunk,) if place.chunk and path in nodes else ()
+        for name in (*place.files, *chunks):
+            if name not in names and not is_litter(name):
+                yield join(path, name)
+
+
+def unclaimed_file_notes(keys: Sequence[str]) -> list[Problem]:
+    """A note for each of the first files without a node, and one for the rest."""
+    message = "a file that belongs to no node is not copied"
+    notes = [note("stray", message, key=key) for key in keys[:_NAMED]]
+    if len(keys) > _NAMED:
+        message = f"{len(keys) - _NAMED} more files that belong to no node are not copied"
+        notes.append(note("stray", message))
+    return notes

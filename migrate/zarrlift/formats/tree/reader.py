@@ -21,12 +21,11 @@ from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
 from ..table import V2_ARRAY, V3, MarkerDocument, NodeFormat
 from . import consolidated
-from .conflicts import chunks_alone, nodes_inside
+from .conflicts import chunks_alone, nodes_inside, unclaimed_file_notes, unclaimed_files
 from .directory import CHUNK, NodeDirectory
 from .nodes import add_groups, implicit_group, refuse
 from .open_tree import DescribedArray, Tree
 from .two_documents import format_of_chunks
-from .unclaimed_files import unclaimed_file_notes, unclaimed_files
 from .walk import chunk_root, walk
 
 _FORMATS: Final = __name__.rpartition(".tree.")[0]

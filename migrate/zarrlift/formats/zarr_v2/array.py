@@ -19,8 +19,7 @@ from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from ...archive.nodes import Layout
 from ...core.chain.chain import Chain
 from ...core.data_types.object_values import plain
-from ...core.data_types.v2 import parse_v2_dtype
-from ...core.data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
+from ...core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
 from ...core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ...core.grid.chunk_keys import ChunkKeys
 from ...core.problems import any_refusal

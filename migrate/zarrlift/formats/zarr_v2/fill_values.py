@@ -10,7 +10,7 @@ import numpy as np
 from zarrstack.core.json_text import JSON
 
 from ...core.data_types.fill_forms import fill_form, from_base64, to_base64
-from ...core.data_types.v2_fill import v2_fill_to_scalar
+from ...core.data_types.v2 import v2_fill_to_scalar
 
 Dtype = np.dtype[Any]
 Apply: TypeAlias = Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]

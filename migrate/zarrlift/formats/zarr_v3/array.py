@@ -22,7 +22,7 @@ from ...core.chain.chain import Chain
 from ...core.codecs.pipeline import Pipeline
 from ...core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from ...core.grid.frames import Shards
-from ...core.problems import any_refusal, refusal
+from ...core.problems import any_refusal, attempt, refusal
 from ...core.shapes import Shape, read_lengths, whole_chunks
 
 SHARDING: Final = "sharding_indexed"
@@ -68,7 +68,9 @@ class V3ArrayDescriber:
         outer = reading.member("chunk_grid", _grid)
         if shape is None or outer is None or data_type is None or keys is None or chain is None:
             return result
-        fill = reading.member("fill_value", lambda value: (_fill(value, data_type),))
+        fill = reading.member(
+            "fill_value", lambda value: (fill_to_json(fill_from_json(value, data_type), data_type),)
+        )
         names = reading.attempt(lambda: (_names(document.get("dimension_names"), len(shape)),))
         chunks = reading.attempt(lambda: whole_chunks(outer, shape, "chunk_shape"))
         inside = None if chunks is None else reading.attempt(lambda: _unframed(chain, chunks))
@@ -112,13 +114,7 @@ class _Reading:
 
     def attempt(self, step: Callable[[], Any]) -> Any:
         """The result of a step, or None if it fails; the problem is recorded."""
-        try:
-            return step()
-        except ZarrstackError as error:
-            self.problems.append(error.problem)
-        except RecursionError:
-            self.problems.append(refusal("metadata", "the document is nested too deeply"))
-        return None
+        return attempt(self.problems, step)
 
     def member(self, name: str, read: Callable[[JSON], Any]) -> Any:
         """The parsed value of a member that must exist."""
@@ -173,11 +169,6 @@ def _grid(data: JSON) -> Shape:
     ):
         raise MetadataError("malformed chunk grid", found=excerpt(data), expected='{"chunk_shape": [...]}')
     return read_lengths(configuration["chunk_shape"], "chunk_shape")
-
-
-def _fill(data: JSON, data_type: DataType) -> JSON:
-    """The fill value in this project's form; MetadataError if it is not a value of the type."""
-    return fill_to_json(fill_from_json(data, data_type), data_type)
 
 
 def _names(data: JSON, ndim: int) -> tuple[str | None, ...] | None:

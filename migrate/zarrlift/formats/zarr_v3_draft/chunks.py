@@ -15,7 +15,7 @@ from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import ArrayNode, GroupNode, Layout, Node
 from ...core.draft_v3.nodes import Dialect
-from ...core.grid.chunk_keys_draft import DraftKeys
+from ...core.grid.chunk_keys import DraftKeys
 from ...core.problems import refusal
 from ...storage.base import DirectoryEntry, Storage
 from ..tree.nodes import implicit_group

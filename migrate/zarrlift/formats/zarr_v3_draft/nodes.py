@@ -34,14 +34,13 @@ from ...core.zarr_v2.chain import read_chain
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
 from ..tree import consolidated
-from ..tree.conflicts import refuse_below_arrays
+from ..tree.conflicts import is_litter, refuse_below_arrays
 from ..tree.directory import NodeDirectory
 from ..tree.documents import parse_object
 from ..tree.links import unfollowed_link
 from ..tree.nodes import add_groups, implicit_group
 from ..tree.open_tree import DescribedArray, Tree
 from ..tree.reader import Describer
-from ..tree.unclaimed_files import is_litter
 from .chunks import refuse_lone_chunks, with_scalar_key
 from .entry_point import without_entry
 from .places import META, Places, documents_named, find_documents

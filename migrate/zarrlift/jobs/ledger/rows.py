@@ -17,7 +17,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ...archive.chunk_inventory import UNLISTED
-from ...archive.layout import layout_from_json, layout_to_json
+from ...archive.nodes import layout_from_json, layout_to_json
 from ...core.identity_cache import IdentityCache
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from ...planning.routes import RouteName

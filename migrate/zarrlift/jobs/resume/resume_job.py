@@ -18,7 +18,7 @@ from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan, Planned, Refusal, taken_over
 from ...planning.source_inventory import changed_keys
 from ...storage.base import Storage
-from ...storage.writer_for import writer_for
+from ...storage.remote.store_writer import writer_for
 from ...transfer.tasks import sweep
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job

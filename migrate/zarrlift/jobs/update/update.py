@@ -37,7 +37,7 @@ from ...recipe.options import (
     values,
 )
 from ...recipe.signatures import explicit, given
-from ...storage.writer_for import writer_for
+from ...storage.remote.store_writer import writer_for
 from ..endpoints import Endpoints
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job

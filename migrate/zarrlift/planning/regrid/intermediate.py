@@ -7,8 +7,7 @@ from typing import Self
 
 from zarrstack.core.json_text import JSONObject
 
-from ...archive.layout import layout_from_json, layout_to_json
-from ...archive.nodes import Layout
+from ...archive.nodes import Layout, layout_from_json, layout_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

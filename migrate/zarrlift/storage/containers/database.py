@@ -120,7 +120,6 @@ class DatabaseSource(Source):
         return await asyncio.to_thread(question, self.database)
 
     async def find(self, key: str) -> ObjectState | None:
-        """Size and the database's state."""
 
         def ask(database: Database) -> ObjectState | None:
             size = database.size(key)
@@ -146,7 +145,6 @@ class DatabaseSource(Source):
         return await self._ask(ask)
 
     async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
-        """All objects with a prefix."""
         state = await self._ask(lambda database: database.state())
         rows = await self._ask(lambda database: database.rows(prefix))
         while (page := await asyncio.to_thread(next, rows, None)) is not None:
@@ -155,18 +153,15 @@ class DatabaseSource(Source):
             yield ListedPage([key for key, _ in page], all_sizes, [state] * len(page))
 
     async def children(self, directory: str) -> dict[str, bool]:
-        """Names directly below a directory."""
         return await self._ask(lambda database: database.children(f"{directory}/" if directory else ""))
 
     def refusal(self, key: str) -> UsageError:
-        """The error for an attempt to write."""
         return UsageError(
             "a database cannot be written", key=key, found=self.shown, expected="a directory or a URL"
         )
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The path."""
         return ("database", self.shown)
 
 

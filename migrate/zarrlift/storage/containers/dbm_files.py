@@ -56,7 +56,6 @@ class _IndexedFiles(Database):
         """The object; None if there is none."""
 
     def get(self, key: str, most: int | None = None) -> bytes | None:
-        """The object; None if there is none."""
         with self._lock:
             self._refresh()
             data = self._read(key)
@@ -70,14 +69,12 @@ class _IndexedFiles(Database):
         return None if data is None else len(data)
 
     def page(self, start: str, most: int) -> list[tuple[str, int | None]]:
-        """Some keys in order."""
         with self._lock:
             self._refresh()
             at = bisect_left(self._keys, start)
             return [(key, self._size(key)) for key in self._keys[at : at + most]]
 
     def state(self) -> str:
-        """Sizes and times of the files."""
         return file_state(*self._files)
 
     def _size(self, key: str) -> int | None:

@@ -68,7 +68,6 @@ class LmdbFile(Database):
             raise damaged(self.path, f"it is cut short: {size} bytes instead of {used}")
 
     def get(self, key: str, most: int | None = None) -> bytes | None:
-        """A copy of the object; None if there is none."""
 
         def ask(txn: Any) -> bytes | None:
             value = _found(txn, key)
@@ -77,7 +76,6 @@ class LmdbFile(Database):
         return self._read(ask)
 
     def size(self, key: str) -> int | None:
-        """Size of the object, without copying it."""
 
         def ask(txn: Any) -> int | None:
             value = _found(txn, key)
@@ -86,7 +84,6 @@ class LmdbFile(Database):
         return self._read(ask)
 
     def page(self, start: str, most: int) -> list[tuple[str, int | None]]:
-        """Some keys in order."""
 
         def ask(txn: Any) -> list[tuple[bytes, int]]:
             rows: list[tuple[bytes, int]] = []

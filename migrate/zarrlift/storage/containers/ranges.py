@@ -81,7 +81,6 @@ class LocalRanges(Ranges):
         self.state = f"{facts.st_size} {facts.st_mtime_ns}"
 
     async def read(self, start: int, length: int) -> bytes:
-        """One or more system calls."""
         descriptor, facts = open_regular(self._path)
         try:
             require_same(facts, self._version)
@@ -105,7 +104,6 @@ class LocalRanges(Ranges):
         raise AssertionError
 
     def now(self) -> Ranges:
-        """The path opened again."""
         try:
             return LocalRanges(self._path)
         except OSError as error:
@@ -130,7 +128,6 @@ class StoreRanges(Ranges):
             self._version = size, version_number(str(etag))
 
     async def read(self, start: int, length: int) -> bytes:
-        """One request."""
         from zarr.abc.store import RangeByteRequest
 
         stop = min(start + length, self.size)
@@ -146,7 +143,6 @@ class StoreRanges(Ranges):
         return run(self._storage.told("cannot read", "", lambda: self.read(start, length), size=len))
 
     def now(self) -> Ranges:
-        """The state of the object, in one request."""
         state = run(self._storage.told("cannot read", "", lambda: self._native.state(self._storage.base)))
         if state is None:
             raise StorageError("the file is missing", found=self.shown)
@@ -177,15 +173,12 @@ class SeekableFile(io.RawIOBase):
         self._block = self._ranges.read_now(self._start, self._ranges.size - self._start)
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
         return True
 
     def tell(self) -> int:
-        """The position in bytes."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -225,7 +218,6 @@ class SeekableFile(io.RawIOBase):
             raise StorageError("the file ended early", found=f"{self._ranges.shown}, at {self._at}")
 
     def readinto(self, buffer: Any) -> int:
-        """As `read`."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -45,7 +45,6 @@ class SqliteFile(Database):
         self._table, self._key, self._value = self._find_table()
 
     def get(self, key: str, most: int | None = None) -> bytes | None:
-        """The object; None if there is none."""
         value = f"substr({self._value}, 1, {most + 1})" if most is not None else self._value
         rows = self._ask(f"SELECT typeof({self._value}), {value} {self._of_key}", self._as_key(key))
         if not rows:
@@ -56,12 +55,10 @@ class SqliteFile(Database):
         return bytes(data)
 
     def size(self, key: str) -> int | None:
-        """Size of the object, without reading it."""
         rows = self._ask(f"SELECT length({self._value}) {self._of_key}", self._as_key(key))
         return rows[0][0] if rows else None
 
     def page(self, start: str, most: int) -> list[tuple[str, int | None]]:
-        """Some keys in order, by the table's index."""
         columns = f"CAST({self._key} AS BLOB), length({self._value}) FROM {self._table}"
         where = f"WHERE {self._key} >= ? ORDER BY {self._key} LIMIT ?"
         rows = self._ask(f"SELECT {columns} {where}", self._as_key(start), most)

@@ -144,7 +144,7 @@ def open_container(place: ContainerPlace) -> Storage | None:
         return None
     module: Any = import_module(f".{kind.module}", __package__)
     if kind.suffixes:
-        from .member_source import open_local
+        from .members import open_local
 
         return open_local(place, module.load)
     opened: Storage = module.open_container(place)
@@ -164,7 +164,7 @@ def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | No
     if kind == "zip" or (kind is None and detected is None and name.endswith(_ZIP)):
         detected = "zip"  # which may begin with anything
     if detected is not None and kind in (None, detected):
-        from .member_source import open_remote
+        from .members import open_remote
 
         return open_remote(place, import_module(f".{detected}_file", __package__).load, detected)
     if kind is not None or name.endswith(SUFFIXES) or is_foreign(head):

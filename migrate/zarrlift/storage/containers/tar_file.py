@@ -111,5 +111,4 @@ class TarMembers(Members):
         return f"{self.state} {member.start}"
 
     async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:
-        """One request."""
         return await ranges.exactly(member.start + start, stop - start)

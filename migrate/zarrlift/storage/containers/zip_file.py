@@ -99,7 +99,6 @@ class ZipMembers(Members):
         """Where the bytes of members begin of which parts are read."""
 
     def version(self, member: Member) -> str:
-        """Its checksum."""
         return f"{member.crc:08x}"
 
     async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:

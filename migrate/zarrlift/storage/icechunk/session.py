@@ -30,7 +30,6 @@ class SessionStorage(StoreStorage):
     holds_consolidated = False
 
     async def fetch_size(self, key: str) -> int | None:
-        """The size of an object, or None."""
         return await self.told("cannot read", key, lambda: self._size(self.key(key)))
 
     async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:

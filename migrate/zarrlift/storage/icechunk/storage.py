@@ -92,7 +92,6 @@ class IcechunkStorage(SessionStorage):
         return None if self._place is None else self._place.beside
 
     def claim_place(self) -> tuple[Storage, str]:
-        """A place next to the repository."""
         name = "" if self._place is None else self._place.prefix.rpartition("/")[2]
         return self._parent, name + BESIDE
 
@@ -146,7 +145,6 @@ class IcechunkStorage(SessionStorage):
         return branch_state
 
     def checkpoint(self) -> None:
-        """Commit everything that was written, so that it may be recorded as done; StorageError."""
         if self._session is not None:
             run(self._commit())
 

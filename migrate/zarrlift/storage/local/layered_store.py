@@ -30,7 +30,6 @@ class RegularLocalStore(LocalStore):
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Like `LocalStore.get`."""
         self._require_regular(key)
         return await super().get(key, prototype, byte_range)
 

@@ -89,7 +89,6 @@ class LocalStorage(Storage):
             return None
 
     def size(self, key: str) -> int | None:
-        """One `stat`."""
         try:
             facts = os.stat(self.path(key))
         except OSError as error:
@@ -115,7 +114,6 @@ class LocalStorage(Storage):
             raise storage_error("cannot write", key, error) from error
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a temporary file and link it."""
         path = self.path(key)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -124,7 +122,6 @@ class LocalStorage(Storage):
             raise storage_error("cannot write", key, error) from error
 
     def delete(self, key: str) -> None:
-        """Unlink the file."""
         try:
             os.unlink(self.path(key))
         except OSError as error:

@@ -115,7 +115,6 @@ class ReferenceSource(Source):
                 yield key
 
     async def size(self, key: str) -> int | None:
-        """Size of an object in bytes; None if there is no such key."""
         entry = await self._found(key)
         if isinstance(entry, bytes | None):
             return None if entry is None else len(entry)
@@ -128,7 +127,6 @@ class ReferenceSource(Source):
         return state.size
 
     async def find(self, key: str) -> ObjectState | None:
-        """Size and version of what a reference leads to."""
         entry = await self._found(key)
         if entry is None:
             return None
@@ -139,7 +137,6 @@ class ReferenceSource(Source):
         return size, str(_version(entry, state))
 
     async def children(self, directory: str) -> dict[str, bool]:
-        """Names directly below a directory."""
         return await self._index.children(directory)
 
     async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
@@ -183,7 +180,6 @@ class ReferenceSource(Source):
         return zip(urls, await bounded([state(url) for url in urls]), strict=True)
 
     def refusal(self, key: str) -> UsageError:
-        """The error for an attempt to write."""
         return UsageError("references are read-only", expected="a destination of its own, to copy to")
 
 

@@ -73,7 +73,6 @@ class FsspecBackend(Backend):
         return None if facts is None else (facts[0], str(facts[1]))
 
     async def listed(self, key: str) -> tuple[int | None, str | None] | None:
-        """The same."""
         self.fs.invalidate_cache()
         try:
             facts = await self.fs._info(self.path(key))  # noqa: SLF001
@@ -114,27 +113,22 @@ class FsspecBackend(Backend):
         )
 
     async def put_file(self, key: str, name: str, size: int) -> None:
-        """Write the file in as many parts as the file system makes."""
         send = self.fs._put_file  # noqa: SLF001
         await send(name, self.path(key), **in_parts(send, size))
 
     @property
     def creates(self) -> bool:
-        """Known for some file systems."""
         return bool(_protocols_of(self.fs) & _CREATING)
 
     async def create(self, key: str, data: bytes) -> None:
-        """Create with the file system's own method."""
         await self.fs._pipe_file(self.path(key), data, mode="create")  # noqa: SLF001
 
     async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
-        """Copy with the file system's own method."""
         assert isinstance(source, FsspecBackend)
         await self.fs._cp_file(source.path(before), self.path(after))  # noqa: SLF001
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Kind, arguments and options."""
         inner = getattr(self.fs, "sync_fs", self.fs)  # fsspec's wrapper around a synchronous file system
         options = {name: value for name, value in inner.storage_options.items() if name not in _OURS}
         return type(inner), inner.storage_args, options

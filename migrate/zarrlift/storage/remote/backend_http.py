@@ -71,7 +71,6 @@ class HttpBackend(FsspecBackend):
     async def read_start(
         self, key: str, length: int, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:
-        """One request, whose headers tell size and version."""
         states: list[ObjectState] = []
         data = await self._get(key, _range(0, length), 0, length, None, states.append)
         return None if data is None else (data, states[0])

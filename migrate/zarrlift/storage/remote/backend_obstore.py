@@ -1,6 +1,6 @@
 """Object stores through obstore, which takes a third of the processor time of s3fs per request.
 
-zarr-python provides the store (`zarr.storage.ObjectStore`), `obstore_urls` that of a URL; this module adds
+zarr-python provides the store (`zarr.storage.ObjectStore`), `store_at` that of a URL; this module adds
 further capabilities. Source: obstore 0.12 (https://developmentseed.org/obstore).
 """
 
@@ -79,7 +79,6 @@ class ObstoreBackend(Backend):
         return bytes(await answer.bytes_async())
 
     async def state(self, key: str) -> ObjectState | None:
-        """One request without a body."""
         import obstore
 
         try:
@@ -88,7 +87,6 @@ class ObstoreBackend(Backend):
             return None
 
     async def listed(self, key: str) -> tuple[int | None, str | None] | None:
-        """The same."""
         import obstore
 
         try:
@@ -100,7 +98,6 @@ class ObstoreBackend(Backend):
     async def read_start(
         self, key: str, length: int, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:
-        """One request, whose answer tells size and ETag."""
         import obstore
 
         try:
@@ -178,7 +175,6 @@ class ObstoreBackend(Backend):
 
     @property
     def creates(self) -> bool:
-        """True for every obstore store except HTTP."""
         return type(self._below).__name__ != "HTTPStore"
 
     async def create(self, key: str, data: bytes) -> None:
@@ -188,7 +184,6 @@ class ObstoreBackend(Backend):
         await obstore.put_async(self._below, key, data, mode="create", use_multipart=False)
 
     async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
-        """Copy within the store, in one request."""
         import obstore
 
         if size > _MAX_COPIED:

@@ -48,13 +48,11 @@ class CrossLoopStore(Store):
         return f"{self._inner}/{self._prefix}".rstrip("/")
 
     def with_read_only(self, read_only: bool = False) -> CrossLoopStore:
-        """The same place, read-only or not."""
         return CrossLoopStore(self._inner.with_read_only(read_only), self._prefix, self._pace)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Forward to the store below."""
         return await self._across(
             lambda: self._inner.get(self._prefix + key, prototype, byte_range),
             size=lambda value: 0 if value is None else len(value),
@@ -63,21 +61,17 @@ class CrossLoopStore(Store):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
-        """Forward to the store below."""
         ranges = [(self._prefix + key, byte_range) for key, byte_range in key_ranges]
         return await self._across(lambda: self._inner.get_partial_values(prototype, ranges))
 
     async def exists(self, key: str) -> bool:
-        """Forward to the store below."""
         return await self._across(lambda: self._inner.exists(self._prefix + key))
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Forward to the store below."""
         self._check_writable()
         await self._across(lambda: self._inner.set(self._prefix + key, value))
 
     async def delete(self, key: str) -> None:
-        """Forward to the store below."""
         self._check_writable()
         await self._across(lambda: self._inner.delete(self._prefix + key))
 

@@ -1,22 +1,96 @@
-"""Writes objects to a store, several at a time and without waiting for each."""
+"""Writes objects to a store, several at a time and without waiting for each.
+
+An object in pieces is collected in memory or in a temporary file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING
 
 from zarrstack.core.errors import StorageError
 
-from ...core.codecs.base import Buffer
+from ...core.codecs.base import Buffer, memory
 from ..base import Storage
-from ..writer import DestinationError, Writer
+from ..limits import SPOOLED
+from ..local.files import temporary_file
+from ..local.storage import LocalStorage
+from ..local.writer import LocalWriter
+from ..writer import DestinationError, ObjectStream, Writer
 
 if TYPE_CHECKING:
-    from ..object_stream import ObjectStream
+    from ..base import Storage
     from .async_requests import WriteBehind
+
+
+class SpooledStream(ObjectStream):
+    """An object for a store that takes whole objects; a large one is sent from a temporary file."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        key: str,
+        reserve: int,
+        put: Callable[[str, Buffer], None] | None = None,
+    ) -> None:
+        """`put` writes an object collected in memory; None uses the storage's own method."""
+        self.size = reserve
+        self._put = put or storage.put
+        self._storage = storage
+        self._key = key
+        self._file: IO[bytes] = io.BytesIO()
+        self._file.write(bytes(reserve))
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        try:
+            for part in parts:
+                view = memory(part).cast("B")
+                self._file.write(view)
+                self.size += len(view)
+            if self.size > SPOOLED and isinstance(self._file, io.BytesIO):
+                onto_disk = temporary_file()
+                onto_disk.write(self._file.getbuffer())
+                self._file = onto_disk
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def finish(self, head: bytes = b"") -> None:
+        try:
+            if head:
+                self._file.seek(0)
+                self._file.write(head)
+            if isinstance(self._file, io.BytesIO):
+                self._put(self._key, self._file.getvalue())
+                return
+            self._file.flush()
+            self._file.seek(0)
+            self._storage.put_file(self._key, self._file, self.size)
+        except DestinationError:
+            raise
+        except StorageError as error:
+            raise DestinationError(
+                error.problem.message, key=error.problem.key, found=error.problem.found
+            ) from error
+        except OSError as error:
+            raise self._failed(error) from error
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):  # closing writes again what a full disk refused
+            self._file.close()
+
+    def _failed(self, error: OSError) -> DestinationError:
+        return DestinationError(
+            "cannot write a temporary file",
+            key=self._key,
+            found=error.strerror or str(error),
+            advice="Free some space in the directory for temporary files (TMPDIR) and resume.",
+        )
 
 
 class StoreWriter(Writer):
@@ -27,7 +101,6 @@ class StoreWriter(Writer):
         self._local = threading.local()
 
     def write(self, key: str, data: Buffer) -> None:
-        """Write one object."""
         self.write_many([(key, data)])
 
     def settle(self) -> None:
@@ -42,12 +115,9 @@ class StoreWriter(Writer):
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """An object collected in memory, or in a file if it is large; written when it is complete."""
-        from .spooled_stream import SpooledStream
-
         return SpooledStream(self.storage, key, reserve, self.write)
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
-        """Write several objects, concurrently if the store supports it."""
         sending: WriteBehind | None = getattr(self._local, "sending", None)
         with _at_destination():
             if sending is None:
@@ -58,7 +128,6 @@ class StoreWriter(Writer):
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
-        """As `Writer.behind`, if the store has latency."""
         if self.storage.requests is None:
             yield
             return
@@ -83,3 +152,11 @@ def _at_destination() -> Iterator[None]:
         raise DestinationError(
             error.problem.message, key=error.problem.key, found=error.problem.found
         ) from error
+
+
+def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = False) -> Writer:
+    """The fastest writer for a storage."""
+    if isinstance(storage, LocalStorage):
+        return LocalWriter(storage, job_id, fsync=fsync, in_place=in_place)
+
+    return StoreWriter(storage)

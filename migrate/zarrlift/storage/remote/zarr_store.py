@@ -115,15 +115,12 @@ class StoreStorage(Storage):
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
     def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
-        """The object, or None if the store reports that there is none."""
         return run(self.fetch(key, bound))
 
     def get_many(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[bytes | None]:
-        """Several objects, with as many concurrent requests as the store's pace allows."""
         return run(bounded([self.fetch(key, bound) for key in keys]))
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
-        """One ranged request."""
         return run(self.fetch_part(key, start, length))
 
     def size(self, key: str) -> int | None:
@@ -152,7 +149,6 @@ class StoreStorage(Storage):
         return True
 
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Several objects, with as many concurrent requests as the store's pace allows."""
         run(bounded([self.store(key, data) for key, data in items]))
 
     def put_file(self, key: str, file: IO[bytes], size: int) -> None:
@@ -176,15 +172,12 @@ class StoreStorage(Storage):
         run(self.told("cannot delete", prefix, act))
 
     def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
-        """Names directly below a prefix; there are no links."""
         yield from run(self._list(prefix))
 
     def list_dirs(self, prefixes: Sequence[str]) -> list[list[DirectoryEntry]]:
-        """Several listings, with as many concurrent requests as the store's pace allows."""
         return run(bounded([self._list(prefix) for prefix in prefixes]))
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        """All keys below a prefix, in one listing."""
         yield from self.list_objects(prefix, ListedKeys).keys
 
     def list_objects(

@@ -84,7 +84,6 @@ class SharedEngine(Engine):
         self._engine = engine
 
     def gave_up(self, error: BaseException) -> bool:
-        """As the engine itself tells."""
         return self._engine.gave_up(error)
 
     def wanted(self) -> int:

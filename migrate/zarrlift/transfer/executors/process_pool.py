@@ -31,7 +31,6 @@ class ProcessEngine(Engine):
         super().__init__(ProcessPool(workers), workers=workers)
 
     def close(self) -> None:
-        """End the processes."""
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.codecs import checksums, elementwise
+from zarrlift.core.codecs import checksums, filters
 from zarrlift.core.codecs.base import HeadAndTail, Size
 from zarrlift.core.codecs.deflate import rewrap_zlib_to_gzip
 from zarrlift.core.codecs.registry import compile_bytes_codec
@@ -195,7 +195,7 @@ def test_a_payload_of_another_size_is_refused_with_both_sizes(spec):
         assert error.value.problem.expected
 
 
-ROWS = elementwise.FACTS.keys() | checksums.FACTS.keys()
+ROWS = filters.FACTS.keys() | checksums.FACTS.keys()
 
 
 def test_every_codec_of_a_table_is_tried_with_hostile_payloads():

@@ -13,11 +13,11 @@ import pytest
 from tests.support.optional_archives import seen_by_zarr2, tiff
 
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.codecs import tiff_header
+from zarrlift.core.codecs import image_headers
 from zarrlift.core.codecs.base import Size
+from zarrlift.core.codecs.image_headers import DEPTHS, TILE_LENGTH, TILE_WIDTH, tiff_bytes
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import compile_bytes_codec
-from zarrlift.core.codecs.tiff_header import DEPTHS, TILE_LENGTH, TILE_WIDTH, tiff_bytes
 from zarrlift.core.zarr_v2.chain import read_chain
 from zarrstack.core.errors import ChunkError
 
@@ -164,8 +164,8 @@ def test_directories_that_overlap_are_not_read_again_and_again(monkeypatch: pyte
         struct.pack_into("<H", data, at, count)
         struct.pack_into("<I", data, at + 2 + 12 * count, at + 2)
     read = []
-    tags_of = tiff_header._tags
-    monkeypatch.setattr(tiff_header, "_tags", lambda *given: read.append(given[-1]) or tags_of(*given))
+    tags_of = image_headers._tags
+    monkeypatch.setattr(image_headers, "_tags", lambda *given: read.append(given[-1]) or tags_of(*given))
     assert tiff_bytes(bytes(data), None) is None
     assert read == [60_000]
 

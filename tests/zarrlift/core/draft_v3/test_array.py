@@ -17,7 +17,7 @@ from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType, fill_from_json
 from zarrlift.core.draft_v3.array import DraftArray, describe_array
 from zarrlift.core.draft_v3.nodes import ENTRY, Dialect, is_entry, read_entry, read_group
-from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.zarr_v2.chain import read_chain
 from zarrstack.core.errors import UnsupportedError, ZarrstackError

@@ -21,7 +21,7 @@ from zarrlift.core.draft_v3.nodes import (
     read_group,
     write_entry,
 )
-from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 
 TEXT, ZARR_PYTHON = Dialect.TEXT, Dialect.ZARR_PYTHON

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrlift.core.grid.chunk_keys import chunk_keys_from_json, chunk_keys_of
-from zarrlift.core.grid.chunk_keys_pattern import PatternKeys
+from zarrlift.core.grid.chunk_keys import PatternKeys, chunk_keys_from_json, chunk_keys_of
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import MetadataError
 

@@ -20,7 +20,7 @@ from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
-from zarrlift.core.grid.chunk_keys_n5 import N5Keys, reverse_axes
+from zarrlift.core.grid.chunk_keys import N5Keys, reverse_axes
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.n5.block_pipeline import BlockPipeline
 from zarrlift.core.n5.blocks import DEFAULT, OBJECT, VARLENGTH, BlockHeader, head_bytes, pad_block, split

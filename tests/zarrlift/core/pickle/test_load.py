@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from zarrlift.core.pickle.load import read_array
-from zarrlift.core.pickle.opcodes import REFUSED, STOP, TABLE
+from zarrlift.core.pickle.load import REFUSED, STOP, TABLE, read_array
 from zarrstack.core.errors import ChunkError, UnsupportedError, ZarrstackError
 
 PROTOCOLS = range(6)

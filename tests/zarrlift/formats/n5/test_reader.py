@@ -22,7 +22,7 @@ from tests.zarrlift.storage.test_containers import in_memory
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.grid.chunk_keys_n5 import N5Keys
+from zarrlift.core.grid.chunk_keys import N5Keys
 from zarrlift.core.grid.frames import N5Blocks
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe

@@ -18,7 +18,7 @@ from tests.support.v2_trees import array, messages, node, one, read
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.data_types.v2_fill import v2_fill_to_scalar
+from zarrlift.core.data_types.v2 import v2_fill_to_scalar
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v2.array import V2ArrayDescriber

@@ -17,8 +17,7 @@ from tests.support.fixtures_index import archives
 from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codecs.pipeline import axes_order
-from zarrlift.core.data_types.v2 import parse_v2_dtype
-from zarrlift.core.data_types.v2_fill import v2_fill_to_scalar
+from zarrlift.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
 from zarrlift.core.data_types.v3 import fill_from_json, same_bits
 from zarrlift.core.zarr_v2.chain import read_chain
 from zarrlift.core.zarr_v2.writer import array_document, chain_for_v2, dtype_for_v2, fill_for_v2

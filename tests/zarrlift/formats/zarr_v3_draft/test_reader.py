@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 import zarrlift
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
 from zarrlift.core.draft_v3.nodes import CONSOLIDATED, Dialect, DraftEntryPoint, write_entry
-from zarrlift.core.grid.chunk_keys_draft import DraftKeys
+from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage

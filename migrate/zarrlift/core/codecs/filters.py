@@ -1,11 +1,17 @@
-"""numcodecs' array filters that convert each element to another value or type.
+"""numcodecs' filters of arrays, which convert elements to other values, types or places (numcodecs 0.16.6).
 
-`delta`, `fixedscaleoffset`, `quantize`, `bitround`, `astype` (numcodecs 0.16.6, modules of the same names):
-each views its input as its configured type, whatever produced it. The arithmetic is numcodecs', because its
-results define the format.
+`delta`, `fixedscaleoffset`, `quantize`, `bitround`, `astype` (modules of the same names): each views its
+input as its configured type, whatever produced it. The arithmetic is numcodecs', because its results define
+the format.
 
 Decoding is exact. Encoding may lose information (rounding, overflow, sums of floats), which numcodecs does
 silently; here the encoded data is decoded again, and a value that would change raises CastError.
+
+`packbits`: a count of padding bits, then eight booleans per byte, the highest bit first.
+
+`shuffle`: the first byte of every element, then every second byte, and so on. A length that is not a multiple
+of the element size is an error in numcodecs and here. zarr-python omits `elementsize` in v3 metadata if it
+equals the array's item size; Zarr v2 always has one.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import numpy as np
 
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError
 
-from .base import BytesCodec, Size
+from .base import BytesCodec, HeadAndTail, Size
 from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
     from ..codec_spec import CodecSpec
     from .base import Buffer
+
 
 FACTS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "numcodecs.astype": ("decode_dtype", "encode_dtype", ()),  # a cast
@@ -68,11 +75,9 @@ class Elementwise(BytesCodec):
         return cls(spec, decoded, encoded, codec)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """The configured type."""
         return self.encoded_type
 
     def encoded_size(self, decoded: Size) -> Size:
-        """The same number of elements, of the encoded type."""
         count = elements_of(self.spec.name, decoded, self.decoded_type.itemsize)
         return Size(count * self.encoded_type.itemsize, decoded.exact)
 
@@ -100,7 +105,6 @@ class Elementwise(BytesCodec):
         return items_as_octets(encoded)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Decode with numcodecs, after checking the sizes."""
         count = elements_in(self.spec.name, buffer_length(data), self.encoded_type.itemsize)
         require_fit(self.spec.name, count * self.decoded_type.itemsize, decoded)
         if not count:
@@ -131,11 +135,9 @@ class BitRound(BytesCodec):
         return cls(spec, Configuration(spec, ("keepbits",)).integer("keepbits", low=0, high=1 << 16), item)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """Unchanged."""
         return item
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Unchanged."""
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
@@ -155,6 +157,96 @@ class BitRound(BytesCodec):
         return data
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Return the data unchanged."""
         require_fit(self.spec.name, buffer_length(data), decoded)
         return data
+
+
+class PackBits(BytesCodec):
+    """The `packbits` filter of numcodecs."""
+
+    __slots__ = ()
+
+    def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        return np.dtype(np.uint8)
+
+    def encoded_size(self, decoded: Size) -> Size:
+        return Size(1 + -(-decoded.at_most // 8), decoded.exact)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Encode; the first byte is the number of padding bits in the last."""
+        view = octets(data)
+        if np.any(view > 1):
+            raise CastError(
+                "numcodecs.packbits would change values", found="booleans that are neither 0 nor 1"
+            )
+        result = np.empty(self.encoded_size(Size(len(view), True)).at_most, np.uint8)
+        result[0] = -len(view) % 8
+        result[1:] = np.packbits(view)
+        return result
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Decode to one byte, 0 or 1, per bit, without the padding."""
+        view = octets(data)
+        if not len(view) or view[0] > 7 or (len(view) == 1 and view[0]):
+            raise ChunkError(
+                "numcodecs.packbits: the payload does not begin with a count of padding bits",
+                found=view[:1].tobytes().hex() or "nothing",
+                expected="0 to 7",
+            )
+        count = (len(view) - 1) * 8 - int(view[0])
+        require_fit(self.spec.name, count, decoded)
+        return np.unpackbits(view[1:], count=count)
+
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
+        if decoded.exact and ends.head[:1] != bytes([-decoded.at_most % 8]):
+            raise ChunkError(
+                "numcodecs.packbits: the count of padding bits does not fit the chunk",
+                found=ends.head[:1].hex() or "nothing",
+                expected=str(-decoded.at_most % 8),
+            )
+        return BytesCodec.check(self, ends, decoded)
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(BytesCodec):
+    """The `shuffle` codec of numcodecs."""
+
+    elementsize: int
+    """Element size in bytes; nothing is shuffled for 0 and 1."""
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; configuration: `elementsize`, default (or null) the item size, 4 if unknown."""
+        config = Configuration(spec, ("elementsize",))
+        if config.value("elementsize", None) is None:
+            return cls(spec, item.itemsize if item is not None else 4)
+        return cls(spec, config.integer("elementsize", low=0, high=(1 << 31) - 1))
+
+    def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        return np.dtype(np.uint8)
+
+    def encoded_size(self, decoded: Size) -> Size:
+        elements_of("numcodecs.shuffle", decoded, max(self.elementsize, 1))
+        return decoded
+
+    def encode(self, data: Buffer) -> Buffer:
+        view = octets(data)
+        elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
+        if self.elementsize <= 1:
+            return view
+        result: Buffer = self._numcodec().encode(view)
+        return result
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        view = octets(data)
+        require_fit(self.spec.name, len(view), decoded)
+        elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
+        if self.elementsize <= 1:
+            return view
+        result: Buffer = self._numcodec().decode(view)
+        return result
+
+    def _numcodec(self) -> Any:
+        from numcodecs import shuffle
+
+        return shuffle.Shuffle(self.elementsize)
