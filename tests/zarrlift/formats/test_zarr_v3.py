@@ -47,6 +47,7 @@ SHARDING: dict[str, Any] = {
     },
 }
 CHUNK = bytes(24)
+LITTLE: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 def array(*, without: str = "", **changes: Any) -> dict[str, Any]:
@@ -390,6 +391,34 @@ def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
     assert [array.route.name for array in outcome.plan.arrays] == [route]
     assert json.loads((tmp_path / "new/zarr.json").read_bytes())["data_type"]["name"] == "structured"
     assert zarr.open_array(tmp_path / "new", mode="r")[...].tolist() == [*stored.tolist(), missing]
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
+ROUNDED = {"name": "bitround", "configuration": {"keepbits": 3}}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "codecs", "fill", "stored"),
+    [
+        ("float32", [ROUNDED, LITTLE], 1.5, np.array([100, -7], "<f4")),
+        ("int32", [ROUNDED, LITTLE], 3, np.array([100, -7], "<i4")),
+        ("complex_float32", [LITTLE], [1, 2], np.array([1j, 2], "<c8")),
+        ("complex_float64", [LITTLE], [1, 2], np.array([1j, 2], "<c16")),
+        ("int16", [{**LITTLE, "name": "endian"}], 3, np.array([1, -2], "<i2")),
+        ("r16", [{"name": "bytes"}], [1, 255], np.array([b"ab", b"\xff\0"], "V2")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_names_that_only_other_writers_use_are_read(
+    data_type: str, codecs: list[Any], fill: Any, stored: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    """Those of zarrs and tensorstore, and of drafts, which are written under names that zarr-python reads."""
+    write(tmp_path / "old", {**document((2,), data_type, codecs, fill), "shape": [3]}, stored.tobytes())
+    outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new")
+    assert outcome.ok, outcome.problems
+    missing = bytes(fill) if data_type == "r16" else complex(*fill) if isinstance(fill, list) else fill
+    expected = np.append(stored, np.array([missing], stored.dtype))
+    assert zarr.open_array(tmp_path / "new", mode="r")[...].tobytes() == expected.tobytes()
     assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
 
 
