@@ -42,8 +42,6 @@ class Server(ABC):
 
     scheme: ClassVar[str] = "s3"
     checks_credentials: ClassVar[bool] = False
-    many: ClassVar[int] = 10_000
-    """Number of objects that it can be expected to hold."""
 
     def options(self, endpoint: str) -> dict[str, Any]:
         """What opens the server at this address, as s3fs takes it."""
