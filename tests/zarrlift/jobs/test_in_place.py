@@ -10,12 +10,13 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.errors import JobError
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import GroupPlan
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
 
