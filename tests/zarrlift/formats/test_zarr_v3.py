@@ -37,7 +37,6 @@ SHARDING: dict[str, Any] = {
     },
 }
 CHUNK = bytes(24)
-LITTLE: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 def array(*, without: str = "", **changes: Any) -> dict[str, Any]:
@@ -381,7 +380,8 @@ def test_names_that_only_other_writers_use_are_read(
     data_type: str, codecs: list[Any], fill: Any, stored: np.ndarray[Any, Any], tmp_path: Path
 ) -> None:
     """Those of zarrs and tensorstore, and of drafts, which are written under names that zarr-python reads."""
-    write(tmp_path / "old", {**document((2,), data_type, codecs, fill), "shape": [3]}, stored.tobytes())
+    document = v3_array((3,), (2,), data_type, fill_value=fill, codecs=codecs)
+    write_one_chunk(tmp_path / "old", document, stored.tobytes())
     outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new")
     assert outcome.ok, outcome.problems
     missing = bytes(fill) if data_type == "r16" else complex(*fill) if isinstance(fill, list) else fill
