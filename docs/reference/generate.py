@@ -200,7 +200,7 @@ def commands(*_: str) -> Iterable[str]:
 def keys(_: str, section: str) -> Iterator[str]:
     """The keys of a recipe for the whole archive, or for arrays."""
     from zarrlift.recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-    from zarrlift.recipe.option import flag_of
+    from zarrlift.recipe.options import flag_of
     from zarrlift.recipe.recipe import ArrayRecipe
 
     if "whole" in section.splitlines()[0]:

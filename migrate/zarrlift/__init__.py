@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from .errors import Error, Interrupted
     from .jobs.api import inspect, migrate, plan, resume
     from .jobs.batch.batch import Batch
-    from .jobs.batch.outcome import BatchOutcome
-    from .jobs.batch.rows import BatchRow
+    from .jobs.batch.rows import BatchOutcome, BatchRow
     from .jobs.batch.start import batch
     from .jobs.census.assess import census
     from .jobs.census.census import Census
@@ -26,16 +25,14 @@ if TYPE_CHECKING:
     from .jobs.digests import digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
-    from .jobs.job_status import status
     from .jobs.limit import limit
     from .jobs.outcome import Outcome
-    from .jobs.parts.gather import gather
+    from .jobs.parts.gather import gather, plan_parts
     from .jobs.parts.migrate_part import migrate_part
-    from .jobs.parts.plan_parts import plan_parts
-    from .jobs.status import NodeStatus, PartStatus, Status
+    from .jobs.status import NodeStatus, PartStatus, Status, status
     from .jobs.undo import undo
-    from .jobs.update.steps import NodeUpdate
-    from .jobs.update.update import UpdatePlan, plan_update, update
+    from .jobs.update.steps import NodeUpdate, UpdatePlan
+    from .jobs.update.update import plan_update, update
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
@@ -55,7 +52,7 @@ _HOMES = {
     "ArrayReport": "jobs.job_report",
     "Census": "jobs.census.census",
     "Batch": "jobs.batch.batch",
-    "BatchOutcome": "jobs.batch.outcome",
+    "BatchOutcome": "jobs.batch.rows",
     "BatchRow": "jobs.batch.rows",
     "Error": "errors",
     "GroupNode": "archive.nodes",
@@ -72,7 +69,7 @@ _HOMES = {
     "Recipe": "recipe.recipe",
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
-    "UpdatePlan": "jobs.update.update",
+    "UpdatePlan": "jobs.update.steps",
     "ValueDifference": "verification.archive_diff",
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",
@@ -91,11 +88,11 @@ _HOMES = {
     "open_array": "views.legacy",
     "open_group": "views.legacy",
     "plan": "jobs.api",
-    "plan_parts": "jobs.parts.plan_parts",
+    "plan_parts": "jobs.parts.gather",
     "plan_update": "jobs.update.update",
     "present": "views.reverse",
     "resume": "jobs.api",
-    "status": "jobs.job_status",
+    "status": "jobs.status",
     "undo": "jobs.undo",
     "update": "jobs.update.update",
     "verify": "jobs.verification",
@@ -161,7 +158,7 @@ __getattr__ = loader(__name__, _HOMES, globals())
 
 
 def _html(result: Any) -> str:
-    from .report.html.notebook import notebook_html
+    from .report.html.pages import notebook_html
 
     return notebook_html(result)
 

@@ -36,14 +36,12 @@ MODULES = {
     "ledger": (
         f"{_JOBS}/ledger/ledger.py",
         f"{_JOBS}/ledger/database.py",
-        f"{_JOBS}/ledger/progress_rows.py",
-        f"{_JOBS}/ledger/plan_rows.py",
+        f"{_JOBS}/ledger/rows.py",
     ),
     "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
     "resume": (
         f"{_JOBS}/resume/lost_tasks.py",
         f"{_JOBS}/resume/resume_job.py",
-        f"{_JOBS}/resume/unsynced_files.py",
     ),
     "source check": (f"{_JOBS}/source_check.py",),
     "cache's versions": ("transformers/zarrstack/layers/cache/versions.py",),

@@ -9,9 +9,10 @@ from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
+from zarrlift.jobs.ledger.last_run import Activity
 from zarrlift.jobs.node_change import NodeChange
 from zarrlift.jobs.outcome import Outcome
-from zarrlift.jobs.status import Activity, NodeStatus, PartStatus, Status
+from zarrlift.jobs.status import NodeStatus, PartStatus, Status
 from zarrlift.planning.move import Move
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.requests import RequestCounts, RequestForecast

@@ -7,9 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from . import options as o
-from . import storage_options as s
-from .option_groups import added, option
-from .option_values import usage
+from .option_groups import added, option, usage
 from .recipe_options import RecipeOptions
 from .session import Answer
 from .verbs import moving
@@ -84,7 +82,7 @@ def run(
     options: o.MigratingMany,
     update: Add = False,
     list_file: ListFile = None,
-    storage: s.BothStorage,
+    storage: o.BothStorage,
     recipe: RecipeOptions,
     html: o.Html = None,
     output: o.WatchedOutput,
@@ -107,9 +105,9 @@ def run(
         how |= {"run": not dry_run, "recipe": recipe.recipe(), "progress": progress}
         result = zarrlift.batch(*places, **how, **options.arguments(), **storage.arguments())
         if html is not None:
-            from ..report import batch_report
+            from ..report.html.pages import write_batch_page
 
-            batch_report.write(result.outcome, html, pictures=True, places=storage.arguments())
+            write_batch_page(result.outcome, html, pictures=True, places=storage.arguments())
         return result.outcome
 
     return moving(work, None, options, output)

@@ -36,8 +36,7 @@ def demo(folder: Folder = "zarrlift-demo", *, output: o.Json) -> Answer:
 
 
 def _blocks(root: object) -> "Iterator[b.Block]":
-    from ..jobs.command_line import command
-    from ..jobs.units import safe
+    from ..jobs.units import command, safe
     from ..report import blocks as b
 
     place = safe(str(root))

@@ -1,17 +1,15 @@
-"""The commands that change nothing: inspect, verify, digest, list."""
+"""The commands that change nothing: inspect, verify, digest, list, diff."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from . import options as o
-from . import storage_options as s
-from .option_groups import Group, option
-from .option_values import usage
+from .option_groups import Group, option, usage
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, Answer, plain, refused_briefly
+from .session import DONE, PARTLY, USAGE, Answer, plain, refused_briefly
 from .verbs import batch_of, run_verb
 
 
@@ -72,7 +70,7 @@ def inspect(
     html: o.Html = None,
     *,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     census: Census,
     output: o.Output,
 ) -> Answer:
@@ -88,7 +86,6 @@ def inspect(
 
     from ..core.problems import any_refusal
     from ..report import archive as report_archive
-    from ..report import json as report_json
 
     keywords = {**reading.arguments(), **storage.arguments()}
     if census.wanted(source, keywords):
@@ -103,7 +100,7 @@ def inspect(
     return Answer(
         code=PARTLY if any_refusal(archive.all_problems()) else DONE,
         text=lambda: report_archive.blocks(archive),
-        data=lambda: report_json.archive_json(archive),
+        data=lambda: report_archive.archive_json(archive),
         brief=lambda: refused_briefly(refused),
     )
 
@@ -153,7 +150,7 @@ def verify(
     ] = None,
     recipe_file: Recipe = None,
     options: o.Comparing,
-    storage: s.ComparedStorage,
+    storage: o.ComparedStorage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Compare source and result: structure, attributes, data types, fill values and values.
@@ -199,14 +196,14 @@ def digest(
         option("--output", "-o", help="Write the digests to a file, for verify --digest.", metavar="FILE"),
     ] = None,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Compute a digest of the values of each array, which does not depend on how they are stored."""
     import zarrlift
 
     from ..jobs.digests import write_digests
-    from ..report import digest as report_digest
+    from ..report import archive as report_archive
 
     with output.watched() as progress:
         digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
@@ -214,9 +211,9 @@ def digest(
         write_digests(digests, output_file)
     return Answer(
         code=PARTLY if digests.problems else DONE,
-        text=lambda: report_digest.blocks(digests),
+        text=lambda: report_archive.digest_blocks(digests),
         data=digests.to_json,
-        brief=lambda: report_digest.brief(digests),
+        brief=lambda: report_archive.digest_brief(digests),
     )
 
 
@@ -262,12 +259,12 @@ def _layers() -> Answer:
 
     from zarrstack.base.registry import registered
 
-    from ..report import transformers as report_transformers
+    from ..report import readers as report_readers
 
     layers = registered()
     return Answer(
         code=PARTLY if any(layer.problem for layer in layers) else DONE,
-        text=lambda: report_transformers.blocks(layers),
+        text=lambda: report_readers.layers(layers),
         data=lambda: {"transformers": [asdict(layer) for layer in layers]},
     )
 
@@ -279,3 +276,49 @@ def _named(what: str) -> Answer:
 
     names = list(known_names() if what == "formats" else known_executors())
     return Answer(code=DONE, text=lambda: plain(names), data=lambda: {what: names})
+
+
+_CODES: Final = {"same": DONE, "different": PARTLY, "trouble": USAGE}
+"""Those of diff (POSIX), where trouble is more than 1."""
+
+
+def diff(
+    first: Annotated[
+        str, typer.Argument(help="An archive of any format: a path or URL, src: in options.", metavar="A")
+    ],
+    second: Annotated[str, typer.Argument(help="The other archive, dst: in options.", metavar="B")],
+    *,
+    full: o.Full = False,
+    reading: o.Reading,
+    storage: o.DiffStorage,
+    output: o.WatchedOutput,
+) -> Answer:
+    """Compare two archives of any formats: nodes, attributes, shapes, data types, fill values and values.
+
+    Chunks, codecs, byte order and keys may differ: that is listed as stored differently. Attributes count as
+    they would be in Zarr v3, so an archive equals its migration. --from A,B names two formats.
+
+    The exit code is 0 if all that was compared is the same, 1 if something differs, and 2 if something could
+    not be compared.
+    """
+    import zarrlift
+
+    from ..report import diff as report_diff
+
+    output.session.trouble = USAGE
+    with output.watched() as progress:
+        found = zarrlift.diff(
+            first,
+            second,
+            full=full,
+            progress=progress,
+            **reading.arguments(),
+            **storage.of(first, second),
+        )
+    return Answer(
+        code=_CODES[found.state],
+        text=lambda: report_diff.blocks(found),
+        data=found.to_json,
+        brief=lambda: report_diff.brief(found),
+        wrong=lambda: report_diff.blocks(found),
+    )

@@ -1,23 +1,30 @@
-"""The commands that make changes: migrate, resume, update, gather, finish, undo."""
+"""The commands that make changes: migrate, resume, update, gather, finish, undo.
+
+They ask before something is deleted.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from ..recipe.options import JobPlace, Moved, Request, Running, TakingOver, Watching
 from . import options as o
-from . import storage_options as s
-from .confirmation import ask, deletion_question, finish_question, overwrite_question, undo_question
-from .option_values import usage
+from .option_groups import usage
 from .recipe_options import RecipeOptions
-from .session import DONE, PARTLY, Answer, refused_briefly
+from .session import DONE, PARTLY, Answer, refused_briefly, write
 from .verbs import batch_of, moving, run_verb
 
 if TYPE_CHECKING:
+    from ..jobs.batch.batch import Batch
     from ..planning.plans import Plan
+    from .option_groups import Tables
+    from .options import Storage
 
 Source: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
@@ -32,7 +39,7 @@ def migrate(
     show: o.Show = None,
     options: o.Migrating,
     virtual: o.Virtual = False,
-    storage: s.Storage,
+    storage: o.Storage,
     recipe: RecipeOptions,
     parts: o.Parts = None,
     part: o.Part = None,
@@ -93,14 +100,13 @@ def migrate(
 
 
 def _planned(plan: Plan, job: str | None = None) -> Answer:
-    from ..report import json as report_json
     from ..report import plan as report_plan
 
     refused = any(problem.severity == "refusal" for problem in plan.all_problems())
     return Answer(
         code=PARTLY if refused else DONE,
         text=lambda: report_plan.blocks(plan, job=job),
-        data=lambda: report_json.plan_json(plan),
+        data=lambda: report_plan.plan_json(plan),
         brief=lambda: refused_briefly(len(plan.refusals)),
     )
 
@@ -114,7 +120,7 @@ def _shown(path: str, source: str, destination: str | None, keywords: dict[str, 
 
 
 def _migrate_part(
-    part: str, options: o.Migrating, storage: s.Storage, output: o.WatchedOutput, *, others: bool
+    part: str, options: o.Migrating, storage: o.Storage, output: o.WatchedOutput, *, others: bool
 ) -> Answer:
     """Do one part; `others`: whether options were given that belong to the whole job."""
     import zarrlift
@@ -142,7 +148,7 @@ def gather(
     *,
     options: o.Gathering,
     verify: o.VerifyAgain = None,
-    storage: s.Storage,
+    storage: o.Storage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Collect what the parts of a job have done; verify and publish the arrays that are complete.
@@ -158,7 +164,7 @@ def resume(
     only: o.Only = None,
     options: o.Continuing,
     verify: o.VerifyAgain = None,
-    storage: s.Storage,
+    storage: o.Storage,
     output: o.WatchedOutput,
 ) -> Answer:
     """Continue a migration that was interrupted or had failures, also of a batch."""
@@ -173,7 +179,7 @@ def update(
     updating: o.Updating,
     options: o.Continuing,
     verify: o.VerifyAgain = None,
-    storage: s.Storage,
+    storage: o.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:
@@ -205,7 +211,7 @@ def undo(
     *,
     only: o.Only = None,
     options: o.OfJob,
-    storage: s.Storage,
+    storage: o.Storage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:
@@ -220,7 +226,7 @@ def finish(
     *,
     only: o.Only = None,
     options: o.OfJob,
-    storage: s.JobStorage,
+    storage: o.JobStorage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:
@@ -240,3 +246,101 @@ def _check_places(destination: str | None, options: o.Migrating, *, dry_run: boo
         raise UsageError(
             "a destination and --in-place exclude each other", found=destination, expected="one of the two"
         )
+
+
+Question: TypeAlias = Callable[[], str | None]
+"""What to ask; None if nothing is deleted."""
+_MANY = 10_000
+"""Objects that are counted."""
+
+
+def ask(question: Question | None, *, yes: bool, needed: str | None = None) -> Callable[[], None]:
+    """A function that asks once, before a command does anything; UsageError if the answer is no.
+
+    `needed` is the name of a command that does nothing without an answer: where no terminal can be asked, it
+    requires --yes.
+    """
+
+    def first() -> None:
+        if question is None or yes:
+            return
+        if not sys.stdin.isatty():
+            if needed is not None:
+                raise usage(
+                    f"{needed} requires confirmation before it deletes", expected="--yes, or a terminal"
+                )
+            return
+        text = question()
+        if text is None:
+            return
+        write(f"{text} [y/N] ", sys.stderr)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise usage("nothing was deleted")
+
+    return first
+
+
+def undo_question(target: str | Batch, options: Tables) -> str:
+    """Whether to delete what a job, or a batch, wrote."""
+    from ..jobs.units import count_text
+
+    if isinstance(target, str):
+        arrays, place = _arrays_of(target, options)
+        return f"Delete what the job wrote of {count_text(arrays, 'array')} at {place}?"
+    done = sum(row.begun() and row.state != "undone" for row in target.rows)
+    return f"Delete what was written for {count_text(done, 'archive')}?"
+
+
+def finish_question(target: str | Batch, options: Tables) -> str:
+    """Whether to delete the legacy metadata of one archive, or of many."""
+    from ..jobs.units import count_text
+
+    if isinstance(target, str):
+        arrays, place = _arrays_of(target, options)
+        return f"Delete the legacy metadata of {count_text(arrays, 'array')} at {place}?"
+    rows = target.rows
+    ready = sum(row.state == "done" and row.verified is not None for row in rows)
+    others = len(rows) - ready
+    return (
+        f"Delete the legacy metadata of {count_text(ready, 'verified archive')}? "
+        f"{count_text(others, 'other archive')} {'is' if others == 1 else 'are'} left as they are."
+    )
+
+
+def deletion_question(target: str, preview: dict[str, Any], storage: Storage) -> str | None:
+    """Whether an update is to remove the nodes that the source no longer has."""
+    import zarrlift
+
+    from ..jobs.units import count_text
+
+    plan = zarrlift.plan_update(target, **preview, **storage.arguments())
+    removed = sum(node.action == "removed" for node in plan.nodes)
+    return f"Remove {count_text(removed, 'node')} from the result?" if removed else None
+
+
+def overwrite_question(destination: str, storage: Storage) -> str | None:
+    """Whether to replace a place that is not empty."""
+    from zarrstack.core.errors import ZarrstackError
+
+    from ..jobs.units import count_text
+    from ..storage.open_storage import open_storage
+
+    options = storage.arguments().get("dest_storage_options")
+    try:
+        place = open_storage(destination, storage_options=options)
+        count = sum(1 for _ in islice(place.list_prefix(""), _MANY + 1))
+    except ZarrstackError:
+        return None  # there is none, or the command says what is wrong with it
+    amount = f"more than {_MANY:,} objects" if count > _MANY else count_text(count, "object")
+    return f"Replace {place.url}, which has {amount}?" if count else None
+
+
+def _arrays_of(target: str, options: Tables) -> tuple[int, str]:
+    """The number of arrays that a job has done, and the place of its result."""
+    import zarrlift
+
+    keywords = options.arguments()
+    keywords.pop("take_over", None)
+    status = zarrlift.status(target, **keywords)
+    done = sum(node.kind == "array" and node.state == "done" for node in status.nodes)
+    return done, status.destination

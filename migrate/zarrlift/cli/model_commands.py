@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from . import options as o
-from . import storage_options as s
-from .option_groups import added
-from .option_values import usage
+from .option_groups import added, usage
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, Answer, plain, say
 
@@ -76,7 +74,7 @@ def show(
     recipe_file: Recipe = None,
     *,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     output: o.Json,
 ) -> Answer:
     """Print the hierarchy as a Zarr Object Model. Problems go to standard error."""
@@ -127,7 +125,7 @@ def schema(
     ] = None,
     *,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
 ) -> Answer:
     """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of one hierarchy."""
     from .. import models
@@ -159,7 +157,7 @@ def validate(
     as_: AsOption = None,
     *,
     reading: o.Reading,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     output: o.Json,
 ) -> Answer:
     """Check any number of archives against one model; every violation is listed with its path."""
@@ -205,7 +203,7 @@ def diff(
     ] = None,
     *,
     reading: o.ReadingBoth,
-    storage: s.SourceStorage,
+    storage: o.SourceStorage,
     output: o.Json,
 ) -> Answer:
     """Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs."""
@@ -233,7 +231,7 @@ def create(
         bool, typer.Option("--consolidate", help="Also write consolidated metadata.")
     ] = False,
     *,
-    storage: s.DestinationStorage,
+    storage: o.DestinationStorage,
     output: o.Json,
 ) -> Answer:
     """Create groups and arrays with their metadata. The root is written last."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -19,7 +19,9 @@ from .session import (
     INTERRUPTED,
     PARTLY,
     USAGE,
+    Answer,
     Session,
+    plain,
     say,
     unprinted,
     write,
@@ -41,10 +43,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resume": ("migrate_commands", "Continue a migration or a batch."),
     "update": ("migrate_commands", "Bring a result up to date with a source that has changed."),
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
-    "limit": ("limit_command", "Change the bandwidth of a job while it runs."),
+    "limit": ("status_command", "Change the bandwidth of a job while it runs."),
     "status": ("status_command", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
-    "diff": ("diff_command", "Compare any two archives: nodes, metadata and values."),
+    "diff": ("inspect_commands", "Compare any two archives: nodes, metadata and values."),
     "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
@@ -53,9 +55,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
     "list": ("inspect_commands", "List readers, layers, formats or executors."),
     "demo": ("demo_command", "Write small archives to play with."),
-    "completion": ("completion_command", "Print the completion script of a shell."),
+    "completion": ("parser", "Print the completion script of a shell."),
 }
-"""Name -> the module with the command ("" is this one), and its line in `--help`."""
+"""Name -> the module with the command ("" has its own parser), and its line in `--help`."""
 
 
 class _Top(TyperGroup):
@@ -90,8 +92,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(words: list[str], arguments: list[str] | None) -> int:
     if arguments is None and COMPLETE in os.environ:
-        from .completion_command import complete
-
         return complete(typer.main.get_command(app(*COMMANDS, nested=True)))
     command = typer.main.get_command(app(*_meant(words)))
     try:
@@ -215,3 +215,30 @@ def _meant(words: list[str]) -> tuple[str, ...]:
     if words and words[0] in COMMANDS:
         return (words[0],)
     return () if words in (["--version"], ["-V"], ["--help"], ["-h"]) else tuple(COMMANDS)
+
+
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")],
+) -> Answer:
+    """Print a script that completes zarrlift's commands, options and their values.
+
+    \b
+    bash  eval "$(zarrlift completion bash)"  in ~/.bashrc
+    zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
+    fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish
+    """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = get_completion_script(prog_name="zarrlift", complete_var=COMPLETE, shell=shell)
+    return Answer(code=DONE, text=lambda: plain([script]), data=dict)
+
+
+def complete(command: Any) -> int:
+    """Print what may follow the command line that a script has put into the environment."""
+    from typer.completion import completion_init, shell_complete  # type: ignore[attr-defined]
+
+    completion_init()
+    return shell_complete(command, {}, "zarrlift", COMPLETE, os.environ[COMPLETE])

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from zarrstack.core.similar_names import meant
 
 from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-from ..recipe.option import flag_of
-from .option_groups import Group, described, option
-from .option_values import size, usage
+from ..recipe.options import flag_of
+from .option_groups import Group, described, option, size, usage
 
 if TYPE_CHECKING:
     from ..recipe import recipe

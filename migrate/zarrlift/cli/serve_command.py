@@ -8,8 +8,7 @@ import typer
 
 from ..recipe.changes import Separator
 from . import options as o
-from . import storage_options as s
-from .option_values import whole_number
+from .option_groups import whole_number
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, Answer, OutputError, say, write
 
@@ -74,7 +73,7 @@ def serve(
     recipe_file: Recipe = None,
     *,
     reading: o.Reading,
-    storage_options: s.SourceStorage,
+    storage_options: o.SourceStorage,
 ) -> Answer:
     """Serve an archive over HTTP as Zarr v3, without converting it, read-only, until Ctrl-C."""
     import sys
@@ -84,7 +83,7 @@ def serve(
 
     from ..formats.describe import opened
     from ..planning.images import first_image
-    from ..report.html.served_page import served_page
+    from ..report.html.archive_page import served_page
     from ..report.page import Page
     from ..report.text import lines as text_lines
     from ..report.viewers import ORIGINS, viewer_links

@@ -107,6 +107,8 @@ class Session:
         return code
 
     def _show(self, answer: Answer, code: int) -> None:
+        from ..jobs.units import is_terminal
+
         if self.json:
             self._briefly(answer)
             self._document(code, {"result": answer.data()})
@@ -117,7 +119,7 @@ class Session:
             # Problems first: on a terminal, which shows both, the report comes last.
             if answer.problems is not None:
                 self._print(answer.problems, sys.stderr)
-            elif not _is_terminal(sys.stdout):
+            elif not is_terminal(sys.stdout):
                 self._briefly(answer)
             self._print(answer.text, sys.stdout)
 
@@ -208,13 +210,6 @@ class Session:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _is_terminal(stream: Any) -> bool:
-    try:
-        return stream is not None and bool(stream.isatty())
-    except ValueError:  # closed
-        return False
 
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:

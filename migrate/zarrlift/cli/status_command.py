@@ -1,23 +1,28 @@
-"""The command `status`: the progress of a job or of a batch, and the report on what it did."""
+"""`status`, once or until the job ends (`--watch`), and `limit`, the bandwidth of a job that runs."""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TextIO, TypeVar
+
+import typer
 
 from ..recipe.options import JobPlace
 from . import options as o
-from . import storage_options as s
 from .option_groups import option
-from .session import DONE, PARTLY, Answer
+from .session import DONE, PARTLY, Answer, plain, write
 from .verbs import answer_of, batch_of
 
 if TYPE_CHECKING:
+    from ..jobs.batch.rows import BatchOutcome
     from ..jobs.job_report import JobReport
-    from ..jobs.ledger.stored_file import JobPath
+    from ..jobs.status import Status
     from ..report.blocks import Block
 
 
@@ -38,7 +43,7 @@ def status(
         option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),
     ] = True,
     options: o.JobFile,
-    storage: s.Storage,
+    storage: o.Storage,
     verbose: Annotated[
         bool, option("--verbose", "-v", help="Report each array: routes, sizes, times, and why it failed.")
     ] = False,
@@ -56,17 +61,17 @@ def status(
     places = storage.arguments()
     of_job = {name: places.pop(name) for name in ("job_storage_options",) if name in places}
     if batch is not None:
-        from ..report import batch_report
+        from ..report.html.pages import batch_json, write_batch_page
 
-        page = html and (lambda now: batch_report.write(now, html, pictures=False, places=places))
-        outcome = _watched(batch.status, output, "a_batch", page) if watch else batch.status()
+        page = html and (lambda now: write_batch_page(now, html, pictures=False, places=places))
+        outcome = _watched(batch.status, output, a_batch, page) if watch else batch.status()
         if html is not None:
-            batch_report.write(outcome, html, pictures=pictures, places=places)
+            write_batch_page(outcome, html, pictures=pictures, places=places)
         answer = answer_of(outcome, "status", [])
         if not (html or check or verbose):
             return answer
         code = DONE if outcome.ok else PARTLY
-        return replace(answer, code=code, data=lambda: batch_report.data(outcome), brief=tuple)
+        return replace(answer, code=code, data=lambda: batch_json(outcome), brief=tuple)
     import zarrlift
 
     from ..report import status as report_status
@@ -76,12 +81,13 @@ def status(
 
     def write_page(report: JobReport, places: dict[str, Any] | None) -> None:
         from ..jobs.ledger.find_job import find_job
+        from ..report.html.pages import write_job_page
 
         assert html is not None
-        _write_page(html, report, find_job(target, JobPlace(**keywords)), places)
+        write_job_page(report, html, find_job(target, JobPlace(**keywords)), places)
 
     page = html and (lambda _: write_page(zarrlift.job_report(target, **keywords), None))
-    current = _watched(ask, output, "a_job", page) if watch else ask()
+    current = _watched(ask, output, a_job, page) if watch else ask()
     code = PARTLY if watch and current.state not in ("done", "finished") else DONE
     report = None
     if verbose or html or check or output.as_json:
@@ -102,25 +108,163 @@ def status(
     )
 
 
-def _watched(ask: Callable[[], Any], output: o.Output, shown: str, page: Any) -> Any:
-    """The last status, after those before it were shown as `watching` shows one, and as `page` writes one."""
-    from . import watching
-
-    ask = watching.with_page(ask, page) if page else ask
+def _watched(ask: Callable[[], Any], output: o.Output, how: Callable[[], Shown[Any]], page: Any) -> Any:
+    """The last status, after those before it were shown in this form, and written as `page` writes one."""
+    ask = with_page(ask, page) if page else ask
     stream = sys.stderr if output.as_json else sys.stdout
-    return watching.watch(ask, stream, getattr(watching, shown)(), everything=output.show_all)
+    return watch(ask, stream, how(), everything=output.show_all)
 
 
-def _write_page(html: str, report: JobReport, path: JobPath, places: dict[str, Any] | None) -> None:
-    """Write the page on a job; `places` are the storage options for its pictures, None for no pictures."""
-    from ..jobs.ledger.ledger import Job
-    from ..report.html.job_pictures import pictures_of_job
-    from ..report.html.pages import job_page
-    from ..report.html.pictures import NO_PICTURES, PictureMaker
-    from ..report.html.rendering import write_page
+T = TypeVar("T")
 
-    previews = NO_PICTURES
-    if places is not None:
-        with Job.open(path, write=False) as opened:
-            previews = pictures_of_job(opened, PictureMaker(), **places)
-    write_page(html, job_page(report, previews))
+_REFRESH: Final = 1.0
+"""Seconds between two pictures on a terminal."""
+_LINE: Final = 60.0
+"""Seconds between two lines elsewhere."""
+_PAGE: Final = 15.0
+"""Seconds between two versions of a page."""
+_SHARE: Final = 10
+"""The status is read in at most this part of the time: that of 100,000 arrays takes half a second."""
+_UP, _END_OF_LINE, _BELOW = "\x1b[{}F", "\x1b[K", "\x1b[J"
+_CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"
+"""Control sequences (ECMA-48; the last two of DEC): to the first column n lines above, delete to the end of
+the line, delete everything below, cut long lines or wrap them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Generic[T]):
+    """How a status is shown."""
+
+    has_ended: Callable[[T], bool]
+    brief: Callable[[T], str]
+    """In one line."""
+    blocks: Callable[[T], Iterable[Block]]
+
+
+def watch(
+    ask: Callable[[], T],
+    stream: TextIO,
+    how: Shown[T],
+    *,
+    everything: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> T:
+    """Show the status until the job ends, and return the last one.
+
+    A terminal shows a picture that is refreshed in place and removed at the end; other streams get one line
+    per minute.
+    """
+    from ..jobs.units import is_terminal
+
+    terminal = is_terminal(stream)
+    height, interval = 0, _REFRESH if terminal else _LINE
+    try:
+        while True:
+            began = clock()
+            status = ask()
+            if how.has_ended(status):
+                return status
+            if terminal:
+                height = _draw(status, how, stream, height, everything=everything)
+            else:
+                write(how.brief(status) + "\n", stream)
+            wait(max(interval, (clock() - began) * _SHARE))
+    finally:
+        if height:
+            write(_UP.format(height) + _BELOW, stream)
+
+
+def with_page(
+    ask: Callable[[], T], write_page: Callable[[T], object], *, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], T]:
+    """A function that gives the status, and often enough writes it as a page."""
+    due = -1.0
+
+    def asked() -> T:
+        nonlocal due
+        status = ask()
+        if clock() >= due:
+            write_page(status)
+            due = clock() + _PAGE
+        return status
+
+    return asked
+
+
+def has_ended(status: Status) -> bool:
+    """Whether nothing more will happen in a job by itself; parts that wait for a node are about to."""
+    if status.state != "incomplete":
+        return True
+    if status.parts and status.activity != "running":
+        return all(part.activity in ("stopped", "stale") for part in status.parts)
+    return status.activity in ("stopped", "stale")
+
+
+def brief(status: Status) -> str:
+    """The progress of a job in one line."""
+    from ..jobs.status import silence_of
+    from ..jobs.units import count_text, pace_texts, share_text
+
+    arrays = [node for node in status.nodes if node.kind == "array"]
+    done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
+    parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
+    if status.bytes_total:
+        parts.append(share_text(status.bytes_done, status.bytes_total))
+    parts.append(f"{count_text(done)} of {count_text(len(arrays), 'array')}")
+    if failed:
+        parts.append(f"{count_text(failed)} failed")
+    if status.retries:
+        parts.append(f"{count_text(status.retries, 'request')} repeated")
+    parts += pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
+    return ", ".join(parts)
+
+
+def _draw(status: T, how: Shown[T], stream: TextIO, height: int, *, everything: bool) -> int:
+    """Draw a picture over the one before, in one write; returns its number of lines."""
+    from ..report.page import Page
+    from ..report.text import lines as lines_of
+
+    def lines() -> Iterator[str]:
+        yield how.brief(status)
+        yield ""
+        yield from lines_of(how.blocks(status), Page.of(stream, everything=everything))
+
+    rows = max(shutil.get_terminal_size().lines - 1, 1)
+    drawn = list(islice(lines(), rows))
+    above = _UP.format(height) if height else ""
+    write(_CUT + above + "".join(f"{line}{_END_OF_LINE}\n" for line in drawn) + _BELOW + _WRAP, stream)
+    return len(drawn)
+
+
+def a_job() -> Shown[Status]:
+    """How the status of a job is shown."""
+    from ..report import status as report
+
+    return Shown(has_ended, brief, report.blocks)
+
+
+def a_batch() -> Shown[BatchOutcome]:
+    """How the status of a batch is shown."""
+    from ..report import batch as report
+
+    return Shown(lambda status: not status.running, report.progress_line, report.blocks)
+
+
+def limit(
+    target: o.Target,
+    rate: Annotated[str, typer.Argument(help="Such as 20MB/s, or off for no limit.", metavar="RATE")],
+    *,
+    options: o.JobFile,
+) -> Answer:
+    """Change the bandwidth of a job that was started with --bwlimit, while it runs or for its next run.
+
+    Workers in other processes take it up with their next task. To pause a job, stop it with Ctrl-C, and
+    continue it later with zarrlift resume.
+    """
+    import zarrlift
+
+    zarrlift.limit(target, rate, **options.arguments())
+    text = "no limit" if rate == "off" else f"at most {rate} at each end"
+    return Answer(code=DONE, text=lambda: plain([f"The job has {text}."]), data=dict)

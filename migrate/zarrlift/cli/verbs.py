@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..recipe.options import JobPlace, Places, Running, Watching, values
 from . import options as o
-from .option_values import usage
+from .option_groups import usage
 from .session import DONE, PARTLY, Answer
 
 if TYPE_CHECKING:
     from ..jobs.batch.batch import Batch
-    from ..jobs.batch.outcome import BatchOutcome
+    from ..jobs.batch.rows import BatchOutcome
     from ..jobs.outcome import Outcome
     from .option_groups import Tables
-    from .storage_options import Storage
+    from .options import Storage
 
 
 def batch_of(target: str, only: str | None, options: Tables) -> Batch | None:
@@ -127,7 +127,7 @@ def _how_to_continue(
     """Advice in one line after an interruption, given the job's path and options if known."""
     from zarrstack.core.errors import ZarrstackError
 
-    from ..jobs.command_line import command as command_line
+    from ..jobs.units import command as command_line
 
     if job_array:
         return "Run the same command again."

@@ -117,7 +117,12 @@ def plan(
     [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
     """
     request, places = given(options, Request, Places)
-    return ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual).plan()
+    migration = ArchiveRequest.of(source, destination, recipe, request, places)
+    if virtual:
+        from .virtual.run import plan_virtual
+
+        return plan_virtual(migration)
+    return migration.plan_of(migration.described(migration.open()))
 
 
 @explicit
@@ -194,14 +199,14 @@ def migrate(
     request, places, job, running, watching = given(options, Request, Places, JobPlace, Running, Watching)
     if destination is None and not request.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
-    migration = ArchiveRequest.of(source, destination, recipe, request, places, virtual=virtual)
+    migration = ArchiveRequest.of(source, destination, recipe, request, places)
     run_options = RunOptions.of(running, request)
     if virtual:
         from .virtual.run import migrate_virtual, refuse_options
 
         refuse_options({**values(running, Running), "job": job.job, "digest": request.digest})
         with observed(progress, str(source), str(destination), watching) as run:
-            return run.end(migrate_virtual(migration.virtual_request(), request.verify, run.progress))
+            return run.end(migrate_virtual(migration, run.progress))
     ends = migration.open()
     path = job_path(ends.beside, ends.destination.url, job)
     run_options = run_options.with_limit_of(path)

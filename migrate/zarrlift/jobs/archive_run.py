@@ -41,7 +41,6 @@ from .stored_inventories import keep_inventory, new_inventories, remove_inventor
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
-    from .virtual.run import VirtualRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,6 @@ class ArchiveRequest(Request, Places):
     source: Place
     destination: Place | None = None
     recipe: Recipe = field(default_factory=Recipe)
-    virtual: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,15 +65,12 @@ class ArchiveRequest(Request, Places):
         recipe: Recipe | None,
         request: Request,
         places: Places,
-        *,
-        virtual: bool = False,
     ) -> Self:
         """A request from the arguments of `migrate`; UsageError."""
         return cls(
             source=source,
             destination=destination,
             recipe=recipe or Recipe(),
-            virtual=virtual,
             **values(request, Request),
             **values(places, Places),
         )
@@ -92,14 +87,6 @@ class ArchiveRequest(Request, Places):
             destination_through=self.dest_through,
         )
 
-    def plan(self) -> Plan:
-        """The plan; nothing is written."""
-        if self.virtual:
-            from .virtual.run import plan_virtual
-
-            return plan_virtual(self.virtual_request())
-        return self.plan_of(self.described(self.open()))
-
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
         plan, inventories = ends.plan(self.recipe, self.format, inventory=self.inventory)
@@ -109,33 +96,6 @@ class ArchiveRequest(Request, Places):
         from .request_forecast import forecast  # files do not need stores
 
         return replace(plan, requests=forecast(plan, ends, inventories, self))
-
-    def virtual_request(self) -> VirtualRequest:
-        """The same, of references; UsageError for options that do not apply."""
-        from .virtual.run import VirtualRequest, refuse_options
-
-        names = (
-            "in_place",
-            "overwrite",
-            "inventory",
-            "source_through",
-            "dest_through",
-            "provenance",
-            "ro_crate",
-        )
-        refuse_options({name: getattr(self, name) for name in names} | {"link": self.link != "auto"})
-        if self.destination is None:
-            raise UsageError(
-                "references need a destination", expected="an Icechunk repository or a .json file"
-            )
-        return VirtualRequest(
-            source=self.source,
-            destination=self.destination,
-            recipe=self.recipe,
-            reading=self.reading,
-            format=self.format,
-            places=self,
-        )
 
     def described(self, ends: Endpoints) -> Endpoints:
         """The ends, with what the result says of its origin."""
@@ -229,9 +189,9 @@ def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) 
     A job is removed if it was undone, if its archive was restored, if everything was refused, so that a new
     plan replaces it, or if its result is to be overwritten.
     """
+    from .ledger.move import settled
     from .ours import is_restored
     from .resume.relocate import follow, has_moved  # not loaded by a first run
-    from .settled_places import settled
 
     overwrite = request.overwrite
     with Job.open(path) as job:

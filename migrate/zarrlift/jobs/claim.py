@@ -30,9 +30,9 @@ from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
 from .claim_holder import Attempt, ClaimHolder, held, is_scheduled
-from .command_line import command
 from .ledger.ledger import Job
 from .outcome import Outcome
+from .units import command
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath

@@ -18,8 +18,7 @@ from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
-from ..recipe.format_names import require_installed
-from ..recipe.options import Format, Moved, PathText, Places, Reading, Request, StorageOptions, Watching
+from ..recipe.options import Format, PathText, Places, Reading, Request, StorageOptions, Watching
 from ..recipe.recipe import Recipe
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
@@ -29,8 +28,7 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
-from .ledger.job_record import JobRecord
-from .ledger.ledger import Job
+from .ledger.rows import JobRecord
 from .observed import Observed, observed
 from .one_archive import refuse_several
 from .option_words import remembered
@@ -115,30 +113,6 @@ class Endpoints:
             source_options=json.dumps(places.storage_options or {}),
             destination_options=json.dumps(places.of_result(in_place=in_place) or {}),
         )
-
-    @classmethod
-    def of_job(
-        cls,
-        job: Job,
-        moved: Moved = Moved(),  # noqa: B008 - frozen
-        places: Places = Places(),  # noqa: B008 - frozen
-    ) -> Endpoints:
-        """Open the source and destination of a job, or those given because they have moved."""
-        header = job.header
-        require_installed(header["format"], header.get("package"))
-        lasting = job.fact("source_place") or header["source"]
-        opened = cls.open(
-            lasting if moved.source is None else moved.source,
-            header["destination"]
-            if moved.destination is None and not header["in_place"]
-            else moved.destination,
-            in_place=header["in_place"],
-            reading=Reading.from_json(header),
-            places=places,
-            source_through=job.record.source_through,
-            destination_through=job.record.dest_through,
-        )
-        return replace(opened, provenance=job.record.provenance)
 
     def limited(self, limit: Bandwidth | None) -> Endpoints:
         """The same within a limit of bytes per second; in place, where no chunk moves, there is none.

@@ -22,14 +22,13 @@ from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOv
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
 from .branch import finish_branch
-from .command_line import command
 from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
 from .opened_job import opened_result
 from .ours import documents
-from .outcome import Outcome
-from .outcome_of_job import kept
+from .outcome import Outcome, kept
 from .stored_inventories import changed_objects
+from .units import command
 
 _AGAIN: Final = "Undo the job and migrate again."
 

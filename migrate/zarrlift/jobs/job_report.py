@@ -21,14 +21,12 @@ from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
-from .current_status import activity
 from .ledger.find_job import find_job
-from .ledger.last_run import last_run, seconds_spent
+from .ledger.last_run import Activity, activity, last_run, seconds_spent
 from .ledger.ledger import Job
-from .ledger.rows import NodeProgress, NodeState, State, TaskTotals
+from .ledger.rows import NodeRow, NodeState, State, TaskTotals
 from .ledger.throughput import Reached, throughput
 from .option_words import option_words
-from .status import Activity
 
 if TYPE_CHECKING:
     from ..planning.plans import Planned
@@ -250,12 +248,11 @@ def report_of(job: Job) -> JobReport:
     """The report of an open job."""
     plan, run = job.plan(), last_run(job)
     retries = job.fact("retries")
-    rows = {row.path: row for row in job.progress()}
-    written = job.totals(passes="last")
-    numbers = {row.path: row.id for row in job.nodes()}
+    rows = {row.path: row for row in job.nodes()}
+    both, last = job.totals(), job.totals(passes="last")
     digests = {path: _digest(data) for path, data in job.digests.documents()}
     arrays = [
-        _array(node, rows[node.path], written.get(numbers[node.path], TaskTotals()), digests.get(node.path))
+        _array(node, rows[node.path], both, last, digests.get(node.path))
         for node in plan.nodes
         if isinstance(node, ArrayPlan) or (isinstance(node, Refusal) and node.kind == "array")
     ]
@@ -290,15 +287,23 @@ def report_of(job: Job) -> JobReport:
     )
 
 
-def _array(plan: Planned, row: NodeProgress, written: TaskTotals, digest: str | None) -> ArrayReport:
+def _array(
+    plan: Planned,
+    row: NodeRow,
+    both: Mapping[int, TaskTotals],
+    last: Mapping[int, TaskTotals],
+    digest: str | None,
+) -> ArrayReport:
+    """An array, with what is recorded of both passes and of the last one, by node."""
     if not isinstance(plan, ArrayPlan):
         return ArrayReport(path=plan.path, state=row.state)
     done, stays = row.state == "done", plan.route.name == "stay"
+    moved, written = both.get(row.id, TaskTotals()), last.get(row.id, TaskTotals())
     after: int | None = None
     if done:
         # An omitted chunk is an object less only if each object is made of one chunk.
-        counted = not row.done.dropped or plan.move.block_shape is None
-        after = plan.chunks if stays else plan.objects_out - row.done.dropped if counted else None
+        counted = not moved.dropped or plan.move.block_shape is None
+        after = plan.chunks if stays else plan.objects_out - moved.dropped if counted else None
     return ArrayReport(
         path=plan.path,
         state=row.state,
@@ -311,9 +316,9 @@ def _array(plan: Planned, row: NodeProgress, written: TaskTotals, digest: str | 
         objects_after=after,
         bytes_before=plan.bytes_in if plan.bytes_in_known else None,
         bytes_after=None if not done else plan.bytes_in if stays else written.bytes_out,
-        bytes_read=row.done.bytes_in,
-        bytes_written=row.done.bytes_out,
-        dropped=row.done.dropped,
+        bytes_read=moved.bytes_in,
+        bytes_written=moved.bytes_out,
+        dropped=moved.dropped,
         digest=digest,
     )
 

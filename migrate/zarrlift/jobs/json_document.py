@@ -1,4 +1,8 @@
-"""The JSON document in which a command ends, for programs: what `--json` prints and `--notify` sends."""
+"""The JSON document in which a command ends, for programs: what `--json` prints and `--notify` sends.
+
+`{"zarrlift": version, "command", "exit_code", "result" | "error"}`: `result` is the object that the Python
+function of the same name returns, `error` is one problem. Names of members are stable.
+"""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import JobPlace, PathText
 from ..recipe.signatures import explicit, given
 from ..storage.bandwidth import limit_path, parse_limit, write_limit
-from .command_line import command
-from .job_status import status_of
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
+from .status import status_of
+from .units import command
 
 
 @explicit

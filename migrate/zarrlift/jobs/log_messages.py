@@ -2,24 +2,30 @@
 
 The library does not configure logging: nothing is written without handlers of the application. Records have
 the attributes `event`, and `node` and `problem` where there is one, for handlers that write fields.
+
+`--log` has such a handler (`logged`), which writes JSON lines that programs can read. Every line is one
+object with `time` (UTC, ISO 8601), `level`, `event`, `message` and `process`; `archive`, `node` and `problem`
+where they apply. Events: `start`, `plan`, `array`, `failure`, `retry`, `progress`, `interrupted`, `error` and
+`end`; `message` for other records.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, UsageError
 
-from .units import bytes_text, count_text, duration_text, node_text
-
-if TYPE_CHECKING:
-    from .outcome import Outcome
+from ..storage.redact import redact, redact_foreign
+from .units import bytes_text, count_text, node_text
 
 archive: Final[ContextVar[str | None]] = ContextVar("archive", default=None)
 """The archive that a record is about, for a process that migrates several; set by what runs them."""
@@ -81,8 +87,84 @@ def failed(problems: Sequence[Problem], *, before: int = 0) -> None:
         log.error(text, node_text(problems[0].node or ""), extra=more)
 
 
-def log_outcome(outcome: Outcome) -> None:
-    """Log the outcome of a call."""
-    arrays = f"{count_text(outcome.arrays_done)} of {count_text(outcome.arrays_total, 'array')}"
-    text = "%s: %s in %s"
-    log.info(text, outcome.state, arrays, duration_text(outcome.seconds), extra={"event": "end"})
+_MEMBERS: Final = ("node", "problem")
+
+
+class _EventLog(logging.Handler):
+    """Appends each record with one write, so that several processes may share the file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(logging.INFO)
+        self.path = path
+        try:
+            self._file = os.open(
+                path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666
+            )
+        except OSError as error:
+            raise UsageError(
+                "the log cannot be written", key=path, found=error.strerror, advice="Name another file."
+            ) from error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line; a file that becomes unwritable does not fail the migration."""
+        try:
+            os.write(self._file, _line(record))
+        except OSError as error:
+            self.setLevel(logging.CRITICAL + 1)
+            print_warning(f"zarrlift: cannot write the log {self.path}: {error.strerror}")
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        super().close()
+
+
+def _line(record: logging.LogRecord) -> bytes:
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+    line: dict[str, Any] = {
+        "time": time.replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "event": getattr(record, "event", "message"),
+        "message": record.getMessage(),
+        "process": record.process,
+    }
+    if (named := archive.get()) is not None:
+        line["archive"] = named
+    line.update((name, value) for name in _MEMBERS if (value := getattr(record, name, None)) is not None)
+    # ASCII: names are not always valid UTF-8.
+    return json.dumps(without_secrets(line), default=str).encode() + b"\n"
+
+
+def without_secrets(value: Any, secrets: Sequence[str] = ()) -> Any:
+    """JSON with URLs without secrets, which may come from an archive's metadata, and without these texts."""
+    if isinstance(value, dict):
+        return {name: without_secrets(item, secrets) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item, secrets) for item in value]
+    return redact(value, secrets) if isinstance(value, str) else value
+
+
+@contextmanager
+def logged(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Append the events of a run to a file; UsageError if it cannot be opened. `what` is the first one."""
+    handler = _EventLog(os.fspath(path))
+
+    def tell(level: int, event: str, text: str, problem: Any = None) -> None:
+        record = log.makeRecord(log.name, level, "", 0, text, (), None)
+        record.event, record.problem = event, problem
+        handler.handle(record)
+
+    with closing(handler), attached([handler]):
+        try:
+            tell(logging.INFO, "start", what)
+            yield
+        except KeyboardInterrupt:
+            tell(logging.INFO, "interrupted", "interrupted")
+            raise
+        except Exception as error:
+            problem = getattr(error, "problem", None)
+            text = str(error) if problem is not None else redact_foreign(f"{type(error).__name__}: {error}")
+            tell(logging.ERROR, "error", text, None if problem is None else problem.to_json())
+            raise

@@ -24,15 +24,15 @@ from zarrstack.core.errors import UsageError
 from zarrstack.version import __version__
 
 from ..errors import Interrupted
-from ..storage.redact import redact, secrets_of_process
-from .command_line import command as command_line
+from ..storage.redact import secrets_of_process
 from .json_document import DONE, INTERRUPTED, PARTLY, USAGE, document, problem_of
-from .log_messages import print_warning
+from .log_messages import print_warning, without_secrets
+from .units import command as command_line
 
 if TYPE_CHECKING:
-    from zarrstack.core.json_text import JSON, JSONObject
+    from zarrstack.core.json_text import JSONObject
 
-    from .batch.outcome import BatchOutcome
+    from .batch.rows import BatchOutcome
     from .outcome import Outcome
 
 _SECONDS: Final = 30.0
@@ -71,7 +71,7 @@ def _interrupted(stopped: KeyboardInterrupt) -> JSONObject:
 
 
 def _tell(name: str, send: Send, content: JSONObject) -> None:
-    body = json.dumps(_without_secrets(content, secrets_of_process()), default=str).encode()
+    body = json.dumps(without_secrets(content, secrets_of_process()), default=str).encode()
     failures: list[Exception] = []
 
     def call() -> None:
@@ -89,16 +89,6 @@ def _tell(name: str, send: Send, content: JSONObject) -> None:
     for error in failures[:1]:
         text = f"no answer in {_SECONDS:.0f} s" if isinstance(error, TimeoutError) else str(error)
         print_warning(f"zarrlift: the notification was not taken by {name}: {' '.join(text.split())}")
-
-
-def _without_secrets(value: JSON, secrets: list[str]) -> JSON:
-    if isinstance(value, str):
-        return redact(value, secrets)
-    if isinstance(value, dict):
-        return {name: _without_secrets(item, secrets) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_secrets(item, secrets) for item in value]
-    return value
 
 
 def _receiver(target: str) -> tuple[str, Send]:

@@ -12,7 +12,7 @@ from .progress import Progress, ProgressChoice, Ticker
 from .progress_display import LogProgress, chosen_progress
 
 if TYPE_CHECKING:
-    from .batch.outcome import BatchOutcome
+    from .batch.rows import BatchOutcome
 
 Ended = TypeVar("Ended", bound="Outcome | BatchOutcome")
 
@@ -66,7 +66,7 @@ def observed(
     """
     with ExitStack() as stack:
         if watching.log is not None:
-            from .event_log import logged
+            from .log_messages import logged
 
             stack.enter_context(logged(watching.log, f"{source} -> {destination}"))
         display = stack.enter_context(shown(progress))

@@ -10,7 +10,7 @@ from ..archive.nodes import Archive, GroupNode
 from ..recipe.options import Format
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from .command_line import quoted
+from .units import quoted
 
 _ROOTS: Final = frozenset({"zarr2", "zarr3"})
 """Formats in which a group has a document; in others, a plain folder is a group."""

@@ -37,13 +37,12 @@ from .ledger.last_run import level_before
 from .ledger.ledger import Job
 from .observed import Observed
 from .ours import still_there
-from .outcome import Outcome, OutcomeState
-from .outcome_of_job import outcome_of_job
+from .outcome import Outcome, OutcomeState, outcome_of_job
 from .parts.merge import merge_ended, refuse_running
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
+from .resume.lost_tasks import compare_unsynced, find_torn_documents, may_be_lost
 from .resume.relocate import ends_of, follow, settle_result
-from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from .run_arrays import Share
 from .run_job import run_job
 

@@ -32,7 +32,7 @@ from ..storage.local.storage import LocalStorage
 from ..transfer.tasks import rewritten
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
-from .outcome_of_job import kept
+from .outcome import kept
 from .update.differences import interrupted, with_earlier_shape
 
 Whose: TypeAlias = Literal["current", "earlier", "consolidated", "others"]

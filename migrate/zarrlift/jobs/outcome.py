@@ -1,9 +1,10 @@
-"""The result of a call on a job, as frozen data."""
+"""The result of a call on a job, as frozen data, from what the job has recorded."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -12,7 +13,12 @@ from ..archive.notebook import NotebookResult
 from ..core.json_fields import json_of_fields
 from ..core.problems import JoinedProblems, any_refusal
 from ..errors import JobError
-from ..planning.plans import Plan
+from ..planning.plans import Plan, taken_over
+from ..transfer.counts import MoveResult
+from . import log_messages
+from .ledger.ledger import Job
+from .option_words import option_words
+from .units import count_text, duration_text
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]
 
@@ -96,3 +102,55 @@ class Outcome(NotebookResult):
         unset = () if self.how_to_open else ("how_to_open",)
         parts_left = [{"part": part, "tasks": tasks} for part, tasks in self.parts_left]
         return json_of_fields(self, "plan", *unset) | {"parts_left": parts_left}
+
+
+def outcome_of_job(job: Job, plan: Plan, state: OutcomeState, problems: Iterable[Problem] = ()) -> Outcome:
+    """The outcome with the nodes that are done; a caller adds what it has moved or removed."""
+    return Outcome(
+        job=str(job.path),
+        state=state,
+        arrays_done=job.done("array"),
+        arrays_total=len(plan.arrays) + sum(refusal.kind == "array" for refusal in plan.refusals),
+        groups_done=job.done("group"),
+        problems=tuple(dict.fromkeys(problems)),
+        options=option_words(job),
+        plan=plan,
+    )
+
+
+def outcome_of_run(
+    job: Job, plan: Plan, moved: MoveResult, stopped: Problem | None, *, publishes: bool
+) -> Outcome:
+    """The outcome of a run, which `stopped` ended early; a job that is complete is recorded as such."""
+    rows = job.nodes(done=False)
+    refused = (problem for refusal in plan.refusals for problem in refusal.problems)
+    # Problems of the archive as a whole, such as a key outside of it.
+    whole_archive = [problem for problem in plan.problems if problem.severity == "refusal"]
+    failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
+    complete = stopped is None and not (whole_archive or rows if publishes else failed)
+    if complete and publishes and job.state == "incomplete":
+        job.note(state="done", verified=None)
+        job.commit()
+    ended = () if stopped is None else (stopped,)
+    problems = (*whole_archive, *refused, *failed, *ended, *taken_over(plan.problems))
+    figures: dict[str, Any] = dict(moved.figures())
+    return replace(outcome_of_job(job, plan, "done" if complete else "incomplete", problems), **figures)
+
+
+def nothing_to_do(job: Job) -> Outcome:
+    """The outcome of a call on a job that is complete, and would write nothing."""
+    plan = job.plan()
+    refused = (problem for refusal in plan.refusals for problem in refusal.problems)
+    return outcome_of_job(job, plan, "nothing to do", (*refused, *taken_over(plan.problems)))
+
+
+def kept(message: str, node: str | None, key: str, advice: str | None = None) -> Problem:
+    """The problem for an object that others have changed."""
+    return Problem(kind="changed", message=message, node=node, key=key, advice=advice)
+
+
+def log_outcome(outcome: Outcome) -> None:
+    """Log the outcome of a call."""
+    arrays = f"{count_text(outcome.arrays_done)} of {count_text(outcome.arrays_total, 'array')}"
+    text = "%s: %s in %s"
+    log_messages.log.info(text, outcome.state, arrays, duration_text(outcome.seconds), extra={"event": "end"})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
 from . import log_messages
 from .progress import Progress, ProgressChoice
-from .units import count_text, pace_texts, share_text, silence_text
+from .units import count_text, is_terminal, pace_texts, share_text, silence_text
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -234,13 +234,9 @@ class ProgressBar(LogProgress):
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> LogProgress | None:
     """A bar on a terminal, lines elsewhere; None if `quiet`."""
     stream = sys.stderr if stream is None else stream
-    try:
-        seen = stream is not None and stream.isatty()
-    except ValueError:  # closed
-        seen = False
     if quiet or stream is None:
         return None
-    return ProgressBar(stream) if seen else LogProgress(stream)
+    return ProgressBar(stream) if is_terminal(stream) else LogProgress(stream)
 
 
 def in_notebook() -> bool:

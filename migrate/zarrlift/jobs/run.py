@@ -30,24 +30,22 @@ from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker
 from . import log_messages
 from .branch import branch_of
-from .checks.checks import Checked, Checks, Found
+from .checks.checks import Checked, Checks, Found, Question
 from .disk_sync import DiskSync
 from .endpoints import Endpoints
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .ledger.throughput import Throughput
 from .option_words import option_words
-from .outcome import Outcome
-from .outcome_of_job import outcome_of_run
+from .outcome import Outcome, outcome_of_run
 from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
-from .route_rates import RouteRates
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
-from .work_totals import WorkTotal
+from .work_totals import RouteRates, WorkTotal
 
 _BATCH: Final = 250  # arrays without tasks that are verified together
 
@@ -302,7 +300,7 @@ class Run:
                 written = None if array.failures else self._published(array)
                 if self._advance(array) is ArrayState.PUBLISHED:
                     published.append((array.row.id, written))
-                    self._work.finished(array.plan)
+                    self._work.ended(array.plan)
                 else:
                     self._record_failure(array)
         finally:
@@ -324,7 +322,7 @@ class Run:
         problems = (with_advice(problem, self.source, array.plan.source) for problem in array.problems)
         in_order = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", published_ns=array.row.published_ns, problems=in_order)
-        self._work.failed(array.plan, in_order)
+        self._work.ended(array.plan, in_order)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Start to verify; the returned function gives the result for each array."""
@@ -333,7 +331,8 @@ class Run:
             return lambda: [Checked()] * len(arrays)
         items = [self._tasks.to_check(array, listed=level == "sample") for array in arrays]
         checks = self._engine.checks(level, self.checks)
-        return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
+        question = Question(self.job.id, level, items, self._engine.budget, self.options.digest)
+        return checks.submit(question)
 
     def _look_for_new_nodes(self) -> None:
         """Report nodes added to the source; in place, a new group document would hide them."""

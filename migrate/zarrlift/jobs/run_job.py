@@ -9,11 +9,10 @@ from zarrstack.core.errors import UsageError
 
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
-from . import log_messages
 from .checks.checks import Checks
 from .endpoints import Endpoints
 from .ledger.ledger import Job
-from .outcome import Outcome
+from .outcome import Outcome, log_outcome
 from .overwrite import left_aside, remove_previous_tree
 from .processes.executors import RunOptions
 from .progress import Progress
@@ -39,7 +38,7 @@ def run_job(
     aside = left_aside(job, ends.destination)
     problems = outcome.problems if aside is None else (*outcome.problems, aside)
     outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
-    log_messages.log_outcome(outcome)
+    log_outcome(outcome)
     return outcome
 
 

@@ -1,22 +1,31 @@
-"""The status of a job, as frozen data."""
+"""`status`: the progress of a job as frozen data, read from its file."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from operator import attrgetter
+from typing import Literal, Unpack
 
 from zarrstack.core.errors import Problem
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import FieldsAsJSON
+from ..planning.plans import taken_over
+from ..planning.routes import RouteName
+from ..recipe.keywords import JobPlaceKeywords
+from ..recipe.options import JobPlace, PathText
+from ..recipe.signatures import explicit, given
 from ..storage.silence import Silence
-
-Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]
-"""`running`: a process runs the job. `stopped`: the last run ended normally, by an error or by Ctrl-C.
-`stale`: it was killed. `unknown`: its process cannot be observed from here, or its host was restarted, and no
-end is recorded.
-"""
+from .ledger.find_job import find_job
+from .ledger.last_run import Activity, LastRun, activity, last_run
+from .ledger.ledger import Job
+from .ledger.rows import NodeRow, TaskTotals
+from .option_words import option_words
+from .parts.merge import merge, runs_by_part, tasks_of
+from .work_totals import RouteRates, total_bytes, work_left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +151,124 @@ def silence_of(status: Status, now: float) -> Silence | None:
     if status.silent_since is None or status.silent_attempt is None:
         return None
     return Silence(max(now - status.silent_since, 0.0), status.silent_attempt, status.silent_errors)
+
+
+def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
+    """The status of an open job, whose parts are given if it has some; only reads the job."""
+    plan = job.header
+    rows = sorted(job.nodes(), key=attrgetter("path"))
+    totals = job.totals()
+    nodes = [_node(row, totals.get(row.id, TaskTotals())) for row in rows]
+    run = last_run(job)
+    updated = float(job.fact("updated") or 0)
+    now = activity(job.path, run) if job.state == "incomplete" else None
+    done, total = sum(node.bytes_done for node in nodes), sum(node.bytes_total for node in nodes)
+    rate = _rate(run, done, updated) if now == "running" else None
+    retries = job.fact("retries")
+    silent = json.loads((now == "running" and job.fact("silent")) or "[null, null, false]")
+    if silent[0] is not None:
+        rate = None
+    return Status(
+        job=str(job.path),
+        source=plan["source"],
+        destination=plan["destination"],
+        state=job.state,
+        in_place=plan["in_place"],
+        nodes=tuple(nodes),
+        created=float(job.fact("created") or 0),
+        updated=updated,
+        verified=job.fact("verified"),
+        activity=now,
+        options=option_words(job),
+        undoing=job.fact("undoing") is not None,
+        host=run.owner.host if run else None,
+        process=run.owner.pid if run else None,
+        began=run.began if run else None,
+        bytes_done=done,
+        bytes_total=total,
+        bytes_known=all(node.bytes_known for node in nodes),
+        rate=rate,
+        parts=parts,
+        problems=taken_over(map(Problem.from_json, plan["problems"])),
+        silent_since=silent[0],
+        silent_attempt=silent[1],
+        silent_errors=silent[2],
+        seconds_left=_seconds_left(job, rows, totals) if rate else None,
+        retries=int(retries) if retries and retries.isdecimal() else 0,
+    )
+
+
+def _rate(run: LastRun | None, done: int, updated: float) -> float | None:
+    """Average bytes per second since chunks started to move, according to the ledger."""
+    if run is None or run.moving is None or updated <= run.moving or done <= run.bytes_before:
+        return None
+    return (done - run.bytes_before) / (updated - run.moving)
+
+
+def _seconds_left(job: Job, rows: Iterable[NodeRow], totals: Mapping[int, TaskTotals]) -> float | None:
+    """Time left by what is left of each route, at the rates that the run has recorded."""
+    left: dict[RouteName, float] = {}
+    for row in rows:
+        if row.state == "pending" and row.route is not None:
+            done = totals.get(row.id, TaskTotals())
+            left[row.route] = left.get(row.route, 0.0) + work_left(row.work, done)
+    return RouteRates.from_text(job.fact("route_rates") or "").seconds(left)
+
+
+def _node(row: NodeRow, done: TaskTotals) -> NodeStatus:
+    reasons = [problem for problem in row.problems if problem.severity == "refusal"]
+    finished = row.state == "done"
+    return NodeStatus(
+        path=row.path,
+        kind=row.kind,
+        route=row.route,
+        state=row.state,
+        tasks_done=done.tasks,
+        tasks_total=row.work.tasks,
+        bytes_done=done.bytes_in,
+        bytes_total=total_bytes(row.work, done, finished=finished),
+        bytes_known=finished or row.work.bytes_known,
+        error=str(reasons[0]) if reasons else None,
+    )
+
+
+@explicit
+def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
+    """Return the status of a job; a running job is not affected.
+
+    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
+    `job` names the job file of a destination or source if it is not where jobs are looked for.
+
+    Raises
+    ------
+    JobError
+        If there is no such job.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr")
+    >>> status = zarrlift.status("new.zarr")
+    >>> status.state, status.bytes_done == status.bytes_total
+    ('done', True)
+    """
+    with Job.open(find_job(target, given(options, JobPlace)), write=False) as opened:
+        return status_of(opened)
+
+
+def status_of(job: Job) -> Status:
+    """The status of an open job, with what its parts have recorded; changes nothing."""
+    if job.record.parts is None or job.state != "incomplete":
+        return current_status(job)
+    parts = {index: PartStatus(part=index, activity=None) for index in range(job.record.parts)}
+    since = {row.id: row.since for row in job.nodes("array", done=False)}
+    for index, runs in runs_by_part(job, []):
+        last = runs[-1]
+        parts[index] = PartStatus(
+            part=index,
+            activity=activity(last.path, last.run),
+            tasks=len(tasks_of(runs, since)),
+            host=last.run.owner.host,
+        )
+    with job.copy() as copied:
+        merge(copied, forget=False)
+        return current_status(copied, tuple(parts.values()))

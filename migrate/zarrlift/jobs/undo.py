@@ -32,8 +32,7 @@ from .branch import undo_branch
 from .ledger.ledger import Job
 from .opened_job import OpenResult, opened_result
 from .ours import OwnObjects, PresentDocuments
-from .outcome import Outcome
-from .outcome_of_job import kept
+from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .parts.merge import scratch_directories, sweep_parts
 from .provenance import CRATE

@@ -1,13 +1,17 @@
-"""Formats numbers and names for people: bytes, counts, durations, shapes, node names.
+"""Formats numbers, names and commands for people: bytes, durations, shapes, node names, command lines.
 
 Byte units are powers of 1000 (kB, MB, GB), as in the progress bars.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import time
 import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from zarrstack.core.errors import short
 
@@ -148,3 +152,39 @@ def _columns(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+_ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
+
+
+def command(*words: str) -> str:
+    """A command line of zarrlift that can be pasted into a shell."""
+    return " ".join(["zarrlift", *map(quoted, words)])
+
+
+def quoted(word: str) -> str:
+    r"""A word as a shell takes it back: invisible characters as in `$'two\nlines'` (POSIX.1-2024, 2.2.4)."""
+    if safe(word) == word:
+        return shlex.quote(word)
+    return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if safe(char) == char:
+        return char
+    return re.sub("(..)", r"\\x\1", os.fsencode(char).hex())
+
+
+def moment_text(seconds: float) -> str:
+    """A Unix time as text, the same wherever it is read."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream shows what is written to a person; False for one that is closed."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False

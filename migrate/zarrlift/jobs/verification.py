@@ -30,14 +30,14 @@ from ..verification.report import VerificationReport
 from .digests import Digests
 from .endpoints import reachable
 from .ledger.find_job import find_job
-from .ledger.job_record import JobRecord
 from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
+from .ledger.move import settled
+from .ledger.rows import JobRecord
 from .observed import ticking
 from .processes.executors import RunOptions, engine_for, with_share
 from .progress import ProgressChoice
 from .provenance import as_expected, digest_of
-from .settled_places import settled
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory

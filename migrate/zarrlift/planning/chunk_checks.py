@@ -55,7 +55,7 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
         if payload is None:
             return None
         values = object_decoder(source).decode(payload)
-        to_strings(values[source.objects.valid(place)], "refuse")
+        to_strings(values[*source.objects.valid(place), ...], "refuse")
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):

@@ -15,8 +15,7 @@ from zarrstack.core.errors import UsageError
 
 from ..core.grid.frames import Shards
 from ..recipe.changes import ARRAY_OPTIONS
-from ..recipe.option import flag_of
-from ..recipe.options import Format
+from ..recipe.options import Format, flag_of
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
 from .plans import ArrayPlan, Plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from .option import Option, Size
+from .options import Option, Size
 
 Casting: TypeAlias = Literal["exact", "clamp", "round", "clamp+round"]
 Endian: TypeAlias = Literal["little", "big", "keep"]

@@ -33,10 +33,9 @@ from .changes import (
     ZeroFill,
 )
 from .codecs import CodecRequest, parse_codecs
-from .convention_names import conventions_text, parse_conventions
+from .convention_names import conventions_text, parse_conventions, parse_readers
 from .dtype import data_type_text, parse_data_type
 from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
-from .reader_names import parse_readers
 
 CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest
 

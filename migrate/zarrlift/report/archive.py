@@ -1,4 +1,4 @@
-"""What `zarrlift inspect` shows: the tree of an archive, its problems, and a summary."""
+"""What `zarrlift inspect` shows, the tree of an archive, its problems and a summary; and its digests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.json_text import canonical
 
+from ..archive.layout import layout_to_json
 from ..core.grid.frames import Shards
-from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
+from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import blocks as b
 from . import problems as report_problems
 
 if TYPE_CHECKING:
+    from zarrstack.core.json_text import JSONObject
+
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
+    from ..core.digest.value_digest import ArrayDigest
     from ..planning.plans import ArrayPlan
+    from ..verification.digest_report import ArchiveDigest
 
 _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
@@ -164,3 +169,68 @@ def summary_text(archive: Archive) -> str:
     if others := report_problems.summary(p for p in archive.all_problems() if p.severity != "refusal"):
         parts.append(others)
     return ", ".join(parts) + "."
+
+
+_ARRAYS: Final = 200
+"""Maximum number of rows; further arrays are only counted."""
+_DIGESTS: Final = (
+    b.Column(title="array"),
+    b.Column(title="shape", spare=2),
+    b.Column(title="data type", wraps=True, spare=1),
+    b.Column(title="digest"),
+)
+
+
+def digest_blocks(digests: ArchiveDigest) -> Iterator[b.Block]:
+    """The digests, and why some arrays have none."""
+    yield b.Title(f"{safe(digests.url)} ({digests.format})")
+    arrays = list(digests.arrays.items())
+    yield b.Table(columns=_DIGESTS, items=arrays, row=_digest_row, most=_ARRAYS, what="array")
+    yield b.Section()
+    yield b.Problems.of(digests.problems, "no digest")
+
+
+def digest_brief(digests: ArchiveDigest) -> Iterator[str]:
+    """One line if some arrays have no digest."""
+    if digests.problems:
+        yield f"{count_text(len(digests.problems), 'problem')}: some arrays have no digest."
+
+
+def _digest_row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:
+    path, digest = array
+    return node_text(path), shape_text(digest.shape), _type_text(digest.data_type), digest.text
+
+
+def _type_text(data_type: object) -> str:
+    return safe(data_type["name"] if isinstance(data_type, dict) else str(data_type))
+
+
+def archive_json(archive: Archive) -> JSONObject:
+    """An archive: its nodes and their properties in v3 terms."""
+    return {
+        "url": archive.url,
+        "format": archive.format,
+        "consolidated": archive.consolidated,
+        "conventions": [{"name": seen.name, "summary": seen.summary} for seen in archive.conventions],
+        "nodes": [_node_json(node) for node in archive.nodes],
+        "problems": [problem.to_json() for problem in archive.problems],
+    }
+
+
+def _node_json(node: Node) -> JSONObject:
+    data: JSONObject = {
+        "path": node.path,
+        "kind": "array" if hasattr(node, "layout") else "group",
+        "refused": node.refused,
+        "attributes": dict(node.attributes),
+        "documents": [document.key for document in node.documents],
+        "problems": [problem.to_json() for problem in node.problems],
+    }
+    layout = getattr(node, "layout", None)
+    if data["kind"] == "array":
+        data["layout"] = None if layout is None else layout_to_json(layout)
+        data["fill_is_null"] = node.fill_is_null  # type: ignore[union-attr]
+        data["extra"] = node.extra  # type: ignore[union-attr]
+    else:
+        data["implicit"] = node.implicit  # type: ignore[union-attr]
+    return data

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.command_line import command
 from ..jobs.ledger.rows import TaskTotals
-from ..jobs.units import bytes_text, count_text, duration_text, pace_texts, safe, share_text
+from ..jobs.units import bytes_text, command, count_text, duration_text, pace_texts, safe, share_text
 from . import blocks as b
 from .job_report import ARRAY_COLUMNS, array_row, charts
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..jobs.batch.outcome import BatchOutcome
-    from ..jobs.batch.rows import BatchRow
+    from ..jobs.batch.rows import BatchOutcome, BatchRow
     from ..jobs.job_report import JobReport
 
 _SHOWN: Final = 20

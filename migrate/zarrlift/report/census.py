@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..core.problems import any_refusal
 from ..jobs.units import ROUTES, brief, bytes_text, count_text, duration_text, safe
 from . import blocks as b
-from .problem_groups import ProblemGroup
+from .blocks import ProblemGroup
 
 if TYPE_CHECKING:
     from ..jobs.census.census import Census, Cost, RouteTotals, SizeClass, Tally

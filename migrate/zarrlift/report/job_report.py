@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.ledger.rows import TaskTotals
@@ -14,16 +15,19 @@ from ..jobs.units import (
     change_text,
     count_text,
     duration_text,
+    moment_text,
     node_text,
+    rate_text,
     safe,
     shape_text,
 )
 from . import blocks as b
-from .html.charts import line_of
+from .blocks import Block
 from .viewers import served_first
 
 if TYPE_CHECKING:
     from ..jobs.job_report import ArrayReport, JobReport
+    from ..jobs.ledger.throughput import Reached
 
 _ARRAYS: Final = 20
 """Maximum number of rows; the rest is counted."""
@@ -151,17 +155,12 @@ def _job(report: JobReport) -> Iterator[tuple[str, str]]:
     yield "job file", safe(report.job)
     yield "format", FORMATS.get(report.format, report.format)
     yield from report.conventions
-    yield "created", _moment(report.created)
-    yield "last record", _moment(report.updated)
+    yield "created", moment_text(report.created)
+    yield "last record", moment_text(report.updated)
     yield "host", safe(report.host or "")
     yield "excluded", count_text(report.excluded, "node") if report.excluded else ""
     yield from report.options.items()
     yield "versions", ", ".join(f"{name} {version}" for name, version in report.versions.items())
-
-
-def _moment(seconds: float) -> str:
-    """A time, the same wherever the page is read."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def array_row(array: ArrayReport) -> tuple[str, ...]:
@@ -179,3 +178,58 @@ def array_row(array: ArrayReport) -> tuple[str, ...]:
 def _change(report: JobReport, what: str, text: Callable[[int], str]) -> str:
     sums = (report.total(f"{what}_before"), report.total(f"{what}_after"))
     return " -> ".join("unknown" if number is None else text(number) for number in sums)
+
+
+_MIN_POINTS: Final = 5
+"""Fewer points are no line."""
+_WIDTH: Final = 1000
+_HEIGHT: Final = 150
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Block):
+    """A line of rates over time, as paths of SVG."""
+
+    area: str
+    edge: str
+    most: str
+    seconds: float
+    text: str
+    """The same in words."""
+
+
+def line_of(points: Sequence[Reached]) -> Line | None:
+    """Bytes read a second over the time of moving; None if there are too few points."""
+    if len(points) < _MIN_POINTS:
+        return None
+    rates = [
+        (before.seconds, after.seconds, (after.bytes_in - before.bytes_in) / (after.seconds - before.seconds))
+        for before, after in pairwise(points)
+        if after.seconds > before.seconds
+    ]
+    most, seconds = max((rate for _, _, rate in rates), default=0.0), points[-1].seconds
+    if not most:
+        return None
+    places = (
+        f"L{_WIDTH * time / seconds:.1f} {_y(rate, most):.1f}"
+        for begin, end, rate in rates
+        for time in (begin, end)
+    )
+    steps = " ".join(places)
+    edge = "M" + steps[1:]
+    total = points[-1].bytes_in
+    text = (
+        f"{bytes_text(total)} read in {duration_text(seconds)}: {rate_text(total, seconds)} on average, "
+        f"{bytes_text(round(most))}/s at most."
+    )
+    return Line(
+        area=f"M0 {_HEIGHT} {steps} L{_WIDTH} {_HEIGHT}Z",
+        edge=edge,
+        most=f"{bytes_text(round(most))}/s",
+        seconds=seconds,
+        text=text,
+    )
+
+
+def _y(rate: float, most: float) -> float:
+    return _HEIGHT - (_HEIGHT - 4) * rate / most

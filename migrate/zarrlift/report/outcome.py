@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..jobs.command_line import command
 from ..jobs.parts.part_index import has_lsf
-from ..jobs.units import bytes_text, count_text, duration_text, node_text, rate_text, safe
+from ..jobs.units import bytes_text, command, count_text, duration_text, node_text, rate_text, safe
 from . import blocks as b
 from .names import index_ranges
 

@@ -1,4 +1,4 @@
-"""The output of `zarrlift migrate --dry-run`: each array before and after, and the cost."""
+"""The output of `zarrlift migrate --dry-run`: each array before and after, and the cost; also as JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..core.chain.reader_table import Reader, table
 from ..core.grid.frames import Shards
-from ..jobs.command_line import command
-from ..jobs.units import ROUTES, brief, bytes_text, change_text, count_text, safe, shape_text
+from ..jobs.units import ROUTES, brief, bytes_text, change_text, command, count_text, safe, shape_text
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import blocks as b
@@ -17,8 +16,11 @@ from .archive import conventions
 from .names import node_names
 
 if TYPE_CHECKING:
+    from zarrstack.core.json_text import JSONObject
+
     from ..planning.plans import ArrayPlan, Plan
     from ..planning.requests import RequestForecast
+    from ..planning.result_readers import Reading
 
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
@@ -247,3 +249,22 @@ def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
         return present, read, "-"
     exact = all(array.bytes_out_known for array in arrays)
     return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not exact)
+
+
+def plan_json(plan: Plan) -> JSONObject:
+    """A plan, complete, with totals, and who can read each array."""
+    data = plan.to_json()
+    arrays = [
+        {**array, "readers": _reading(reading)}
+        for array, (_, reading) in zip(data["arrays"], readings(plan.arrays), strict=True)
+    ]
+    requests = None if plan.requests is None else plan.requests.to_json()
+    return {**data, "arrays": arrays, "totals": plan_totals(plan), "requests": requests}
+
+
+def _reading(reading: Reading) -> JSONObject:
+    return {
+        "yes": [str(reader) for reader in reading.able],
+        "no": {str(reader): list(features) for reader, features in reading.unable.items()},
+        "unknown": {str(reader): list(features) for reader, features in reading.unknown.items()},
+    }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.errors import short
 
 from ..jobs.units import count_text, node_text, safe
-from .problem_groups import ORDER, ProblemGroup, Where
+from .blocks import ORDER, ProblemGroup, Where
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.command_line import command
 from ..jobs.status import silence_of
-from ..jobs.units import bytes_text, count_text, node_text, pace_texts, safe, share_text
+from ..jobs.units import bytes_text, command, count_text, node_text, pace_texts, safe, share_text
 from . import blocks as b
 from .names import index_ranges, node_names
 
 if TYPE_CHECKING:
-    from ..jobs.status import Activity, NodeStatus, Status
+    from ..jobs.ledger.last_run import Activity
+    from ..jobs.status import NodeStatus, Status
 
 _NODES: Final = 20
 """Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together.

@@ -9,8 +9,7 @@ from ..jobs.units import bytes_text, count_text, node_text
 from . import blocks as b
 
 if TYPE_CHECKING:
-    from ..jobs.update.steps import NodeUpdate
-    from ..jobs.update.update import UpdatePlan
+    from ..jobs.update.steps import NodeUpdate, UpdatePlan
 
 _NODES: Final = 20
 """Maximum number of rows; the rest is counted."""

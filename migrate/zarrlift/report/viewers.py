@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
-from ..jobs.command_line import command
+from ..jobs.units import command
 from . import blocks as b
 
 SERVED_AT: Final = "http://127.0.0.1:8383/"

@@ -21,9 +21,9 @@ from tests.support import report_examples as examples
 
 import zarrlift
 from zarrlift.cli import main, parser
+from zarrlift.cli.options import ComparedStorage, by_place
 from zarrlift.cli.parser import app
 from zarrlift.cli.session import COMPLETE
-from zarrlift.cli.storage_options import ComparedStorage, by_place
 from zarrlift.core.chain.chain import Chain
 from zarrlift.errors import JobError
 from zarrlift.recipe.codecs import parse_codecs

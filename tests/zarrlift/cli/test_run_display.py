@@ -18,7 +18,7 @@ from tests.support.job_archives import tree, write_archive
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli.run_display import watched
-from zarrlift.cli.watching import a_job, brief, has_ended, watch
+from zarrlift.cli.status_command import a_job, brief, has_ended, watch
 from zarrlift.jobs import log_messages
 from zarrlift.jobs.status import PartStatus, Status
 from zarrstack.core.errors import Problem
@@ -321,6 +321,6 @@ def test_the_exit_code_is_that_of_the_job(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zarrlift.cli.watching.watch", interrupted)
+    monkeypatch.setattr("zarrlift.cli.status_command.watch", interrupted)
     assert main(["status", str(good), "--watch"]) == 130
     assert capsys.readouterr().err == "zarrlift: interrupted. The job is not affected.\n"

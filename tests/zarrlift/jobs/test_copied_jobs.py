@@ -20,7 +20,7 @@ import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import JobError
 from zarrlift.jobs.ledger import move as moves
-from zarrlift.jobs.ledger.home import Home
+from zarrlift.jobs.ledger.database import Home
 from zarrlift.jobs.run import Run
 
 SUFFIX = ".zarrlift.db"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs.batch.list_file import list_path
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local import writer as writing
@@ -216,6 +219,16 @@ def test_a_damaged_chunk_says_what_to_do(source: Path, tmp_path: Path) -> None:
     assert [problem.advice for problem in outcome.problems] == [
         "Restore the chunk from a backup and resume, or exclude the array with --exclude."
     ]
+
+
+@pytest.mark.parametrize("verb", ["status", "job_report", "resume", "undo"])
+def test_every_verb_says_that_a_row_of_the_job_is_damaged(source: Path, tmp_path: Path, verb: str) -> None:
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    with closing(sqlite3.connect(outcome.job)) as db, db:
+        db.execute("UPDATE node SET state = 'failed', problems = 'no JSON'")
+        db.execute("UPDATE meta SET value = 'incomplete' WHERE name = 'state'")
+    with pytest.raises(JobError, match="the job file is damaged"):
+        getattr(zarrlift, verb)(tmp_path / "out.zarr")
 
 
 def _longer(payload: bytes) -> bytes:

@@ -24,7 +24,7 @@ import zarrlift
 from zarrlift.cli import main
 from zarrlift.jobs.ledger.last_run import last_run, level_before
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.ledger.plan_rows import PlanReader, node_rows
+from zarrlift.jobs.ledger.rows import PlanReader, node_rows
 from zarrlift.jobs.ledger.throughput import Throughput, throughput
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan

@@ -16,7 +16,8 @@ from numcodecs import Zlib
 from tests.support.web_servers import serving
 
 import zarrlift
-from zarrlift.cli import main, watching
+from zarrlift.cli import main
+from zarrlift.cli.status_command import with_page
 from zarrlift.errors import UsageError
 from zarrlift.jobs import notify
 from zarrlift.jobs.observed import observed
@@ -213,7 +214,7 @@ def test_a_page_is_refreshed_while_it_is_watched(tmp_path, capsys):
     clock = iter([0.0, 0.0, 5.0, 20.0, 20.0, 30.0])
     pages: list[int] = []
     numbers = iter(range(4))
-    ask = watching.with_page(lambda: next(numbers), pages.append, clock=lambda: next(clock))
+    ask = with_page(lambda: next(numbers), pages.append, clock=lambda: next(clock))
     assert [ask() for _ in range(4)] == [0, 1, 2, 3]
     assert pages == [0, 2]
     old, new, page = archive(tmp_path / "old"), str(tmp_path / "new"), tmp_path / "page.html"

@@ -209,7 +209,7 @@ def test_a_file_that_becomes_unwritable_fails_nothing(
         def full(*_: object) -> int:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("zarrlift.jobs.event_log.os.write", full)
+        monkeypatch.setattr("zarrlift.jobs.log_messages.os.write", full)
         log_messages.array_done("a")
         log_messages.array_done("b")
         assert run.progress is not None

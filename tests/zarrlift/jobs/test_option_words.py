@@ -13,10 +13,10 @@ import pytest
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.storage_options import by_place
-from zarrlift.jobs.command_line import command, quoted
+from zarrlift.cli.options import by_place
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
+from zarrlift.jobs.units import command, quoted
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
 from zarrlift.report.page import Page

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 import pytest
 
-from zarrlift.jobs.route_rates import RouteRates, work_of
+from zarrlift.jobs.work_totals import RouteRates, work_of
 
 MB = 1_000_000
 TASK = 50 * MB

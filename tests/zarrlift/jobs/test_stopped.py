@@ -23,7 +23,7 @@ from zarrlift.errors import JobError
 from zarrlift.jobs import archive_run, disk_sync, overwrite, run_job
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
-from zarrlift.jobs.resume import unsynced_files
+from zarrlift.jobs.resume import lost_tasks
 from zarrlift.jobs.run import Run
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.scratch import LAYERED
@@ -414,7 +414,7 @@ def test_what_is_there_is_not_written_again(
 
 
 def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsynced_files, "boot_id", lambda: "the next boot")
+    monkeypatch.setattr(lost_tasks, "boot_id", lambda: "the next boot")
 
 
 @pytest.mark.slow(one_in=3)

@@ -8,8 +8,7 @@ import pytest
 from tests.support import report_examples as examples
 
 from zarrlift.archive import chunk_inventory
-from zarrlift.jobs.ledger.plan_rows import planned_work
-from zarrlift.jobs.ledger.rows import TaskTotals
+from zarrlift.jobs.ledger.rows import TaskTotals, planned_work
 from zarrlift.jobs.work_totals import WorkTotal, total_bytes
 from zarrlift.planning.routes import Route
 from zarrlift.transfer.counts import MoveResult
@@ -74,8 +73,8 @@ def test_a_display_is_told_totals_that_hold() -> None:
     work = WorkTotal(watched, [(GUESSED, TaskTotals(tasks=1, chunks=25, bytes_in=1000)), (STAYS, None)])
     for _ in range(3):
         work.moved(GUESSED, MoveResult(chunks=25, bytes_in=1000))
-    work.finished(GUESSED)
-    work.finished(STAYS)
+    work.ended(GUESSED)
+    work.ended(STAYS)
     assert watched.seen == [(1000, 4000), (2000, 4000), (3000, 4000), (4000, 4000)]
     assert watched.chunks == 100
 

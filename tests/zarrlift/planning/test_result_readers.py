@@ -95,7 +95,7 @@ def test_a_reader_that_would_show_other_values_is_a_warning_without_being_asked(
 
 
 def test_a_plan_as_json_has_the_readers_of_each_array(tmp_path: Path) -> None:
-    from zarrlift.report.json import plan_json
+    from zarrlift.report.plan import plan_json
 
     CHECKED.write(tmp_path / "old.zarr")
     (array,) = plan_json(zarrlift.plan(tmp_path / "old.zarr"))["arrays"]

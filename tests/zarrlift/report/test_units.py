@@ -12,7 +12,7 @@ from tests.support import report_examples as examples
 from zarrlift.jobs.units import bytes_text, columns, count_text, duration_text, rate_text, safe, shape_text
 from zarrlift.report.blocks import Column
 from zarrlift.report.names import index_ranges, node_names
-from zarrlift.report.table import table, wrap
+from zarrlift.report.page import table, wrap
 
 
 @pytest.mark.parametrize(

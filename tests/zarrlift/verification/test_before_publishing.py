@@ -77,9 +77,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
     def do(damage: Damage) -> None:
         check = checks.LocalChecks._check
 
-        def changed(self: checks.LocalChecks, job: str, level: Any, plan: ArrayPlan, *more: Any) -> Any:
+        def changed(self: checks.LocalChecks, question: Any, plan: ArrayPlan, *more: Any) -> Any:
             damage(plan, self.destination)
-            return check(self, job, level, plan, *more)
+            return check(self, question, plan, *more)
 
         monkeypatch.setattr(checks.LocalChecks, "_check", changed)
 

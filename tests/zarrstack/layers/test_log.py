@@ -98,14 +98,10 @@ def test_each_operation_is_one_event(call, fields):
     assert {name: getattr(event, name) for name in fields} == fields
 
 
-def test_many_values_are_an_event_each():
+async def test_many_values_are_an_event_each():
     store, events = logged()
-
-    async def run():
-        await store._set_many([("b", buffer()), ("c", buffer())])
-        await store.get_partial_values(PROTOTYPE, [("b", None), ("c", None), ("d", None)])
-
-    asyncio.run(run())
+    await store._set_many([("b", buffer()), ("c", buffer())])
+    await store.get_partial_values(PROTOTYPE, [("b", None), ("c", None), ("d", None)])
     assert [event.operation for event in events] == ["set"] * 2 + ["get"] * 3
 
 
@@ -136,16 +132,12 @@ def test_an_absent_size_is_missing_and_no_error():
     assert events[0].outcome == "missing"
 
 
-def test_a_cancelled_operation_is_neither():
+async def test_a_cancelled_operation_is_neither():
     store, events = logged()
-
-    async def wait():
-        task = asyncio.ensure_future(store._run(Call("get", "a"), asyncio.Event().wait))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(wait())
+    task = asyncio.ensure_future(store._run(Call("get", "a"), asyncio.Event().wait))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
     assert [event.outcome for event in events] == ["cancelled"]
 
 

@@ -173,57 +173,45 @@ class Counting(WrapperStore[Store]):
         await self._store.delete(key)
 
 
-def test_chunks_written_at_the_same_time_are_one_rewrite_of_their_shard() -> None:
+async def test_chunks_written_at_the_same_time_are_one_rewrite_of_their_shard() -> None:
     below = Counting(MemoryStore())
     layer = Sharding(below, chunks_per_shard=[8])
-
-    async def run() -> None:
-        await asyncio.gather(*(layer.set(f"c/{i}", value(bytes([i]))) for i in range(16)))
-        # The whole shard is new: nothing old is read.
-        assert below.asked == [("set", "c/0"), ("set", "c/1")]
-        below.asked.clear()
-        await asyncio.gather(*(layer.set(f"c/{i}", value(b"new")) for i in range(3)))
-        assert below.asked == [("get", "c/0", None), ("set", "c/0")]
-        below.asked.clear()
-        await asyncio.gather(*(layer.delete(f"c/{i}") for i in range(8)))
-        assert below.asked == [("delete", "c/0")]
-
-    asyncio.run(run())
+    await asyncio.gather(*(layer.set(f"c/{i}", value(bytes([i]))) for i in range(16)))
+    # The whole shard is new: nothing old is read.
+    assert below.asked == [("set", "c/0"), ("set", "c/1")]
+    below.asked.clear()
+    await asyncio.gather(*(layer.set(f"c/{i}", value(b"new")) for i in range(3)))
+    assert below.asked == [("get", "c/0", None), ("set", "c/0")]
+    below.asked.clear()
+    await asyncio.gather(*(layer.delete(f"c/{i}") for i in range(8)))
+    assert below.asked == [("delete", "c/0")]
 
 
-def test_a_read_is_two_ranged_reads_and_several_of_a_shard_share_the_index() -> None:
+async def test_a_read_is_two_ranged_reads_and_several_of_a_shard_share_the_index() -> None:
     below = Counting(MemoryStore())
     layer = Sharding(below, chunks_per_shard=[4])
-
-    async def run() -> None:
-        await layer._set_many((f"c/{i}", value(bytes([i]) * 100)) for i in range(4))
-        below.asked.clear()
-        assert (await layer.get("c/1", PROTOTYPE, RangeByteRequest(10, 12))).to_bytes() == b"\1\1"
-        assert len(below.asked) == 2
-        below.asked.clear()
-        found = await layer.get_partial_values(PROTOTYPE, [(f"c/{i}", None) for i in (3, 0, 9, 2)])
-        assert [each and each.to_bytes()[0] for each in found] == [3, 0, None, 2]
-        # One index each of two shards, of which one is not there, and three chunks.
-        assert len(below.asked) == 5
-
-    asyncio.run(run())
+    await layer._set_many((f"c/{i}", value(bytes([i]) * 100)) for i in range(4))
+    below.asked.clear()
+    assert (await layer.get("c/1", PROTOTYPE, RangeByteRequest(10, 12))).to_bytes() == b"\1\1"
+    assert len(below.asked) == 2
+    below.asked.clear()
+    found = await layer.get_partial_values(PROTOTYPE, [(f"c/{i}", None) for i in (3, 0, 9, 2)])
+    assert [each and each.to_bytes()[0] for each in found] == [3, 0, None, 2]
+    # One index each of two shards, of which one is not there, and three chunks.
+    assert len(below.asked) == 5
 
 
-def test_a_name_that_leads_to_empty_shards_only_is_not_listed() -> None:
+async def test_a_name_that_leads_to_empty_shards_only_is_not_listed() -> None:
     empty = value(ShardIndex.empty((2, 2)).to_bytes(IndexFormat.DRAFT))
     below = {"a/c/0/0": empty, "a/c/3/1": empty}
     layer = Sharding(MemoryStore(below), chunks_per_shard=[2, 2], path="a")
-
-    async def run() -> None:
-        assert await listed(layer.list()) == []
-        assert await listed(layer.list_dir("")) == []
-        assert await layer.is_empty("")
-        await layer.set("a/c/7/3", value(b"x"))
-        assert await listed(layer.list_dir("a/c")) == ["7"]
-        assert await listed(layer.list_dir("a/c/7")) == ["3"]
-        assert await listed(layer.list_dir("a")) == ["c"]
-
-    asyncio.run(run())
+    assert await listed(layer.list()) == []
+    assert await listed(layer.list_dir("")) == []
+    assert await layer.is_empty("")
+    await layer.set("a/c/7/3", value(b"x"))
+    assert await listed(layer.list_dir("a/c")) == ["7"]
+    assert await listed(layer.list_dir("a/c/7")) == ["3"]
+    assert await listed(layer.list_dir("a")) == ["c"]
 
 
 # -- one writer per shard ---------------------------------------------------------------------------
@@ -253,7 +241,7 @@ def test_layers_over_the_same_place_lock_each_other_out_whatever_their_thread(tm
     asyncio.run(run())
 
 
-def test_a_reader_never_meets_the_index_of_one_shard_with_the_chunks_of_the_next() -> None:
+async def test_a_reader_never_meets_the_index_of_one_shard_with_the_chunks_of_the_next() -> None:
     layer = Sharding(Counting(MemoryStore()), chunks_per_shard=[4])
 
     async def write() -> None:
@@ -265,11 +253,8 @@ def test_a_reader_never_meets_the_index_of_one_shard_with_the_chunks_of_the_next
         for _ in range(80):
             assert (await layer.get("c/3", PROTOTYPE)).to_bytes() == b"stays"
 
-    async def run() -> None:
-        await layer.set("c/3", value(b"stays"))
-        await asyncio.gather(write(), read(), read())
-
-    asyncio.run(run())
+    await layer.set("c/3", value(b"stays"))
+    await asyncio.gather(write(), read(), read())
 
 
 places = st.integers(-15, 15)
@@ -292,43 +277,36 @@ def test_no_range_of_a_chunk_reaches_into_its_neighbours(part, first, second) ->
     assert asyncio.run(run()) == cut(value(second), part).to_bytes()
 
 
-def test_who_waits_in_an_event_loop_that_ends_does_not_hold_up_the_others() -> None:
+async def test_who_waits_in_an_event_loop_that_ends_does_not_hold_up_the_others() -> None:
     lock = SharedLock()
 
     async def held() -> None:
         async with lock.writing():
             pass
 
-    async def run() -> None:
-        async with lock.reading():
-            waiting = held()
-            waiting.send(None)
-            waiting.close()  # as if its loop ran no more: nobody cancels it
-        await asyncio.wait_for(held(), 10)
-
-    asyncio.run(run())
+    async with lock.reading():
+        waiting = held()
+        waiting.send(None)
+        waiting.close()  # as if its loop ran no more: nobody cancels it
+    await asyncio.wait_for(held(), 10)
 
 
-def test_who_is_cancelled_leaves_the_shard_to_the_next() -> None:
+async def test_who_is_cancelled_leaves_the_shard_to_the_next() -> None:
     layer = Sharding(Counting(MemoryStore()), chunks_per_shard=[4])
-
-    async def run() -> None:
-        await layer.set("c/0", value(b"0"))
-        for turns in range(12):
-            tasks = [asyncio.ensure_future(layer.set(f"c/{i}", value(bytes([turns])))) for i in (1, 2, 3)]
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            tasks[0].cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            assert results[1:] == [None, None]
-            assert (await layer.get("c/2", PROTOTYPE)).to_bytes() == bytes([turns])
-        assert (await layer.get("c/0", PROTOTYPE)).to_bytes() == b"0"
-        assert layer._writers._waiting == {}
-
-    asyncio.run(run())
+    await layer.set("c/0", value(b"0"))
+    for turns in range(12):
+        tasks = [asyncio.ensure_future(layer.set(f"c/{i}", value(bytes([turns])))) for i in (1, 2, 3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        tasks[0].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert results[1:] == [None, None]
+        assert (await layer.get("c/2", PROTOTYPE)).to_bytes() == bytes([turns])
+    assert (await layer.get("c/0", PROTOTYPE)).to_bytes() == b"0"
+    assert layer._writers._waiting == {}
 
 
-def test_a_failed_write_is_told_to_all_who_waited_for_it_and_the_next_one_works() -> None:
+async def test_a_failed_write_is_told_to_all_who_waited_for_it_and_the_next_one_works() -> None:
     class Full(Counting):
         full = True
 
@@ -339,16 +317,12 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it_and_the_next_one_works(
 
     below = Full(MemoryStore())
     layer = Sharding(below, chunks_per_shard=[4])
-
-    async def run() -> None:
-        tasks = [layer.set(f"c/{i}", value(b"x")) for i in range(3)]
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(result) for result in results] == [OSError] * 3
-        below.full = False
-        await layer.set("c/1", value(b"y"))
-        assert await listed(layer.list()) == ["c/1"]
-
-    asyncio.run(run())
+    tasks = [layer.set(f"c/{i}", value(b"x")) for i in range(3)]
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [OSError] * 3
+    below.full = False
+    await layer.set("c/1", value(b"y"))
+    assert await listed(layer.list()) == ["c/1"]
 
 
 # -- bad input --------------------------------------------------------------------------------------
@@ -396,37 +370,33 @@ def bad_shard(bad: bytes | tuple[int, int], form: IndexFormat) -> bytes:
 @pytest.mark.parametrize("proof", [2**16, 0], ids=["one read", "a read apart"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_damaged_shard_is_an_error_with_key_and_layer(bad, form, proof, monkeypatch) -> None:
+async def test_a_damaged_shard_is_an_error_with_key_and_layer(bad, form, proof, monkeypatch) -> None:
     if form.location == "start" and bad == (8, 8):
         bad = (-8, 8)  # back into the index
     monkeypatch.setattr(stored_shard, "PROOF_BYTES", proof)
     below = {"a/c/1": value(bad_shard(bad, form))}
     before = below["a/c/1"].to_bytes()
     layer = Sharding(MemoryStore(below), chunks_per_shard=[2], path="a", **form.to_json())
-
-    async def run() -> None:
-        for attempt in (
-            layer.get("a/c/2", PROTOTYPE),
-            layer.get("a/c/2", PROTOTYPE, RangeByteRequest(0, 1)),
-            layer.get_partial_values(PROTOTYPE, [("a/c/2", None)]),
-            layer.getsize("a/c/2"),
-            layer.set("a/c/3", value(b"new")),
-            layer.delete("a/c/3"),
-        ):
-            with pytest.raises(ChunkError) as caught:
-                await attempt
-            assert caught.value.problem.key == "a/c/1"
-            assert caught.value.problem.node == "a"
-            assert caught.value.problem.message.startswith("layer 'sharding': ")
-        assert below["a/c/1"].to_bytes() == before
-        # It can be replaced as a whole, and removed.
-        await layer._set_many([("a/c/2", value(b"x")), ("a/c/3", value(b"y"))])
-        assert (await layer.get("a/c/3", PROTOTYPE)).to_bytes() == b"y"
-        below["a/c/1"] = value(before)
-        await layer.delete_dir("a")
-        assert below == {}
-
-    asyncio.run(run())
+    for attempt in (
+        layer.get("a/c/2", PROTOTYPE),
+        layer.get("a/c/2", PROTOTYPE, RangeByteRequest(0, 1)),
+        layer.get_partial_values(PROTOTYPE, [("a/c/2", None)]),
+        layer.getsize("a/c/2"),
+        layer.set("a/c/3", value(b"new")),
+        layer.delete("a/c/3"),
+    ):
+        with pytest.raises(ChunkError) as caught:
+            await attempt
+        assert caught.value.problem.key == "a/c/1"
+        assert caught.value.problem.node == "a"
+        assert caught.value.problem.message.startswith("layer 'sharding': ")
+    assert below["a/c/1"].to_bytes() == before
+    # It can be replaced as a whole, and removed.
+    await layer._set_many([("a/c/2", value(b"x")), ("a/c/3", value(b"y"))])
+    assert (await layer.get("a/c/3", PROTOTYPE)).to_bytes() == b"y"
+    below["a/c/1"] = value(before)
+    await layer.delete_dir("a")
+    assert below == {}
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

@@ -121,18 +121,14 @@ def test_at_most_so_many_are_in_flight_over_several_event_loops():
     assert 1 <= busy.most <= 3
 
 
-def test_one_loop_fills_all_places():
+async def test_one_loop_fills_all_places():
     busy = Busy()
     store = stack(MemoryStore(), Throttle(in_flight=3), busy)
-
-    async def run():
-        await asyncio.gather(*(store.get(str(number), PROTOTYPE) for number in range(20)))
-
-    asyncio.run(run())
+    await asyncio.gather(*(store.get(str(number), PROTOTYPE) for number in range(20)))
     assert busy.most == 3
 
 
-def test_first_come_first_served():
+async def test_first_come_first_served():
     gate, order = Places(1), []
 
     async def enter(number):
@@ -141,10 +137,7 @@ def test_first_come_first_served():
         await asyncio.sleep(0)
         gate.leave()
 
-    async def run():
-        await asyncio.gather(*(enter(number) for number in range(10)))
-
-    asyncio.run(run())
+    await asyncio.gather(*(enter(number) for number in range(10)))
     assert order == list(range(10))
 
 
@@ -217,17 +210,13 @@ def test_writes_wait_before_and_reads_after_their_bytes():
     assert clock.naps[1:] == [pytest.approx(0.5)]
 
 
-def test_each_operation_is_a_request():
+async def test_each_operation_is_a_request():
     store, clock = over(requests_per_second=4, burst=0)
-
-    async def run():
-        await store.get("a", PROTOTYPE)
-        await store.exists("a")
-        await store.delete("a")
-        assert [key async for key in store.list()] == []
-        await store.get_partial_values(PROTOTYPE, [("a", None), ("b", None)])
-
-    asyncio.run(run())
+    await store.get("a", PROTOTYPE)
+    await store.exists("a")
+    await store.delete("a")
+    assert [key async for key in store.list()] == []
+    await store.get_partial_values(PROTOTYPE, [("a", None), ("b", None)])
     assert clock.naps == [pytest.approx(1 / 4)] * 6
 
 

@@ -5,35 +5,38 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, Unpack
 
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 from ...core.problems import any_refusal
 from ...errors import Interrupted, JobError
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
-from ...recipe.options import Places, Running, Updating, Watching
+from ...recipe.options import JobPlace, Places, Running, Updating, Watching, values
 from ...recipe.signatures import explicit, given
+from ...storage.base import BESIDE
+from ...storage.local.partial_files import sweep_partial
+from ...storage.local.sibling_names import sibling
+from ...storage.open_storage import is_url, open_storage
+from ..archive_run import migrate_archive
+from ..claim import HeldError, sweep_claim
+from ..finish import finish
 from ..observed import observed
+from ..opened_job import found_job, opened
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from .events import Events, Known
-from .list_file import ListFile, list_path
-from .outcome import BatchOutcome, state_of, table
-from .rows import COMPLETE, BatchRow, amounts
-from .run_batch import Act, BatchOptions, BatchRun
-from .verbs import (
-    finish_one,
-    may_be_claimed,
-    may_be_restored,
-    migrate,
-    undo_one,
-    update_all,
-    verify_all,
-)
+from ..stored_inventories import remove_inventory
+from ..undo import undo
+from ..update.update import update_job
+from ..verification import verify
+from .list_file import Events, Known, ListFile, list_path
+from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table
+from .run_batch import Act, ArchiveCall, BatchOptions, BatchRun
 
 _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
 
@@ -113,13 +116,14 @@ class Batch:
         self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
-        return self._act(verify_all(full=full), lambda row: row.state == "done", progress, how, "verify")
+        act = partial(verify_one, full=full)
+        return self._act(act, lambda row: row.state == "done", progress, how, "verify")
 
     @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
         updating = Updating(delete=options.pop("delete", False), force=options.pop("force", False))
-        return self._act(update_all(updating), _is_updated, progress, options, "update")
+        return self._act(partial(update_one, updating=updating), _is_updated, progress, options, "update")
 
     @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
@@ -229,3 +233,80 @@ def _rate(began: float, before: int, done: int) -> float | None:
     """Bytes per second since a run began."""
     seconds = time.time() - began
     return (done - before) / seconds if seconds > 0 and done > before else None
+
+
+def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
+    """Migrate an archive, or resume its job, unless another process has its claim, or has done it."""
+    row, wanted = call.row, call.row.request
+    if row.state not in COMPLETE and row.begun() and of_job(row).state in COMPLETE:
+        return None
+    request = call.request()
+    options = replace(
+        call.options, verify=wanted.verify, digest=wanted.digest, hard_links=wanted.link == "hard"
+    )
+    try:
+        ends = request.open().limited(options.limit)
+        outcome = migrate_archive(request, ends, call.job, options, call.progress)
+    except HeldError:
+        return None
+    # Another process may have done it after the look above.
+    return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems
+
+
+def may_be_restored(row: BatchRow) -> bool:
+    """Whether an archive that was migrated in place may have been restored since: its document is gone."""
+    is_local = row.in_place and row.state in COMPLETE and not is_url(row.destination)
+    return is_local and not os.path.lexists(os.path.join(row.destination, "zarr.json"))
+
+
+def verify_one(call: ArchiveCall, /, *, full: bool) -> tuple[Problem, ...]:
+    """Compare a result with its source; the job of one that is equal says so."""
+    options = call.options
+    report = verify(
+        call.job,
+        full=full,
+        **values(call.places, Places),
+        executor=None if options.engine is None else options.executor,
+        dask_address=options.dask_address if options.engine is not None else None,
+        workers=options.workers,
+        bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
+    )
+    return tuple(report.problems)
+
+
+def update_one(call: ArchiveCall, /, *, updating: Updating) -> tuple[Problem, ...]:
+    """Bring a result up to date with its source."""
+    if not call.row.begun():
+        return call.row.problems  # nothing of it could be migrated
+    verify = call.row.request.verify
+    found = found_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
+    with opened(found, call.progress) as it:
+        return it.end(update_job(it, updating)).problems
+
+
+def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:
+    """Remove the legacy metadata of an archive that was migrated in place and verified."""
+    if call.row.verified is None:
+        raise JobError(
+            "the result has not been verified since it was written", advice="Verify the batch first."
+        )
+    opening = call.places.storage_options
+    return finish(call.job, take_over=call.options.take_over, storage_options=opening).problems
+
+
+def may_be_claimed(row: BatchRow) -> bool:
+    """Whether an undo that was killed may have left its claim; in a store, only a request could tell."""
+    return is_url(row.destination) or os.path.lexists(sibling(Path(row.destination), BESIDE))
+
+
+def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:
+    """Take back what was written, and what a run left that was killed before the archive had a job."""
+    if call.row.begun():
+        return undo(call.job, take_over=call.options.take_over, **values(call.places, Places)).problems
+    sweep_partial(str(call.job))
+    remove_inventory(call.job)
+    place, options = call.row.destination, call.places.of_result(in_place=call.row.in_place)
+    if not is_url(place) and os.path.isdir(os.path.dirname(place)):
+        with suppress(ZarrstackError):  # in place, the archive may be gone
+            sweep_claim(open_storage(place, storage_options=options, mode="w"), call.job)
+    return ()

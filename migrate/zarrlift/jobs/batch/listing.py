@@ -17,8 +17,7 @@ from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact
 from .list_file import is_manifest
 from .manifest import Listed, read_manifest
-from .requests import RowRequest
-from .rows import BatchRow
+from .rows import BatchRow, RowRequest
 
 _FIELD: Final = re.compile(r"\{(\w*)\}")
 _FIELDS: Final = ("relative", "name", "parent", "number")

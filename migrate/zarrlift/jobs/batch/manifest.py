@@ -25,11 +25,10 @@ from zarrstack.core.sizes import parse_size
 
 from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from ...recipe.format_names import require_known
-from ...recipe.option import Option, Size
-from ...recipe.options import Request
+from ...recipe.options import Option, Request, Size
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
-from .requests import RowRequest
+from .rows import RowRequest
 
 _ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
 _RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)

@@ -1,25 +1,61 @@
-"""The archives of a batch, as frozen data."""
+"""The archives of a batch, what is asked for each, and the result of a call, as frozen data."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ...core.json_fields import json_of_fields
+from ...core.problems import JoinedProblems, any_refusal
 from ...errors import JobError
-from ..current_status import activity
+from ...recipe.options import Request, values
+from ...recipe.recipe import Recipe
 from ..ledger.database import damage_told, stamp
 from ..ledger.find_job import names_of, places_of
-from ..ledger.last_run import last_run, seconds_spent
+from ..ledger.last_run import activity, last_run, seconds_spent
 from ..ledger.ledger import Job
-from .requests import RowRequest
+from ..units import columns, safe
+
+_DEFAULTS: Final = values(Request(), Request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRequest(Request):
+    """What is asked for an archive, without its places and without storage options, which may be secret."""
+
+    recipe: Recipe = field(default_factory=Recipe)
+
+    @cached_property
+    def recipe_json(self) -> JSONObject:
+        """The recipe as a job has it."""
+        found: JSONObject = json.loads(json.dumps(self.recipe.to_json()))
+        return found
+
+    @cached_property
+    def text(self) -> str:
+        """The JSON as text."""
+        return json.dumps(self.to_json())
+
+    def to_json(self) -> JSONObject:
+        """JSON for the list: what differs from the defaults."""
+        given = {name: value for name, value in values(self, Request).items() if value != _DEFAULTS[name]}
+        return given if self.recipe == Recipe() else {**given, "recipe": self.recipe.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RowRequest:
+        """Inverse of `to_json`."""
+        recipe = Recipe.from_json(data["recipe"]) if "recipe" in data else Recipe()
+        return cls(**{**data, "recipe": recipe})
+
 
 ArchiveState: TypeAlias = Literal["pending", "incomplete", "refused", "failed", "done", "finished", "undone"]
 """`pending`: not started. `incomplete`: interrupted. `refused`: the archive, or some of its nodes, cannot be
@@ -170,3 +206,127 @@ def _is_of(job: Job, row: BatchRow) -> bool:
     if job.header["source"] == row.source or job.fact("source_place") == row.source:
         return True
     return any(names_of(row.source) & names_of(place) for place in places_of(job))
+
+
+BatchState: TypeAlias = Literal["planned", "done", "incomplete", "nothing to do", "finished", "undone"]
+
+_PROGRESS: Final = ("bytes_done", "bytes_total", "rate", "seconds_left")
+_TOTALS: Final = ("arrays", "objects", "bytes_in", "bytes_out", "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOutcome:
+    """The result of a call on a batch, or its status.
+
+    Examples
+    --------
+    >>> outcome = zarrlift.batch(".", to="v3/{relative}.zarr").outcome
+    >>> outcome.state, outcome.ok, outcome.ran
+    ('done', True, 2)
+    """
+
+    list_file: str
+    """Path of the list of the batch."""
+    state: BatchState
+    rows: tuple[BatchRow, ...] = field(repr=False)
+    """All archives."""
+    ran: int = 0
+    """Archives that this call has worked on."""
+    left: int = 0
+    """Archives that this call has left to other processes, which have claimed them."""
+    added: tuple[str, ...] = ()
+    """Archives that were found and that the list has not."""
+    seconds: float = 0.0
+    """Duration of this call."""
+    running: bool = False
+    """Whether a process runs the batch now."""
+    bytes_done: int = 0
+    """Bytes of the sources read, of archives that are done or under way."""
+    bytes_total: int = 0
+    """The same when everything is done, without archives that are refused."""
+    rate: float | None = None
+    """Bytes per second of a run that is under way."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated at this rate."""
+        return (self.bytes_total - self.bytes_done) / self.rate if self.rate else None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything requested is done, or is being done by other processes.
+
+        Of a plan: whether every archive can be migrated.
+        """
+        refused = self.state == "planned" and "refused" in self.counts
+        others = sum(row.state not in COMPLETE for row in self.rows)
+        refused = refused or any(any_refusal(row.problems) for row in self.rows if self.left)
+        is_done = self.state != "incomplete" or 0 < self.left == others
+        return is_done and not refused and not self.added
+
+    def raise_for_problems(self) -> Self:
+        """This outcome if it is `ok`; otherwise JobError with the refusals and failures of every archive."""
+        if self.ok:
+            return self
+        found = [
+            f"{row.relative}: {problem}"
+            for row in self.rows
+            for problem in row.problems
+            if problem.severity == "refusal"
+        ]
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        raise JobError(
+            JoinedProblems.of(found, before=f"{counts}; " if found else counts), key=self.list_file
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of archives in each state."""
+        return counts(self.rows)
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        return {
+            "list_file": self.list_file,
+            "state": self.state,
+            "counts": dict(self.counts),
+            "totals": {name: sum(getattr(row, name) for row in self.rows) for name in _TOTALS},
+            "ran": self.ran,
+            "left": self.left,
+            "added": list(self.added),
+            "seconds": self.seconds,
+            "running": self.running,
+            **{name: getattr(self, name) for name in _PROGRESS},
+            "archives": [row.to_json() for row in self.rows],
+        }
+
+
+def state_of(rows: Iterable[BatchRow]) -> BatchState:
+    """The state of a batch."""
+    states = {row.state for row in rows}
+    if "undone" in states and states <= {"undone", "pending"}:
+        return "undone"
+    if states == {"finished"}:
+        return "finished"
+    return "done" if states <= COMPLETE else "incomplete"
+
+
+def table(rows: Iterable[BatchRow]) -> str:
+    """Archives as text, one line each."""
+    cells = [("row", "archive", "state", "arrays", "problem"), *map(_cells, rows)]
+    widths = [max(columns(row[place]) for row in cells) for place in range(4)]
+    lines = (
+        "  ".join(
+            [
+                *(text + " " * (width - columns(text)) for text, width in zip(row, widths, strict=False)),
+                row[4],
+            ]
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cells(row: BatchRow) -> tuple[str, str, str, str, str]:
+    refusal = next((str(problem) for problem in row.problems if problem.severity == "refusal"), "")
+    return str(row.number), safe(row.relative), row.state, str(row.arrays), safe(refusal)

@@ -1,10 +1,11 @@
-"""Works on the archives of a batch, each by the engine of one archive."""
+"""Works on the archives of a batch, each by the engine of one archive, with one display for all."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Generator, Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -16,17 +17,16 @@ from ...errors import JobError
 from ...recipe.options import Moved, Places
 from ...storage.open_storage import is_url
 from ...storage.reference_options import of_references
+from ...transfer.events import Ended, Event, Planned
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import ArchiveRequest
 from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
-from ..ledger.move import move_of
+from ..ledger.move import move_of, settled
 from ..opened_job import found_in, opened
 from ..processes.executors import RunOptions
-from ..progress import Progress
-from ..settled_places import settled
-from .batch_progress import BatchProgress
+from ..progress import Progress, Ticker, Unticked
 from .rows import COMPLETE, ArchiveState, BatchRow, of_job
 from .side_by_side import shared
 
@@ -169,3 +169,42 @@ def _without_job(row: BatchRow, problems: tuple[Problem, ...]) -> ArchiveState:
 def waits(row: BatchRow) -> bool:
     """Whether most of the time of an archive is waiting for a store."""
     return is_url(row.source) or is_url(row.destination)
+
+
+class BatchProgress:
+    """Passes on the events of archives that run side by side; archives are counted, not chunks."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def of(self, rows: Sequence[BatchRow]) -> Iterator[None]:
+        """Show the progress of some archives."""
+        known = sum(row.bytes_in for row in rows if row.state == "pending")
+        self._send(Planned(bytes=known or None, chunks=None, archives=len(rows)))
+        try:
+            # A run of one archive refreshes the display itself, after it has forked.
+            with Ticker(self._progress) if len(rows) > 1 else nullcontext():
+                yield
+        finally:
+            self._send(Ended())
+
+    def archive(self) -> Progress | None:
+        """What gets the events of one archive."""
+        return None if self._progress is None else Unticked(self._of_archive)
+
+    def ended(self, state: str) -> None:
+        """Count an archive."""
+        self._send(Ended(archive=state))
+
+    def _of_archive(self, event: Event) -> None:
+        """Pass on what adds to the whole; the end of an archive is that of its row."""
+        if not isinstance(event, Ended):
+            self._send(event)
+
+    def _send(self, event: Event) -> None:
+        """From any thread."""
+        if self._progress is not None:
+            with self._lock:
+                self._progress(event)

@@ -23,8 +23,18 @@ if TYPE_CHECKING:
     from ...verification.elsewhere import Elsewhere
     from ...verification.sampling import Sampler
 
-Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
-"""Plans, each with the linear indexes of the source's chunks; a full check lists the chunks itself."""
+
+class Question(NamedTuple):
+    """What is to be checked of arrays."""
+
+    job_id: str
+    level: VerifyLevel
+    items: Sequence[tuple[ArrayPlan, Indexes]]
+    """Plans, each with the linear indexes of the source's chunks; a full check lists the chunks itself."""
+    budget: int
+    """Memory in bytes that a full comparison may use."""
+    digest: bool = False
+    """Whether a full one adds up the values."""
 
 
 class Checked(NamedTuple):
@@ -43,22 +53,15 @@ class Checks(ABC):
     """Compares what a job wrote with its source."""
 
     @abstractmethod
-    def __call__(
-        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
-    ) -> Found:
-        """Check each array; raises nothing.
+    def __call__(self, question: Question) -> Found:
+        """Check each array; raises nothing."""
 
-        `budget`: memory in bytes that a full comparison may use. `digest`: a full one adds up the values.
-        """
-
-    def submit(
-        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
-    ) -> Callable[[], Found]:
+    def submit(self, question: Question) -> Callable[[], Found]:
         """Start the checks, in the background if possible.
 
         The returned function gives the results; they come in the order of the calls.
         """
-        return lambda: self(job_id, level, items, budget, digest=digest)
+        return lambda: self(question)
 
     def prepare_workers(self) -> None:
         """Load the modules that workers and checks share, before any worker starts.
@@ -90,31 +93,27 @@ class LocalChecks(Checks):
         self.elsewhere = elsewhere
         self._sampler: Sampler | None = None
 
-    def __call__(
-        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
-    ) -> Found:
+    def __call__(self, question: Question) -> Found:
         """Compare the documents, then the chunks of the arrays whose documents are correct."""
-        return [self._check(job_id, level, plan, present, budget, digest) for plan, present in items]
+        return [self._check(question, plan, present) for plan, present in question.items]
 
     def prepare(self) -> None:
         """Load zarr."""
         import zarr  # noqa: F401
 
-    def _check(
-        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes, budget: int, digest: bool
-    ) -> Checked:
+    def _check(self, question: Question, plan: ArrayPlan, present: Indexes) -> Checked:
         from ...verification.before_publishing import compare_sample
         from ...verification.documents import document_problems
         from ...verification.sampling import Sampler
 
         try:
             problems = document_problems(plan)
-            if not problems and level == "full":
-                return self._compare_all(plan, budget, digest=digest)
+            if not problems and question.level == "full":
+                return self._compare_all(plan, question.budget, digest=question.digest)
             if problems or not len(present):
                 return Checked(problems)
             if self._sampler is None:
-                self._sampler = Sampler(job_id)
+                self._sampler = Sampler(question.job_id)
             chosen = self._sampler.choose(plan, present)
             return Checked(compare_sample(plan, self.source, self.destination, chosen) if chosen else ())
         except (WorkerError, BrokenExecutor):

@@ -18,7 +18,7 @@ from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from . import checks_process
-from .checks import Checks, Found, Items, LocalChecks
+from .checks import Checks, Found, LocalChecks, Question
 
 if TYPE_CHECKING:
     from ..processes.forked_process import ForkedProcess
@@ -34,22 +34,17 @@ class ForkedChecks(Checks):
         self._here: LocalChecks | None = None
         self._apart = apart
 
-    def __call__(
-        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
-    ) -> Found:
+    def __call__(self, question: Question) -> Found:
         """Ask the separate process; if it has died, run the checks here."""
-        return self.submit(job_id, level, items, budget, digest=digest)()
+        return self.submit(question)()
 
-    def submit(
-        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
-    ) -> Callable[[], Found]:
+    def submit(self, question: Question) -> Callable[[], Found]:
         """Send the question now and wait for the answer only when it is needed."""
-        question = (job_id, level, list(items), budget)
 
         def here() -> Found:
             if self._here is None:
                 self._here = LocalChecks(self.source, self.destination)
-            return self._here(*question, digest=digest)
+            return self._here(question)
 
         def answer() -> Found:
             try:
@@ -58,7 +53,7 @@ class ForkedChecks(Checks):
                 return here()
 
         try:
-            self._apart.ask((self.source, self.destination, question, digest))
+            self._apart.ask((self.source, self.destination, question))
         except BrokenExecutor:
             return here
         return answer

@@ -83,15 +83,15 @@ def _load() -> None:
 
 
 class _Answers:
-    """Answers questions in the separate process: two endpoints and the arguments of `Checks`."""
+    """Answers questions in the separate process: two endpoints and what `Checks` are asked."""
 
     def __init__(self) -> None:
         self._checks: LocalChecks | None = None
 
     def __call__(self, request: Any) -> Any:
-        source, destination, question, digest = request
+        source, destination, question = request
         if self._checks is None:
             from .checks import LocalChecks
 
             self._checks = LocalChecks(source, destination)
-        return self._checks(*question, digest=digest)
+        return self._checks(question)

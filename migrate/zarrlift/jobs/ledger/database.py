@@ -1,4 +1,7 @@
-"""The file of a ledger: an SQLite database that appears complete or not at all, used by one process."""
+"""The file of a ledger: an SQLite database that appears complete or not at all, used by one process.
+
+It records where it is, with the places of its job.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +23,58 @@ from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.system_errors import file_limit_text, may_create_in
-from .home import Home
-from .plan_rows import Common, Values, node_rows
-from .rows import as_stored
+from .rows import Common, Values, as_stored, node_rows
 from .schema import SCHEMA_SQL
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The recorded path of a file."""
+
+    path: str
+    """With links resolved; for a file in a store its URL."""
+    mount: str
+    """The mount point that contains it; "" for a URL."""
+
+    @classmethod
+    def of(cls, path: JobPath) -> Home:
+        """The present path of a file."""
+        if not isinstance(path, Path):
+            return cls(path=str(path), mount="")
+        real = os.path.realpath(path)
+        mount = os.path.dirname(real)
+        while not os.path.ismount(mount) and mount != os.path.dirname(mount):
+            mount = os.path.dirname(mount)
+        return cls(path=real, mount=mount)
+
+    @classmethod
+    def from_text(cls, text: str) -> Home:
+        """Inverse of `to_text`."""
+        return cls(**json.loads(text))
+
+    def to_text(self) -> str:
+        """JSON, as stored in the file."""
+        return json.dumps(asdict(self))
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path leads to the recorded directory entry, also by links and other mounts.
+
+        A hard link is another entry: `cp -al` makes copies of them.
+        """
+        if self.path == path:
+            return True
+        try:
+            if not os.path.samefile(self.path, path):
+                return False
+            folders = (os.path.dirname(self.path), os.path.dirname(path))
+            same_name = os.path.basename(self.path) == os.path.basename(path)
+            return (same_name and os.path.samefile(*folders)) or os.stat(path).st_nlink == 1
+        except OSError:
+            return False
+
 
 VERSION: Final = "4"
 SQLITE: Final = b"SQLite format 3\0"

@@ -20,7 +20,7 @@ from ...storage.local.presence import exists, is_file
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
-from ..command_line import command
+from ..units import command
 from .database import SQLITE
 from .ledger import SUFFIX, Job
 from .move import move_of

@@ -1,9 +1,13 @@
-"""The last run of a job, as recorded in its ledger: its process, start time, and normal end if any."""
+"""The last run of a job, as recorded in its ledger: its process, start time, and normal end if any.
+
+From these follows what an incomplete job is doing now.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import sys
 import time
@@ -11,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from ...errors import JobError
 from ...recipe.options import VerifyLevel
@@ -22,6 +26,11 @@ from .rows import TaskTotals
 _PACKAGES: Final = ("zarr", "numcodecs", "numpy", "fsspec", "obstore")
 """Packages whose versions matter for what a job writes."""
 
+Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]
+"""`running`: a process runs the job. `stopped`: the last run ended normally, by an error or by Ctrl-C.
+`stale`: it was killed. `unknown`: its process cannot be observed from here, or its host was restarted, and no
+end is recorded.
+"""
 _LEVELS: Final = ("none", "sample", "full")
 
 
@@ -136,3 +145,34 @@ def last_run(job: Job) -> LastRun | None:
         return LastRun.from_text(job.fact("run") or "null")
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def activity(path: os.PathLike[str], run: LastRun | None) -> Activity:
+    """The activity of an incomplete job, from the process of its last run or from the lock on the file."""
+    if run is not None and run.ended is not None:
+        return "stopped"
+    state = "unknown" if run is None else run.owner.state()
+    if state == "running":
+        return "running"
+    if state == "unknown" and is_locked(path):
+        return "running"
+    if run is None:
+        return "stopped"
+    return "stale" if state == "ended" else "unknown"
+
+
+def is_locked(path: os.PathLike[str]) -> bool:
+    """Whether another process has locked a job file for writing.
+
+    Some file systems share locks across hosts.
+    """
+    from ...storage.local import byte_locks
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return byte_locks.is_byte_locked(descriptor)
+    finally:
+        os.close(descriptor)

@@ -40,22 +40,19 @@ from .database import (
     require_job,
     unwritable,
 )
-from .job_record import JobRecord
-from .plan_rows import PlanReader
 from .rows import (
     NODES,
-    PROGRESS,
+    JobRecord,
     Kind,
-    NodeProgress,
     NodeRow,
     NodeState,
+    PlanReader,
     RecordedTask,
     State,
     TaskTotals,
     as_stored,
     as_text,
     node_row,
-    progress_of,
 )
 from .tables import DigestRows, DocumentRows, LegacyRows, ListingRows, OtherRows
 
@@ -259,12 +256,8 @@ class Job:
 
     def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
         """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
-        return list(map(node_row, self._db.rows(NODES, (kind, done))))
-
-    def progress(self) -> list[NodeProgress]:
-        """The work of each node, planned and recorded, in any order."""
         with damage_told(self.path):
-            return list(progress_of(self._db.rows(PROGRESS), self.totals()))
+            return list(map(node_row, self._db.rows(NODES, (kind, done))))
 
     def done(self, kind: Kind) -> int:
         """Number of completed nodes of a kind."""

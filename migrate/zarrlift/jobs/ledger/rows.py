@@ -1,43 +1,36 @@
-"""Rows of a ledger as frozen data: nodes and tasks, without their plans.
+"""Rows of a ledger as frozen data: nodes and tasks, and apart from them the plans of nodes, as JSON text.
 
-The plans of 100,000 arrays take half a second to read.
+The plans of 100,000 arrays take half a second to read. What arrays of one layout have in common is a row of
+its own, under its digest: such an archive has few layouts, and a plan without its layouts takes a quarter of
+the space.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSONObject
 
+from ...archive.chunk_inventory import UNLISTED
+from ...archive.layout import layout_from_json, layout_to_json
+from ...core.identity_cache import IdentityCache
+from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from ...planning.routes import RouteName
+from ...recipe.options import Link
+from ..provenance import Provenance
 
 Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
 NODES: Final = """
-SELECT id, path, kind, state, published_ns, problems, since FROM node
-WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
-PROGRESS: Final = """
-SELECT id, path, kind, state, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), route,
-    tasks, moves, bytes_in, bytes_known, reads, by_tasks FROM node"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """A node."""
-
-    id: int
-    path: str
-    kind: Kind
-    state: NodeState
-    published_ns: int | None
-    """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
-    problems: tuple[Problem, ...]
-    since: int
-    """The generation of the job from which on what parts record of it counts."""
+SELECT id, path, kind, state, published_ns, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), since,
+    route, tasks, moves, bytes_in, bytes_known, reads, by_tasks
+FROM node WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
 
 
 class TaskTotals(NamedTuple):
@@ -76,47 +69,31 @@ class PlannedWork(NamedTuple):
     """Whether chunks do not measure the work: some may be missing, or those of two arrays are read."""
 
 
-class NodeProgress(NamedTuple):
-    """The work of a node, planned and recorded."""
+class NodeRow(NamedTuple):
+    """A node."""
 
+    id: int
     path: str
     kind: Kind
     state: NodeState
+    published_ns: int | None
+    """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
     problems: tuple[Problem, ...]
     """Why it is refused, or has failed."""
+    since: int
+    """The generation of the job from which on what parts record of it counts."""
     route: RouteName | None
     """The route of an array's chunks."""
     work: PlannedWork
-    done: TaskTotals
 
 
 def node_row(values: Sequence[Any]) -> NodeRow:
     """A row that `NODES` selects."""
-    number, path, kind, state, published, problems, since = values
-    return NodeRow(
-        id=number,
-        path=as_text(path),
-        kind=kind,
-        state=state,
-        published_ns=published,
-        problems=_problems(problems) if problems else (),
-        since=since,
-    )
-
-
-def progress_of(rows: Iterable[Any], totals: Mapping[int, TaskTotals]) -> Iterator[NodeProgress]:
-    """The rows that `PROGRESS` selects, with the recorded work by node: a join in SQL takes twice as long."""
-    nothing = TaskTotals()
-    for number, path, kind, state, problems, route, tasks, moves, read, exact, reads, by_tasks in rows:
-        yield NodeProgress(
-            as_text(path),
-            kind,
-            state,
-            _problems(problems) if problems else (),
-            route,
-            PlannedWork(tasks, bool(moves), read, bool(exact), reads, bool(by_tasks)),
-            totals.get(number, nothing),
-        )
+    number, path, kind, state, published, problems, since, route, *amounts = values
+    tasks, moves, read, known, reads, by_tasks = amounts
+    work = PlannedWork(tasks, bool(moves), read, bool(known), reads, bool(by_tasks))
+    why = _problems(problems) if problems else ()
+    return NodeRow(number, as_text(path), kind, state, published, why, since, route, work)
 
 
 def _problems(text: str) -> tuple[Problem, ...]:
@@ -136,3 +113,131 @@ def as_stored(text: str) -> str | bytes:
 def as_text(stored: str | bytes) -> str:
     """Inverse of `as_stored`."""
     return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
+
+
+_KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}
+_ENCODE: Final = json.JSONEncoder(check_circular=False).encode  # plans are trees
+_COMMON: Final = frozenset(
+    {
+        *("source", "destination", "route", "casting", "objects", "allow_pickle", "drop_empty"),
+        *("block_shape", "piece_shape", "run_shape", "between", "document", "fill_is_null"),
+    }
+)
+"""Members of an array's plan that the arrays of a layout share; of its document, all but the attributes."""
+_SHARED: Final = "shared"
+"""Member of a row's plan: the digest under which the common part is stored."""
+
+_NO_WORK: Final = PlannedWork(tasks=0, moves=False, bytes_in=0, bytes_known=True, reads=0, by_tasks=False)
+
+Common: TypeAlias = tuple[bytes, str]
+"""(digest, JSON text) of what arrays have in common."""
+
+Values: TypeAlias = tuple[str | bytes | int | None, ...]
+"""Of a new row of `node`: path, kind, plan, state, route, and those of `PlannedWork`."""
+
+
+def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[Values, Common | None]]:
+    """The row of each node, and what it shares with others if that has not been given before."""
+    layout = IdentityCache(layout_to_json)
+    written: set[bytes] = set()
+    for node in nodes:
+        path, kind = as_stored(node.path), _KINDS[type(node)]
+        if not isinstance(node, ArrayPlan):
+            state = "refused" if kind == "refusal" else "pending"
+            yield (path, kind, _ENCODE(node.to_json()), state, None, *_NO_WORK), None
+            continue
+        digest, text, own = _split(node.to_json(layout))
+        row = (path, kind, _ENCODE(own), "pending", node.route.name, *planned_work(node))
+        yield row, None if digest in written else (digest, text)
+        written.add(digest)
+
+
+def planned_work(plan: ArrayPlan) -> PlannedWork:
+    """What a plan says about the amount of its work."""
+    first = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
+    return PlannedWork(
+        tasks=plan.tasks + first,
+        moves=plan.tasks > 0,
+        bytes_in=plan.bytes_read,
+        bytes_known=plan.bytes_in_known,
+        reads=plan.reads,
+        by_tasks=plan.fingerprint == UNLISTED or plan.between is not None,
+    )
+
+
+class PlanReader:
+    """Makes nodes from their rows; equal layouts are one object."""
+
+    def __init__(self, common: Iterable[tuple[bytes, str]]) -> None:
+        """`common`: the rows of what arrays share; ValueError if one is not JSON."""
+        self._common: dict[str, JSONObject] = {digest.hex(): json.loads(text) for digest, text in common}
+        self._layout = IdentityCache(layout_from_json)
+
+    def node(self, kind: Kind, text: str) -> Planned:
+        """The node of a row, which may hold its whole plan; ValueError, KeyError or TypeError if damaged."""
+        data: JSONObject = json.loads(text)
+        if kind == "group":
+            return GroupPlan.from_json(data)
+        if kind == "refusal":
+            return Refusal.from_json(data)
+        return ArrayPlan.from_json(self._whole(data) if _SHARED in data else data, self._layout)
+
+    def _whole(self, own: JSONObject) -> JSONObject:
+        """The plan of an array with what it shares."""
+        common = self._common[own[_SHARED]]
+        document = common["document"]
+        if "attributes" in own:
+            document = {**document, "attributes": own["attributes"]}  # at its place in the document
+        return {**common, **own, "document": document}
+
+
+def _split(plan: JSONObject) -> tuple[bytes, str, JSONObject]:
+    """Digest and text of what an array's plan shares, and the rest of the plan."""
+    own: dict[str, Any] = {name: value for name, value in plan.items() if name not in _COMMON}
+    common = {name: value for name, value in plan.items() if name in _COMMON}
+    document = common["document"]
+    if "attributes" in document:
+        own["attributes"] = document["attributes"]
+        common["document"] = {**document, "attributes": None}
+    text = _ENCODE(common)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    own[_SHARED] = digest.hex()
+    return digest, text, own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """What a job was created with besides its plan; each is a note of the job file."""
+
+    link: Link = "auto"
+    overwrite: bool = False
+    parts: int | None = None
+    """The number of its parts; None for a job that is not divided."""
+    source_through: str | None = None
+    dest_through: str | None = None
+    """Layers over either side."""
+    provenance: Provenance | None = None
+
+    @classmethod
+    def of(cls, notes: Mapping[str, str]) -> Self:
+        """The record of a job with these notes."""
+        return cls(
+            link=cast("Link", notes.get("link", "auto")),
+            overwrite="overwrite" in notes,
+            parts=int(notes["parts"]) if "parts" in notes else None,
+            source_through=notes.get("source_through"),
+            dest_through=notes.get("dest_through"),
+            provenance=Provenance.from_text(notes.get("provenance")),
+        )
+
+    def to_notes(self) -> dict[str, str]:
+        """Inverse of `of`."""
+        notes = {
+            "link": self.link,
+            "overwrite": "yes" if self.overwrite else None,
+            "parts": None if self.parts is None else str(self.parts),
+            "source_through": self.source_through,
+            "dest_through": self.dest_through,
+            "provenance": None if self.provenance is None else self.provenance.to_text(),
+        }
+        return {name: text for name, text in notes.items() if text is not None}

@@ -14,7 +14,7 @@ from ...errors import JobError
 from ...storage.base import Storage
 from ...storage.local.scratch import LAYERED, directory_of
 from ...storage.local.storage import LocalStorage
-from ..current_status import activity
+from ..ledger.last_run import activity
 from ..ledger.ledger import Job
 from .run_file import PartRun, TaskRecord, read_run, run_files
 

@@ -21,17 +21,16 @@ from ...recipe.keywords import PlacesKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...transfer.counts import MoveResult
-from .. import log_messages
 from ..checks.checks import LocalChecks
-from ..current_status import is_locked
 from ..ledger.database import not_opened, require_file
 from ..ledger.find_job import job_of_parts, refuse_undone
+from ..ledger.last_run import is_locked
 from ..ledger.ledger import Job
 from ..ledger.read_only import read_only
 from ..ledger.rows import NodeState, RecordedTask
 from ..opened_job import found_in, require_parts
 from ..option_words import option_words
-from ..outcome import Outcome
+from ..outcome import Outcome, log_outcome
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..run import Run
@@ -129,7 +128,7 @@ def migrate_part(
                 outcome = nothing
             seconds = time.monotonic() - started
             outcome = replace(outcome, part=index, second_pass=share.waits(), seconds=seconds)
-            log_messages.log_outcome(outcome)
+            log_outcome(outcome)
             return run.end(outcome)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,6 +20,7 @@ from ...transfer.executors.engine import Engine, SharedEngine
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, move, sent
 from ..log_messages import archive
+from .forked_process import ForkedProcess
 
 if TYPE_CHECKING:
     from ..outcome import Outcome
@@ -235,27 +238,14 @@ def in_pool(engine: Engine, worker: Worker) -> TaskExecutor:
 
 def own_pool(worker: Worker, workers: int, *, forks: bool = False) -> TaskExecutor:
     """Tasks on threads; with `forks`, on copies of this process if the system provides any."""
-    copies = _copies(worker, workers) if forks else None
-    if copies is not None:
-        return TaskExecutor(
-            engine=_OwnPool(copies, workers=workers),
-            call=lambda task: (worker.run, task),
-            in_threads=False,
-        )
+    with suppress(OSError):
+        if forks:
+            copies = _OwnPool(ForkedPool(worker.run, workers, initializer=worker.forked), workers=workers)
+            return TaskExecutor(engine=copies, call=lambda task: (worker.run, task), in_threads=False)
     threads = ThreadPoolExecutor(
         workers, thread_name_prefix="zarrlift", initializer=archive.set, initargs=(archive.get(),)
     )
     return in_pool(_OwnPool(threads, workers=workers), worker)
-
-
-def _copies(worker: Worker, workers: int) -> Executor | None:
-    """Forked copies of this process; None if the system provides none, in which case threads are used."""
-    from .fork_pool import ForkedPool
-
-    try:
-        return ForkedPool(worker.run, workers, initializer=worker.forked)
-    except OSError:
-        return None
 
 
 def out_of_reach() -> JobError:
@@ -264,3 +254,45 @@ def out_of_reach() -> JobError:
         "other processes cannot reach a store that exists only in this one",
         advice="Use threads, or give both locations as URLs.",
     )
+
+
+class ForkedPool(Executor):
+    """Runs one function in copies of this process, where the interpreter lock is the bottleneck: tiny files.
+
+    Without it, 21,952 chunks of 3.3 KB take 1.4 times as long (docs/design/decisions.md).
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], workers: int, *, initializer: Callable[[], None]
+    ) -> None:
+        """`initializer` is called first in each copy. OSError if the system provides no process at all."""
+        self._idle: queue.SimpleQueue[ForkedProcess] = queue.SimpleQueue()
+        self._processes: list[ForkedProcess] = []
+        for _ in range(workers):
+            try:
+                self._processes.append(
+                    ForkedProcess(function, initializer=initializer, siblings=self._processes)
+                )
+            except OSError:
+                if not self._processes:
+                    raise
+                break  # continue with the processes that exist
+            self._idle.put(self._processes[-1])
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call the pool's function with one argument; `fn` must be that function."""
+        return self._threads.submit(self._ask, *args)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for running tasks and end the processes."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for process in self._processes:
+            process.close()
+
+    def _ask(self, question: Any) -> Any:
+        process = self._idle.get()
+        try:
+            return process(question)
+        finally:
+            self._idle.put(process)

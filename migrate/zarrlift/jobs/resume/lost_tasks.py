@@ -1,24 +1,38 @@
-"""Finds recorded tasks whose output is missing, which are then repeated.
+"""Finds recorded tasks whose output is missing, or wrong after a system crash; they are then repeated.
 
-Needs one listing of names and sizes for each array that a resume continues. It does not detect wrong file
-contents.
+The former needs one listing of names and sizes for each array that a resume continues, and does not detect
+wrong file contents. After a power failure, a file that was written and renamed may be empty, filled with
+zeros or missing, unless it was flushed (by `--fsync`, or by the periodic sync of a long run): what had not
+reached the disk is compared with the source.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
-from ...planning.plans import ArrayPlan
+from ...planning.inventories import Inventories
+from ...planning.plans import ArrayPlan, Plan
+from ...planning.regrid.blocks import available_cores
+from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
+from ...storage.local.owner_process import boot_id
 from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_objects
+from ..ledger.last_run import last_run
+from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
+from ..provenance import CRATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,3 +145,108 @@ def _lost(
     # Each object corresponds to one of the source, so the ledger's counts give the expected number.
     count = np.bincount(all_of.numbers[whole], minlength=plan.tasks)
     return {number for number, task in done.items() if count[number] != task.chunks - task.dropped}
+
+
+def may_be_lost(job: Job) -> bool:
+    """Whether the system on which the work was recorded has restarted since, or is unknown."""
+    last = last_run(job)
+    here = boot_id()
+    return last is None or not here or last.owner.boot != here
+
+
+def find_torn_documents(job: Job, destination: Storage) -> None:
+    """Mark nodes whose `zarr.json` is missing or invalid JSON as not published; StorageError.
+
+    The same for the root, if the file that describes its origin is not as it was written.
+    """
+    provenance = job.record.provenance
+    for row in job.nodes():
+        if row.kind == "refusal" or row.state != "done":
+            continue
+        key = join(row.path, "zarr.json")
+        content = destination.get(key)
+        if content is not None:
+            try:
+                json.loads(content)
+            except ValueError:
+                destination.delete(key)
+            else:
+                if row.path or provenance is None or not provenance.in_crate:
+                    continue
+                if destination.get(CRATE) == provenance.crate(job.header["format"]):
+                    continue
+        job.record_node(row.id, "pending")
+    job.commit()
+
+
+def compare_unsynced(
+    job: Job, plan: Plan, source: Storage, destination: Storage, inventories: Inventories
+) -> None:
+    """Compare work that had not reached the disk with the source, and mark wrong tasks as not done.
+
+    The `zarr.json` of visible arrays is removed first. StorageError.
+    """
+    plans = {array.path: array for array in plan.arrays}
+    listed_now = SourceInventory(plan, source)
+    unsynced = job.unsynced()
+    for row in job.nodes("array"):
+        array = plans.get(row.path)
+        numbers = unsynced.get(row.id)
+        if array is None or not numbers:
+            continue
+        inventory = inventories.get(array.path) or listed_now(array)
+        wrong = _wrong_tasks(array, inventory, source, destination, numbers)
+        if wrong is None:
+            continue  # the source changed, which is reported elsewhere
+        if wrong and listed_now(array).fingerprint != array.fingerprint:
+            continue  # it was listed before that; an array that an update keeps may have no source at all
+        if wrong and row.state == "done":
+            _take_down(job, plan, destination, row.path)
+            job.record_node(row.id, "pending")
+        job.forget_tasks(row.id, wrong)
+    job.record_synced()
+    job.commit()
+
+
+def _wrong_tasks(
+    plan: ArrayPlan,
+    inventory: Inventory,
+    source: Storage,
+    destination: Storage,
+    numbers: set[int],
+) -> set[int] | None:
+    """The tasks with wrong values; None if the source no longer exists in that state."""
+    from ...verification.before_publishing import both_sides  # slow to load
+
+    if inventory.fingerprint != plan.fingerprint:
+        return None
+    if plan.between is not None:
+        return numbers  # intermediate data of two passes cannot be compared
+    try:
+        objects = written(plan, inventory, source)
+        values = both_sides(plan, source, destination)
+        with ThreadPoolExecutor(available_cores(), thread_name_prefix="zarrlift-check") as pool:
+            return {
+                number
+                for number in numbers
+                if any(
+                    compared.problems
+                    for compared in values.objects(_of_task(objects.indexes, objects.numbers, number), pool)
+                )
+            }
+    except ZarrstackError:
+        return numbers
+
+
+def _take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
+    """Hide an array, also from consolidated metadata, until it is correct."""
+    destination.delete(join(path, "zarr.json"))
+    for row in job.nodes("group"):
+        if row.path == "" and row.state == "done" and plan.consolidate:
+            destination.delete("zarr.json")
+            job.record_node(row.id, "pending")
+
+
+def _of_task(indexes: Indexes, numbers: Indexes, number: int) -> list[int]:
+    selection: list[int] = indexes[numbers == number].tolist()
+    return selection

@@ -21,23 +21,23 @@ from ...core.json_document import document
 from ...errors import JobError
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
-from ...recipe.options import Moved, PathText, Places
+from ...recipe.format_names import require_installed
+from ...recipe.options import Moved, PathText, Places, Reading
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url, open_storage
 from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
-from ..command_line import command
 from ..endpoints import Endpoints
+from ..ledger.database import Home
 from ..ledger.find_job import is_stored, names_of
-from ..ledger.home import Home
 from ..ledger.ledger import Job
-from ..ledger.move import move_of
+from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
 from ..parts.merge import runs_by_part
 from ..reconcile import unchanged
-from ..settled_places import SettledPlaces, is_same_place, settled
+from ..units import command
 from .lost_tasks import lost_tasks
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")
@@ -54,11 +54,20 @@ def ends_of(
     now = settled(job, moved)
     if moved == Moved():
         refuse_other_place(target, job, now)
-    destination = moved.destination if job.header["in_place"] else now.destination
-    ends = Endpoints.of_job(job, Moved(source=now.source, destination=destination), places)
+    header = job.header
+    require_installed(header["format"], header.get("package"))
+    ends = Endpoints.open(
+        now.source,
+        moved.destination if header["in_place"] else now.destination,
+        in_place=header["in_place"],
+        reading=Reading.from_json(header),
+        places=places,
+        source_through=job.record.source_through,
+        destination_through=job.record.dest_through,
+    )
     if now.have_moved:
         require_result(job, job.plan(), ends.destination)
-    return ends
+    return replace(ends, provenance=job.record.provenance)
 
 
 def settle_result(job: Job, target: PathText, places: Places) -> None:

@@ -25,8 +25,7 @@ from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..opened_job import OpenJob
 from ..ours import OWN, keep_document, require_visible, whose
-from ..outcome import Outcome
-from ..outcome_of_job import nothing_to_do
+from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
 from ..parts.merge import sweep_parts
 from ..progress import listing_shown
@@ -46,7 +45,7 @@ def resume_job(it: OpenJob) -> Outcome:
     """Check what an earlier run left, or parts of the job, and run the job to its end."""
     job, ends, options = it.job, it.ends, it.options
     if job.fact("update") is not None:
-        from ..update.update_job import update_job
+        from ..update.update import update_job
 
         return update_job(it)
     if job.state != "incomplete":

@@ -9,9 +9,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSONObject
 
 from ...archive.chunk_inventory import Indexes, Inventory
 from ...core.json_fields import FieldsAsJSON
+from ...core.problems import any_refusal
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from ...recipe.options import Updating
@@ -52,6 +54,49 @@ class NodeUpdate(FieldsAsJSON):
     visible: bool = False
     """Whether readers see objects replaced one by one."""
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePlan:
+    """What an update would do.
+
+    Examples
+    --------
+    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
+    True
+    >>> plan = zarrlift.plan_update("new.zarr")
+    >>> plan.nodes, plan.bytes, plan.kept
+    ((), 0, False)
+    """
+
+    job: str
+    """Path of the job file."""
+    nodes: tuple[NodeUpdate, ...]
+    """The nodes that differ, sorted by path."""
+
+    @property
+    def objects(self) -> int:
+        """Number of source objects to read."""
+        return sum(node.objects for node in self.nodes)
+
+    @property
+    def bytes(self) -> int:
+        """Their stored size."""
+        return sum(node.bytes for node in self.nodes)
+
+    @property
+    def kept(self) -> bool:
+        """Whether nodes are left as they are that should be changed."""
+        return any_refusal(problem for node in self.nodes for problem in node.problems)
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        return {
+            "job": self.job,
+            "objects": self.objects,
+            "bytes": self.bytes,
+            "nodes": [node.to_json() for node in self.nodes],
+        }
 
 
 @dataclass(slots=True, kw_only=True)

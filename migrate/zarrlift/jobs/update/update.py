@@ -6,14 +6,17 @@ anything is changed, as work that is not done, so that an update that was killed
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Unpack
 
-from zarrstack.core.json_text import JSONObject
+from zarrstack.core.paths import join
 
-from ...core.problems import any_refusal
+from ...core.json_document import document
+from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
+from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import (
     JobPlaceKeywords,
     MovedKeywords,
@@ -22,59 +25,216 @@ from ...recipe.keywords import (
     UpdatingKeywords,
     WatchingKeywords,
 )
-from ...recipe.options import JobPlace, Moved, PathText, Places, Running, Updating, VerifyLevel, Watching
+from ...recipe.options import (
+    JobPlace,
+    Moved,
+    PathText,
+    Places,
+    Running,
+    Updating,
+    VerifyLevel,
+    Watching,
+    values,
+)
 from ...recipe.signatures import explicit, given
+from ...storage.writer_for import writer_for
+from ..endpoints import Endpoints
+from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..opened_job import found_job, opened, refuse_update
-from ..outcome import Outcome
+from ..opened_job import OpenJob, found_job, opened, refuse_update
+from ..ours import OwnObjects, documents, keep_document, note_root_document
+from ..outcome import Outcome, nothing_to_do
+from ..overwrite import set_aside
 from ..processes.executors import RunOptions
-from ..progress import ProgressChoice
-from ..stored_inventories import last_inventories
-from .steps import NodeUpdate
-from .update_job import compared, update_job
+from ..progress import Progress, ProgressChoice, listing_shown
+from ..run_job import refuse_unsuitable
+from ..stored_inventories import last_inventories, later_inventories, replace_inventory
+from .retire import below_first, clear
+from .steps import Steps, UpdatePlan, steps_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatePlan:
-    """What an update would do.
+def compared(
+    job: Job,
+    ends: Endpoints,
+    before: Inventories,
+    now: Inventories,
+    progress: Progress | None,
+    updating: Updating,
+    *,
+    elsewhere: bool = False,
+) -> tuple[Plan, Steps]:
+    """The plan after the update, and what leads to it.
 
-    Examples
-    --------
-    >>> zarrlift.migrate("ocean.zarr", "new.zarr").ok
-    True
-    >>> plan = zarrlift.plan_update("new.zarr")
-    >>> plan.nodes, plan.bytes, plan.kept
-    ((), 0, False)
+    `before` has the inventories of the last run; `now` receives those of the present source.
     """
+    old = job.plan()
+    with listing_shown(progress, lambda: now.listed):
+        fresh, _ = replace(ends, reading=old.reading).plan(
+            old.recipe,
+            old.format,
+            elsewhere=elsewhere,
+            inventories=now,
+            earlier={array.path: array.destination for array in old.arrays},
+        )
+    refuse_unsuitable(fresh)
+    return steps_of(job, old, fresh, before, now, (ends.source, ends.destination), updating)
 
-    job: str
-    """Path of the job file."""
-    nodes: tuple[NodeUpdate, ...]
-    """The nodes that differ, sorted by path."""
 
-    @property
-    def objects(self) -> int:
-        """Number of source objects to read."""
-        return sum(node.objects for node in self.nodes)
+def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
+    """Update the result of a job open for writing, or continue an update that was interrupted."""
+    job, ends, options, progress = it.job, it.ends, it.options, it.progress
+    earlier = json.loads(job.fact("update") or "{}")
+    if earlier and job.state == "done":  # killed at its very end
+        job.note(update=None)
+        job.commit()
+        earlier = {}
+    updating = Updating(
+        delete=updating.delete or earlier.get("delete", False),
+        force=updating.force or earlier.get("force", False),
+    )
+    with noted_run(job):
+        job.note(**ends.options)
+        set_aside(job, ends.destination)
+        with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
+            plan, steps = compared(
+                job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
+            )
+            if not steps.any and job.state == "done":
+                return replace(nothing_to_do(job), problems=steps.problems)
+            _intend(job, plan, steps, updating)
+            _keep_base(before, now, plan)
+            replace_inventory(job, now)
+            removed = _prepare(job, plan, steps, ends)
+            outcome = it.run_to_end(plan, now)
+        if outcome.state == "done":
+            job.note(update=None)
+            job.commit()
+        problems = (*outcome.problems, *steps.problems)
+        return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
 
-    @property
-    def bytes(self) -> int:
-        """Their stored size."""
-        return sum(node.bytes for node in self.nodes)
 
-    @property
-    def kept(self) -> bool:
-        """Whether nodes are left as they are that should be changed."""
-        return any_refusal(problem for node in self.nodes for problem in node.problems)
+def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
+    """Record what the update does before it changes anything."""
+    rows = {row.path: row for row in job.nodes()}
+    header = plan.header_to_json()
+    job.note(
+        state="incomplete",
+        update=json.dumps({**values(updating, Updating), "keeps_root": steps.keeps_root}),
+        verified=None,
+        plan=json.dumps(header),
+    )
+    for earlier, new in steps.swapped:
+        row = rows.get(new.path)
+        if row is not None and earlier is not None:
+            keep_document(job, row, earlier)
+        # The earlier document of an array stays until all of the changed objects are replaced.
+        stays = isinstance(new, ArrayPlan) and new.changes is not None
+        job.swap_node(new.path, new, published_ns=row.published_ns if row is not None and stays else None)
+    for node in (*steps.removed, *(new for _, new in steps.hidden)):
+        row = rows.get(node.path)
+        if row is not None:
+            job.forget_tasks(row.id)
+            job.record_node(row.id, "pending", published_ns=row.published_ns)
+    if plan.consolidate and not steps.keeps_root and "" in rows and rows[""].kind == "group":
+        root = next(row for row in job.nodes("group") if row.path == "")
+        job.record_node(root.id, "pending")
+    job.commit(now=True)
 
-    def to_json(self) -> JSONObject:
-        """JSON for machines."""
-        return {
-            "job": self.job,
-            "objects": self.objects,
-            "bytes": self.bytes,
-            "nodes": [node.to_json() for node in self.nodes],
-        }
+
+def _keep_base(before: Inventories, now: Inventories, plan: Plan) -> None:
+    """Keep the inventories of arrays that are left as they are, with which the next update compares."""
+    for array in plan.arrays:
+        inventory = now.get(array.path)
+        if inventory is None or inventory.fingerprint != array.fingerprint:
+            earlier = before.stored(array)
+            if earlier is not None:
+                now[array.path] = earlier
+
+
+def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> int:
+    """Hide and delete what the update replaces as a whole or removes; returns the number of objects."""
+    destination = ends.destination
+    _hide_consolidated(job, plan, steps, ends)
+    removed = 0
+    for earlier in below_first(steps.removed):
+        removed += clear(earlier, destination, in_place=plan.in_place)
+        job.drop_node(earlier.path)
+        job.documents.forget(earlier.path)
+        job.others.keep(earlier.path, ())
+    for earlier, new in steps.hidden:
+        removed += clear(earlier, destination, in_place=plan.in_place)
+        job.swap_node(new.path, new)
+        job.others.keep(new.path, ())
+    if not plan.in_place:
+        if ends.local_destination is not None:
+            _note_others(job, plan, ends)
+        _narrow(job, plan, ends)
+    job.commit(now=True)
+    return removed
+
+
+def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> None:
+    """Publish the root without consolidated metadata, whose descriptions of other nodes would be wrong.
+
+    The last step of the run publishes the root again.
+    """
+    root = next((group for group in plan.groups if not group.path), None)
+    if root is None or not plan.consolidate or steps.keeps_root:
+        return
+    if not steps.removed and all(row.kind != "array" for row in job.nodes(done=False)):
+        return
+    content = document(root.document)
+    if digest(content) == job.fact("root_document"):
+        return
+    note_root_document(job, digest(content))
+    if ends.destination.get("zarr.json") is not None:
+        writer = writer_for(ends.destination, job.id, fsync=False, in_place=plan.in_place)
+        writer.write("zarr.json", content)
+        writer.settle()
+
+
+def _note_others(job: Job, plan: Plan, ends: Endpoints) -> None:
+    """Record the objects of others in arrays whose documents will be newer than those objects."""
+    objects = OwnObjects(job, ends.source, ends.destination)
+    rows = {row.path: row for row in job.nodes("array", done=False)}
+    for array in plan.arrays:
+        row = rows.get(array.path)
+        if row is None or row.published_ns is None:
+            continue
+        job.others.keep(array.path, [key for key, is_others in objects.of_node(array, row) if is_others])
+
+
+def _narrow(job: Job, plan: Plan, ends: Endpoints) -> None:
+    """Publish the smaller shape of each array that becomes shorter, before its objects are replaced.
+
+    Objects at the new edge have no values beyond it, which readers of the earlier shape would see.
+    """
+    pending = {row.path for row in job.nodes("array", done=False)}
+    shapes = {
+        array.path: array.destination.shape
+        for array in plan.arrays
+        if array.changes is not None and array.path in pending
+    }
+    narrowed = {}
+    for path, content in documents(ends.destination, shapes):
+        smaller = None if content is None else _narrowed(content, shapes[path])
+        if smaller is not None:
+            job.documents.add(path, digest(smaller))
+            narrowed[join(path, "zarr.json")] = smaller
+    if not narrowed:
+        return
+    job.commit(now=True)
+    writer = writer_for(ends.destination, job.id, fsync=False, in_place=False)
+    for key, smaller in narrowed.items():
+        writer.write(key, smaller)
+    writer.settle()
+
+
+def _narrowed(content: bytes, shape: tuple[int, ...]) -> bytes | None:
+    """A `zarr.json` whose shape does not exceed `shape`; None if it does not now."""
+    earlier = json.loads(content)
+    smaller = [min(pair) for pair in zip(earlier["shape"], shape, strict=True)]
+    return None if smaller == earlier["shape"] else document({**earlier, "shape": smaller})
 
 
 class _Comparing(JobPlaceKeywords, PlacesKeywords, MovedKeywords, UpdatingKeywords):

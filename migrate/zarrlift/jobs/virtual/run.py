@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,19 +21,17 @@ from ...formats.describe import describe
 from ...planning.inventories import Inventories
 from ...planning.planner import make_plan
 from ...planning.regrid.blocks import memory_budget
-from ...recipe.options import Format, Places, Reading, VerifyLevel
-from ...recipe.recipe import Recipe
 from ...storage.icechunk.place import IcechunkPlace, is_icechunk_url
-from ...storage.open_storage import Place, is_url, open_storage, refuse_mistyped
+from ...storage.open_storage import is_url, open_storage, refuse_mistyped
 from ...transfer.counts import MoveCounts, MoveResult
 from ...transfer.events import Planned, TaskDone
 from ...transfer.references import ArrayReferences, References
 from ...transfer.referred_objects import ReferredPlace, ReferredVersions
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
-from ..checks.checks import LocalChecks
+from ..checks.checks import LocalChecks, Question
 from ..one_archive import refuse_several
-from ..outcome import Outcome
+from ..outcome import Outcome, log_outcome
 from ..progress import Progress, listing_shown, send_end
 from ..run_job import refuse_unsuitable
 from ..source_check import SourceCheck
@@ -43,29 +41,13 @@ if TYPE_CHECKING:
     from ...archive.chunk_inventory import Inventory
     from ...planning.plans import ArrayPlan, Plan
     from ...storage.base import Storage
+    from ..archive_run import ArchiveRequest
     from .output import ReferenceOutput
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualRequest:
-    """An archive, and where references to its chunks are to be written."""
-
-    source: Place
-    destination: Any
-    recipe: Recipe = field(default_factory=Recipe)
-    reading: Reading = field(default_factory=Reading)
-    format: Format | None = None
-    places: Places
-
-    def opened(self) -> VirtualRun:
-        """The run with both ends opened; UsageError, StorageError."""
-        storage = open_storage(
-            self.source, storage_options=self.places.storage_options, follow_links=self.reading.follow_links
-        )
-        place = ReferredPlace.of(storage)
-        places = self.places
-        output = output_for(self.destination, places.dest_storage_options, place, places.storage_options)
-        return VirtualRun(self, storage, output)
+_OF_COPIES: Final = (
+    "in_place", "overwrite", "inventory", "source_through", "dest_through", "provenance", "ro_crate",
+)  # fmt: skip
+"""Options of `migrate` that do not apply to references, besides `link`."""
 
 
 def refuse_options(options: Mapping[str, object]) -> None:
@@ -79,27 +61,37 @@ def refuse_options(options: Mapping[str, object]) -> None:
         )
 
 
-def plan_virtual(request: VirtualRequest) -> Plan:
+def plan_virtual(request: ArchiveRequest) -> Plan:
     """The plan; nothing is written."""
-    run = request.opened()
+    run = _opened(request)
     with closing(run.output):
         return run.plan(Inventories())
 
 
-def migrate_virtual(
-    request: VirtualRequest, verify: VerifyLevel = "sample", progress: Progress | None = None
-) -> Outcome:
+def migrate_virtual(request: ArchiveRequest, progress: Progress | None = None) -> Outcome:
     """Write references to the chunks of an archive; the errors are those of `migrate`."""
-    run = request.opened()
+    run = _opened(request)
     with closing(run.output):
         run.output.refuse_existing()
-        return run.whole(verify, progress)
+        return run.whole(progress)
+
+
+def _opened(request: ArchiveRequest) -> VirtualRun:
+    """The run with both ends opened; StorageError, and UsageError also for options that do not apply."""
+    refuse_options({name: getattr(request, name) for name in _OF_COPIES} | {"link": request.link != "auto"})
+    if request.destination is None:
+        raise UsageError("references need a destination", expected="an Icechunk repository or a .json file")
+    given = request.storage_options
+    storage = open_storage(request.source, storage_options=given, follow_links=request.follow_links)
+    place = ReferredPlace.of(storage)
+    output = output_for(request.destination, request.dest_storage_options, place, given)
+    return VirtualRun(request, storage, output)
 
 
 class VirtualRun:
     """One run."""
 
-    def __init__(self, request: VirtualRequest, storage: Storage, output: ReferenceOutput) -> None:
+    def __init__(self, request: ArchiveRequest, storage: Storage, output: ReferenceOutput) -> None:
         self.request = request
         self.storage = storage
         self.output = output
@@ -126,7 +118,7 @@ class VirtualRun:
             notes.append(_NO_VERSIONS)
         return replace(plan, arrays=tuple(arrays), problems=(*plan.problems, *notes))
 
-    def whole(self, verify: VerifyLevel, progress: Progress | None) -> Outcome:
+    def whole(self, progress: Progress | None) -> Outcome:
         """Plan, refer, check and publish."""
         started = time.monotonic()
         inventories = Inventories()
@@ -141,7 +133,7 @@ class VirtualRun:
         try:
             for array in plan.arrays:
                 inventory = inventories.pop(array.path) or NOT_LISTED
-                result = self._array(array, inventory, unchanged, verify)
+                result = self._array(array, inventory, unchanged)
                 total = total.plus(result)
                 if result.problems:
                     failed[array.path] = result.problems
@@ -179,12 +171,10 @@ class VirtualRun:
             how_to_open=how_to_open,
             plan=plan,
         )
-        log_messages.log_outcome(outcome)
+        log_outcome(outcome)
         return outcome
 
-    def _array(
-        self, plan: ArrayPlan, inventory: Inventory, unchanged: SourceCheck, verify: VerifyLevel
-    ) -> MoveResult:
+    def _array(self, plan: ArrayPlan, inventory: Inventory, unchanged: SourceCheck) -> MoveResult:
         """Refer to the chunks of one array, and check it; problems are in the result."""
         counts = MoveCounts(plan.path, certain=inventory.certain)
         problems: Sequence[Problem]
@@ -196,7 +186,7 @@ class VirtualRun:
                     self.output.refer(plan, item, versions.of(item.objects))
                 else:
                     self.output.store(plan, item)
-            problems = counts.moved().problems or self._check(plan, inventory, verify)
+            problems = counts.moved().problems or self._check(plan, inventory)
             if not problems:
                 changed = unchanged.thoroughly(plan) if versions.settle() else unchanged.begin([plan])()[0]
                 problems = () if changed is None else (changed,)
@@ -206,13 +196,14 @@ class VirtualRun:
             problems = (unexpected_error(plan.path, error),)
         return replace(counts.moved(), problems=tuple(problems))
 
-    def _check(self, plan: ArrayPlan, inventory: Inventory, verify: VerifyLevel) -> Sequence[Problem]:
+    def _check(self, plan: ArrayPlan, inventory: Inventory) -> Sequence[Problem]:
         """Differences between the source and the references as zarr-python reads them."""
+        verify = self.request.verify
         if verify == "none":
             return ()
         checks = LocalChecks(self.storage, self.output.storage())
         budget = memory_budget(self.request.recipe.memory)
-        return checks("virtual", verify, [(plan, inventory.indexes)], budget)[0].problems
+        return checks(Question("virtual", verify, [(plan, inventory.indexes)], budget))[0].problems
 
     def _groups(self, plan: Plan, failed: Collection[str], unchanged: SourceCheck) -> None:
         """Write the documents of groups; SourceChangedError if one has changed."""

@@ -1,23 +1,27 @@
-"""The page on one archive, with stored sizes and pictures."""
+"""The page on one archive, with stored sizes and pictures; that of `serve` has lines to copy for readers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from zarrstack.core.errors import ZarrstackError
 
+from ...conventions.apply import look_for
 from ...formats.describe import describe, opened
 from ...jobs.units import count_text
 from ...planning.inspection import inspected
 from ...recipe.options import Reading
 from ...recipe.recipe import Recipe
+from ...views.http_server import Page
 from .. import blocks as b
 from ..archive import blocks
-from ..viewers import served_first
+from ..viewers import ORIGINS, served_first, viewer_links
 from .job_pictures import pictures_of_view
 from .pictures import NO_PICTURES, PictureMaker, Pictures
-from .rendering import page
+from .rendering import page, policy
 
 if TYPE_CHECKING:
     from ...archive.nodes import Archive
@@ -76,3 +80,51 @@ def _stored(archive: Archive, storage: Storage, reading: Reading) -> dict[str, A
     except ZarrstackError:
         return {}
     return {array.path: array for array in plan.arrays} if storage.can_list else {}
+
+
+_MAX_IMAGES: Final = 24
+
+
+def served_page(
+    storage: Storage,
+    *,
+    format: Format | None,
+    reading: Reading,
+    shown_as: str,
+    origins: frozenset[str],
+) -> Callable[[str], Page]:
+    """The page, given the server's address; the archive is read when it is first asked for, once."""
+    lock = threading.Lock()
+    cache: list[tuple[Archive, Pictures]] = []
+
+    def page(address: str) -> Page:
+        with lock:
+            if not cache:
+                archive = look_for(describe(storage, format=format, options=reading), storage)
+                cache.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
+        archive, previews = cache[0]
+        first = previews.shown[0].image.viewer_path(shown_as) if previews.shown else None
+        readers = _readers(address, shown_as, first, origins)
+        text = archive_page(archive, "served by zarrlift", previews, {}, readers)
+        return Page(text=text, policy=policy())
+
+    return page
+
+
+def _readers(address: str, shown_as: str, image: str | None, origins: frozenset[str]) -> Iterator[b.Block]:
+    """How programs open what is served, in lines to copy."""
+    yield b.Section(title="Open it in")
+    if shown_as == "n5":
+        lines = (
+            "import tensorstore",
+            f'spec = {{"driver": "n5", "kvstore": {address + quote(image or "PATH")!r}}}',
+            "array = tensorstore.open(spec).result()",
+        )
+        yield b.Lines(lines, "tensorstore")
+    else:
+        zarr = f'data = zarr.open({address!r}, mode="r", zarr_format={shown_as[-1]})'
+        yield b.Lines(("import zarr  # with fsspec and aiohttp", zarr), "zarr-python")
+    if image is not None:
+        yield viewer_links(image, address, shown_as)
+        if not origins >= ORIGINS and "*" not in origins:
+            yield b.Advice("Pages of viewers may read this server after it is started with:", "--open")

@@ -1,20 +1,35 @@
-"""The pages on a job, a batch and a census: their blocks below a title, a state and a sentence."""
+"""The pages on a job, a batch and a census, and results as notebooks show them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from ...archive.nodes import Archive
+from ...errors import JobError
+from ...jobs.job_report import report_of
+from ...jobs.ledger.ledger import Job
+from ...jobs.outcome import Outcome
+from ...jobs.status import Status
 from ...jobs.units import FORMATS, count_text
-from .. import batch, census, job_report
+from ...planning.plans import Plan
+from ...verification.archive_diff import ArchiveDiff
+from ...verification.report import VerificationReport
+from .. import archive, batch, census, diff, job_report, outcome, plan, status
 from .. import blocks as b
-from .pictures import NO_PICTURES, Pictures
-from .rendering import page
+from .job_pictures import pictures_of_job
+from .pictures import NO_PICTURES, PictureMaker, Pictures
+from .rendering import notebook, page, write_page
 
 if TYPE_CHECKING:
-    from ...jobs.batch.outcome import BatchOutcome
+    from zarrstack.core.json_text import JSON
+
+    from ...jobs.batch.rows import BatchOutcome, BatchRow
     from ...jobs.census.census import Census
     from ...jobs.job_report import JobReport
+    from ...jobs.ledger.stored_file import JobPath
 
 _REPORT = "zarrlift migration report"
 
@@ -77,3 +92,65 @@ def _sentence(report: JobReport) -> str:
         "full": " Every value was compared with the source.",
     }.get(report.verified or report.checked or "", "")
     return f"{done} and {groups} of {FORMATS.get(report.format, report.format)} {where}.{checked}"
+
+
+_BLOCKS: Final[Mapping[type, Callable[[Any], Iterable[b.Block]]]] = {
+    Archive: archive.blocks,
+    ArchiveDiff: diff.blocks,
+    Plan: plan.blocks,
+    Outcome: outcome.notebook_blocks,
+    Status: status.blocks,
+    VerificationReport: outcome.verification_blocks,
+}
+
+
+def notebook_html(result: Archive | ArchiveDiff | Plan | Outcome | Status | VerificationReport) -> str:
+    """A fragment of HTML without scripts and requests, whose size is bounded."""
+    return notebook(_BLOCKS[type(result)](result), type(result).__name__)
+
+
+def write_job_page(report: JobReport, html: str, path: JobPath, places: Mapping[str, Any] | None) -> None:
+    """Write the page on a job; `places` are the storage options for its pictures, None for no pictures."""
+    previews = NO_PICTURES
+    if places is not None:
+        with Job.open(path, write=False) as opened:
+            previews = pictures_of_job(opened, PictureMaker(), **places)
+    write_page(html, job_page(report, previews))
+
+
+def batch_json(outcome: BatchOutcome) -> JSON:
+    """All archives with their reports, as JSON; an archive of which nothing was begun has none."""
+    return {
+        **outcome.to_json(),
+        "archives": [{**row.to_json(), "report": _report(row)} for row in outcome.rows],
+    }
+
+
+def _report(row: BatchRow) -> JSON:
+    with _opened(row) as job:
+        return None if job is None else report_of(job).to_json()
+
+
+@contextmanager
+def _opened(row: BatchRow) -> Iterator[Job | None]:
+    """The job of an archive; None without one, or if it cannot be read, which the row says."""
+    job = None
+    with suppress(JobError):
+        job = Job.open(Path(row.job), write=False) if row.begun() else None
+    with nullcontext() if job is None else job:
+        yield job
+
+
+def write_batch_page(outcome: BatchOutcome, html: str, *, pictures: bool, places: Mapping[str, Any]) -> None:
+    """Write the page; `places` are the storage options for its pictures."""
+    maker = PictureMaker(small=len(outcome.rows) > 1)  # the archives share its room
+    reports: dict[int, JobReport] = {}
+    previews = NO_PICTURES
+    for number, row in enumerate(batch.urgent_first(outcome.rows)):
+        with _opened(row) as job:
+            if job is not None:
+                reports[row.number] = report_of(job)
+                if pictures:
+                    found = pictures_of_job(job, maker, **places)
+                    previews = previews.plus(found.linked(f"r{number}".format, archive=row.relative))
+    write_page(html, batch_page(outcome, reports, previews))

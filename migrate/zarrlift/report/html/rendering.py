@@ -1,4 +1,6 @@
-"""Renders the templates: every text is escaped, and invisible characters are shown.
+"""Renders the templates for a page or a notebook, each with as much as it has room for.
+
+Every text is escaped, and invisible characters are shown.
 
 A page allows itself, by a Content-Security-Policy, its own style and script (by their hashes) and pictures
 inside it, and nothing else: even text that escaped our escaping could load and run nothing.
@@ -9,22 +11,143 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from zarrstack.core.errors import StorageError
+from zarrstack.core.errors import StorageError, short
 
-from ...jobs.units import count_text, duration_text, node_text, safe
+from ...jobs.units import count_text, duration_text, moment_text, node_text, safe
 from .. import blocks as b
-from .view import SectionBlocks, View
+from ..blocks import MAX_PLACES, ORDER, ProblemGroup
+from ..names import node_names
+from .pictures import Pictures
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+SectionBlocks: TypeAlias = tuple[b.Section, list[b.Block]]
+_TONES: Final = {
+    "done": "good",
+    "finished": "good",
+    "failed": "bad",
+    "refused": "bad",
+    "REFUSED": "bad",
+    "incomplete": "warn",
+    "running": "warn",
+}
+"""The tones of states."""
+_LONGEST: Final = 400
+"""Maximum number of characters of a text in a notebook, or of a line of a document."""
+_MAX_LINES: Final = 60
+"""Maximum number of lines of a document."""
+_MAX_GROUPS: Final = 20
+"""Maximum number of groups of problems in a notebook."""
+_DEEPEST: Final = 6
+"""Nodes of a tree that are deeper are indented no further."""
+
+
+class View:
+    """What a page or a notebook has room for."""
+
+    def __init__(self, *, is_page: bool, rows: int, characters: int) -> None:
+        """`rows` of a table, and `characters` of all documents together."""
+        self.is_page = is_page
+        self.most = rows
+        self._room = characters
+
+    def text(self, text: str) -> str:
+        """A text that is not too long."""
+        return text if self.is_page else short(text, _LONGEST)
+
+    def tone(self, state: str) -> str:
+        """The tone of a state."""
+        return _TONES.get(state, "")
+
+    def depth(self, path: str | None) -> int:
+        """How far a node is indented."""
+        return min(path.count("/") + 1, _DEEPEST) if path else 0
+
+    def names(self, block: b.Names) -> str:
+        """The names of nodes in a sentence."""
+        return f"{block.head}: {node_names(block.paths, block.most)}"
+
+    def pairs(self, block: b.Pairs) -> list[tuple[str, str]]:
+        """The pairs with a value."""
+        return [pair for pair in block.rows if pair[1]]
+
+    def groups(self, block: b.Problems) -> list[ProblemGroup]:
+        """The groups of problems, by severity and kind, the largest first."""
+        return sorted(
+            block.grouped(MAX_PLACES),
+            key=lambda group: (ORDER.index(group.first.severity), group.first.kind, -group.count),
+        )[: None if self.is_page else _MAX_GROUPS]
+
+    def columns(self, table: b.Table[Any], rows: Sequence[Sequence[str]]) -> list[tuple[int, b.Column]]:
+        """The columns with a title and any text, by their places."""
+        return [
+            (place, column)
+            for place, column in enumerate(table.columns)
+            if column.title and any(row[place] for row in rows)
+        ]
+
+    def document(self, block: b.Document) -> list[str]:
+        """The lines of a document; the rest of a long one is counted, and too many of them are left out."""
+        if self._room <= 0:
+            return ["not shown: there is too much; see --json"]
+        lines = json.dumps(block.value, indent=2, ensure_ascii=False, default=str).splitlines()
+        cut = [line if len(line) <= _LONGEST else line[:_LONGEST] + "…" for line in lines[:_MAX_LINES]]
+        if len(lines) > _MAX_LINES:
+            cut.append(f"… and {count_text(len(lines) - _MAX_LINES, 'more line')}")
+        self._room -= sum(map(len, cut))
+        return cut
+
+    def shown(self, blocks: Iterable[b.Block]) -> list[b.Block]:
+        """The blocks that have something to show."""
+        return [block for block in blocks if not _is_empty(block)]
+
+    def sections(self, blocks: Iterable[b.Block]) -> list[SectionBlocks]:
+        """The sections that have something to show; after the first one, those with refusals."""
+        found: list[SectionBlocks] = [(b.Section(), [])]
+        for block in self.shown(blocks):
+            if isinstance(block, b.Section):
+                found.append((block, []))
+            elif found[-1][0].on != "text":
+                found[-1][1].append(block)
+        first, *others = found
+        others = [(section, content) for section, content in others if content]
+        return [first, *sorted(others, key=lambda section: not any(map(_is_refusal, section[1])))]
+
+
+def _is_empty(block: b.Block) -> bool:
+    match block:
+        case b.Pairs():
+            return not any(value for _, value in block.rows)
+        case b.Table():
+            return not block.items
+        case b.Problems():
+            return not block.problems and not block.groups
+        case b.Failures():
+            return not block.rows
+        case b.Lines():
+            return not block.lines
+        case b.Document():
+            return not block.value
+        case Pictures():
+            return not block.shown and not block.notes
+    return False
+
+
+def _is_refusal(block: b.Block) -> bool:
+    return isinstance(block, b.Problems) and any(
+        group.first.severity == "refusal" for group in block.grouped(1)
+    )
+
 
 _PAGE_SIZE: Final = 100
 """Rows of a page that are shown together; the further ones are folded."""
@@ -122,7 +245,7 @@ def _environment() -> Environment:
         count=count_text,
         duration=duration_text,
         node=node_text,
-        moment=moment,
+        moment=moment_text,
         percent=_percent,
     )
     return environment
@@ -138,11 +261,6 @@ def _shown(value: Any) -> Any:
 def _percent(part: float, whole: float) -> str:
     """A width for SVG; what is there can be seen."""
     return f"{max(100 * part / whole, 0.4 if part else 0):.2f}%" if whole else "0%"
-
-
-def moment(seconds: float) -> str:
-    """A time, the same wherever the page is read."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 @cache

@@ -213,7 +213,7 @@ def test_what_is_noted_of_archives_that_are_done_is_what_their_jobs_say(
         assert begun(made) == rows
         moved.rename(noted)
     done = zarrlift.Batch(made.path, only="a/*")
-    monkeypatch.setattr("zarrlift.jobs.batch.events.of_job", None)
+    monkeypatch.setattr("zarrlift.jobs.batch.list_file.of_job", None)
     assert done.status().counts == {"done": 2}, "without a look into any job"
 
 

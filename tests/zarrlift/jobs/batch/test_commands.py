@@ -13,7 +13,7 @@ from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.report import batch_report
+from zarrlift.report.html.pages import write_batch_page
 
 from .conftest import BROKEN, NOTHING
 
@@ -116,7 +116,7 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
         watched = {"log": "log.jsonl", "metrics": "zarrlift.prom"}
         options = {"token": secret}
         made = zarrlift.batch("memory://secret", to="v3/{relative}.zarr", storage_options=options, **watched)
-        batch_report.write(made.outcome, "page.html", pictures=True, places={"storage_options": options})
+        write_batch_page(made.outcome, "page.html", pictures=True, places={"storage_options": options})
     finally:
         memory.rm("/secret", recursive=True)
     assert made.outcome.counts == {"done": 1, "failed": 1}

@@ -198,7 +198,7 @@ FAULTS = (
         breaks="an array that grows has its new shape before the chunks of it",
         edits=(
             Edit(
-                f"{_JOBS}/update/update_job.py",
+                f"{_JOBS}/update/update.py",
                 '    smaller = [min(pair) for pair in zip(earlier["shape"], shape, strict=True)]\n',
                 "    smaller = list(shape)\n",
             ),
@@ -254,7 +254,7 @@ FAULTS = (
         breaks="an update hides and deletes what the job still counts as done",
         edits=(
             Edit(
-                f"{_JOBS}/update/update_job.py",
+                f"{_JOBS}/update/update.py",
                 "            _intend(job, plan, steps, updating)\n"
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"

@@ -24,10 +24,6 @@ BUDGET = 60_000
 VALUE = 4096
 
 
-def run(body):
-    return asyncio.run(body())
-
-
 @pytest.fixture
 def below():
     return Counted({f"a/{place}": buffer(bytes([place]) * VALUE) for place in range(40)})
@@ -61,145 +57,114 @@ async def fill(store, count=40):
 # -- budget -----------------------------------------------------------------------------------------
 
 
-def test_each_later_process_stays_within_the_same_budget(open_cache, tmp_path) -> None:
+async def test_each_later_process_stays_within_the_same_budget(open_cache, tmp_path) -> None:
     """zp#4282: a folder grew by its whole budget with every process that opened it."""
-
-    async def body():
-        for _ in range(3):
-            store = open_cache()
-            await fill(store)
-            assert size(tmp_path / "tier") == store.figures().disk_bytes <= BUDGET
-            store.close()
-
-    run(body)
-
-
-def test_processes_at_the_same_time_share_one_budget(open_cache, tmp_path) -> None:
-    async def body():
-        first, second = open_cache(), open_cache()
-        await asyncio.gather(fill(first), fill(second))
-        assert size(tmp_path / "tier") == first.figures().disk_bytes == second.figures().disk_bytes <= BUDGET
-
-    run(body)
-
-
-def test_small_values_are_written_at_once_and_evictions_by_another_thread(open_cache, monkeypatch) -> None:
-    """Handing a value to a thread takes longer than writing it; an eviction looks at every file."""
-
-    async def body():
-        threads = []
-        real = asyncio.to_thread
-        monkeypatch.setattr(
-            asyncio, "to_thread", lambda act, *given: threads.append(act) or real(act, *given)
-        )
-        store = open_cache()
-        await fill(store, 10)
-        assert [each.__name__ for each in threads] == ["open"]
-        await fill(store, 20)
-        assert store.figures().evictions > 0
-        assert threads[1:] and {each.__name__ for each in threads[1:]} == {"to_disk"}
-
-    run(body)
-
-
-def test_a_smaller_budget_is_kept_from_the_start(open_cache, tmp_path) -> None:
-    async def body():
+    for _ in range(3):
         store = open_cache()
         await fill(store)
+        assert size(tmp_path / "tier") == store.figures().disk_bytes <= BUDGET
         store.close()
-        await read(open_cache(disk_bytes=30_000), "a/0")
-        assert size(tmp_path / "tier") <= 30_000
-
-    run(body)
 
 
-def test_the_order_of_use_is_known_to_the_next_process(open_cache, below) -> None:
+async def test_processes_at_the_same_time_share_one_budget(open_cache, tmp_path) -> None:
+    first, second = open_cache(), open_cache()
+    await asyncio.gather(fill(first), fill(second))
+    assert size(tmp_path / "tier") == first.figures().disk_bytes == second.figures().disk_bytes <= BUDGET
+
+
+async def test_small_values_are_written_at_once_and_evictions_by_another_thread(
+    open_cache, monkeypatch
+) -> None:
+    """Handing a value to a thread takes longer than writing it; an eviction looks at every file."""
+    threads = []
+    real = asyncio.to_thread
+    monkeypatch.setattr(asyncio, "to_thread", lambda act, *given: threads.append(act) or real(act, *given))
+    store = open_cache()
+    await fill(store, 10)
+    assert [each.__name__ for each in threads] == ["open"]
+    await fill(store, 20)
+    assert store.figures().evictions > 0
+    assert threads[1:] and {each.__name__ for each in threads[1:]} == {"to_disk"}
+
+
+async def test_a_smaller_budget_is_kept_from_the_start(open_cache, tmp_path) -> None:
+    store = open_cache()
+    await fill(store)
+    store.close()
+    await read(open_cache(disk_bytes=30_000), "a/0")
+    assert size(tmp_path / "tier") <= 30_000
+
+
+async def test_the_order_of_use_is_known_to_the_next_process(open_cache, below) -> None:
     """zp#4282: what an earlier process left could not be ranked, nor let go."""
-
-    async def body():
-        first = open_cache()
-        await fill(first, 10)
-        await read(first, "a/0")  # the oldest record, and now the newest
-        first.close()
-        second = open_cache()
-        for place in range(10, 20):
-            await read(second, f"a/{place}")
-        misses = second.figures().misses
-        await read(second, "a/0")
-        assert second.figures().misses == misses
-        await read(second, "a/1")
-        assert second.figures().misses == misses + 1
-
-    run(body)
+    first = open_cache()
+    await fill(first, 10)
+    await read(first, "a/0")  # the oldest record, and now the newest
+    first.close()
+    second = open_cache()
+    for place in range(10, 20):
+        await read(second, f"a/{place}")
+    misses = second.figures().misses
+    await read(second, "a/0")
+    assert second.figures().misses == misses
+    await read(second, "a/1")
+    assert second.figures().misses == misses + 1
 
 
-def test_half_a_record_of_a_dead_process_is_removed(open_cache, tmp_path) -> None:
-    async def body():
-        store = open_cache()
-        await fill(store, 2)
-        store.close()
-        half = next((tmp_path / "tier" / "objects").iterdir()) / f"{'ab' * 16}.5000-dead"
-        half.write_bytes(bytes(100))
-        store = open_cache()
-        await fill(store, 2)
-        assert store.figures().hits == 2
-        assert not half.exists()
-
-    run(body)
+async def test_half_a_record_of_a_dead_process_is_removed(open_cache, tmp_path) -> None:
+    store = open_cache()
+    await fill(store, 2)
+    store.close()
+    half = next((tmp_path / "tier" / "objects").iterdir()) / f"{'ab' * 16}.5000-dead"
+    half.write_bytes(bytes(100))
+    store = open_cache()
+    await fill(store, 2)
+    assert store.figures().hits == 2
+    assert not half.exists()
 
 
 # -- processes that share a folder ----------------------------------------------------------------
 
 
-def test_a_write_by_one_process_is_seen_in_the_memory_of_another(open_cache) -> None:
-    async def body():
-        first, second = open_cache(memory_bytes=100_000), open_cache(memory_bytes=100_000)
-        assert await read(first, "a/0") == await read(second, "a/0")
-        assert await read(second, "a/99") is None
-        await first.set("a/0", buffer(b"new"))
-        await first.set_if_not_exists("a/99", buffer(b"99"))
-        assert await read(second, "a/0") == b"new"
-        assert await read(second, "a/99") == b"99"
-        await second.delete_dir("a")
-        assert await read(first, "a/0") is None
-
-    run(body)
+async def test_a_write_by_one_process_is_seen_in_the_memory_of_another(open_cache) -> None:
+    first, second = open_cache(memory_bytes=100_000), open_cache(memory_bytes=100_000)
+    assert await read(first, "a/0") == await read(second, "a/0")
+    assert await read(second, "a/99") is None
+    await first.set("a/0", buffer(b"new"))
+    await first.set_if_not_exists("a/99", buffer(b"99"))
+    assert await read(second, "a/0") == b"new"
+    assert await read(second, "a/99") == b"99"
+    await second.delete_dir("a")
+    assert await read(first, "a/0") is None
 
 
-def test_a_process_that_died_while_writing_leaves_no_old_value_behind(open_cache, below) -> None:
-    async def body():
-        store = open_cache()
-        await read(store, "a/0")
-        versions = store._state.versions
-        versions.begin(versions.place("a/0"))  # and then it dies
-        await below.set("a/0", buffer(b"new"))
-        other = open_cache()
-        assert await read(other, "a/0") == b"new"
-        await below.set("a/0", buffer(b"newer"))  # its writing may have landed late
-        assert await read(other, "a/0") == b"newer"
-        store.close()
-        other.close()
-        healed = open_cache()
-        await read(healed, "a/0")
-        await read(healed, "a/0")
-        assert healed.figures().hits == 1
-
-    run(body)
+async def test_a_process_that_died_while_writing_leaves_no_old_value_behind(open_cache, below) -> None:
+    store = open_cache()
+    await read(store, "a/0")
+    versions = store._state.versions
+    versions.begin(versions.place("a/0"))  # and then it dies
+    await below.set("a/0", buffer(b"new"))
+    other = open_cache()
+    assert await read(other, "a/0") == b"new"
+    await below.set("a/0", buffer(b"newer"))  # its writing may have landed late
+    assert await read(other, "a/0") == b"newer"
+    store.close()
+    other.close()
+    healed = open_cache()
+    await read(healed, "a/0")
+    await read(healed, "a/0")
+    assert healed.figures().hits == 1
 
 
-def test_sources_in_one_folder_are_kept_apart(tmp_path) -> None:
+async def test_sources_in_one_folder_are_kept_apart(tmp_path) -> None:
     """Two archives have an `a/0` each, and a layer between may change the bytes."""
-
-    async def body():
-        stores = [LocalStore(tmp_path / name) for name in ("one", "two")]
+    stores = [LocalStore(tmp_path / name) for name in ("one", "two")]
+    for place, store in enumerate(stores):
+        await store.set("a/0", buffer(bytes([place])))
+    for _ in range(2):
         for place, store in enumerate(stores):
-            await store.set("a/0", buffer(bytes([place])))
-        for _ in range(2):
-            for place, store in enumerate(stores):
-                cache = Cache(store, disk=tmp_path / "tier", memory_bytes=0)
-                assert await read(cache, "a/0") == bytes([place])
-
-    run(body)
+            cache = Cache(store, disk=tmp_path / "tier", memory_bytes=0)
+            assert await read(cache, "a/0") == bytes([place])
 
 
 def test_a_store_without_a_name_needs_one(tmp_path) -> None:
@@ -208,18 +173,15 @@ def test_a_store_without_a_name_needs_one(tmp_path) -> None:
         asyncio.run(read(Cache(MemoryStore(), disk=tmp_path), "a/0"))
 
 
-def test_a_folder_that_was_removed_is_made_anew(open_cache, tmp_path, below) -> None:
-    async def body():
-        store = open_cache(memory_bytes=100_000)
-        await fill(store, 3)
-        shutil.rmtree(tmp_path / "tier")
-        await fill(store, 5)
-        other = open_cache()
-        await store.set("a/0", buffer(b"new"))
-        assert await read(other, "a/0") == b"new"
-        assert await read(store, "a/0") == b"new"
-
-    run(body)
+async def test_a_folder_that_was_removed_is_made_anew(open_cache, tmp_path, below) -> None:
+    store = open_cache(memory_bytes=100_000)
+    await fill(store, 3)
+    shutil.rmtree(tmp_path / "tier")
+    await fill(store, 5)
+    other = open_cache()
+    await store.set("a/0", buffer(b"new"))
+    assert await read(other, "a/0") == b"new"
+    assert await read(store, "a/0") == b"new"
 
 
 # -- damage -----------------------------------------------------------------------------------------
@@ -240,32 +202,26 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_record_is_never_served(damage, open_cache, tmp_path, below) -> None:
-    async def body():
-        store = open_cache()
-        await read(store, "a/7")
-        (record,) = records(tmp_path / "tier")
-        record.write_bytes(damage(record.read_bytes()))
-        assert await read(store, "a/7") == bytes([7]) * VALUE
-        figures = store.figures()
-        assert (figures.damaged, figures.misses) == (1, 2)
-        assert await read(store, "a/7") == bytes([7]) * VALUE
-        assert store.figures().hits == 1
-
-    run(body)
+async def test_a_damaged_record_is_never_served(damage, open_cache, tmp_path, below) -> None:
+    store = open_cache()
+    await read(store, "a/7")
+    (record,) = records(tmp_path / "tier")
+    record.write_bytes(damage(record.read_bytes()))
+    assert await read(store, "a/7") == bytes([7]) * VALUE
+    figures = store.figures()
+    assert (figures.damaged, figures.misses) == (1, 2)
+    assert await read(store, "a/7") == bytes([7]) * VALUE
+    assert store.figures().hits == 1
 
 
-def test_a_record_under_the_name_of_another_is_never_served(open_cache, tmp_path) -> None:
-    async def body():
-        store = open_cache()
-        await read(store, "a/1")
-        (one,) = records(tmp_path / "tier")
-        await read(store, "a/2")
-        (two,) = set(records(tmp_path / "tier")) - {one}
-        shutil.copy(one, two)
-        assert await read(store, "a/2") == bytes([2]) * VALUE
-
-    run(body)
+async def test_a_record_under_the_name_of_another_is_never_served(open_cache, tmp_path) -> None:
+    store = open_cache()
+    await read(store, "a/1")
+    (one,) = records(tmp_path / "tier")
+    await read(store, "a/2")
+    (two,) = set(records(tmp_path / "tier")) - {one}
+    shutil.copy(one, two)
+    assert await read(store, "a/2") == bytes([2]) * VALUE
 
 
 HALVES = {
@@ -282,20 +238,17 @@ HALVES = {
 
 
 @pytest.mark.parametrize("harm", HALVES.values(), ids=HALVES)
-def test_a_half_written_folder_is_made_anew(harm, open_cache, tmp_path) -> None:
-    async def body():
-        store = open_cache()
-        await fill(store, 3)
-        store.close()
-        harm(tmp_path / "tier")
-        store = open_cache()
-        await fill(store, 3)
-        await fill(store, 3)
-        assert store.figures().hits >= 3
-        assert store.figures().failure is None
-        assert store.figures().disk_bytes == size(tmp_path / "tier")
-
-    run(body)
+async def test_a_half_written_folder_is_made_anew(harm, open_cache, tmp_path) -> None:
+    store = open_cache()
+    await fill(store, 3)
+    store.close()
+    harm(tmp_path / "tier")
+    store = open_cache()
+    await fill(store, 3)
+    await fill(store, 3)
+    assert store.figures().hits >= 3
+    assert store.figures().failure is None
+    assert store.figures().disk_bytes == size(tmp_path / "tier")
 
 
 IN_USE = {
@@ -307,64 +260,57 @@ IN_USE = {
 
 
 @pytest.mark.parametrize("harm", IN_USE.values(), ids=IN_USE)
-def test_a_control_file_that_others_change_in_use_switches_the_tier_off(harm, open_cache, tmp_path) -> None:
+async def test_a_control_file_that_others_change_in_use_switches_the_tier_off(
+    harm, open_cache, tmp_path
+) -> None:
     """It is not mapped: that would end the process (SIGBUS)."""
-
-    async def body():
-        caches = first, second = [open_cache(memory_bytes=100_000) for _ in range(2)]
-        for each in caches:
-            await fill(each, 10)
-        harm(tmp_path / "tier" / "control")
-        await second.set("a/0", buffer(b"new"))
-        assert await read(first, "a/0") == await read(second, "a/0") == b"new"
-        for each in caches:
-            for place in range(1, 10):
-                assert await read(each, f"a/{place}") == bytes([place]) * VALUE
-            assert "is switched off" in each.figures().failure
-            assert each.figures().disk_bytes == 0
-            hits = each.figures().memory_hits
-            await read(each, "a/5")
-            assert each.figures().memory_hits == hits + 1
-            each.close()
-        later = open_cache()
-        for _ in range(2):
-            assert await read(later, "a/0") == b"new"
-        assert (later.figures().failure, later.figures().disk_hits) == (None, 1)
-
-    run(body)
+    caches = first, second = [open_cache(memory_bytes=100_000) for _ in range(2)]
+    for each in caches:
+        await fill(each, 10)
+    harm(tmp_path / "tier" / "control")
+    await second.set("a/0", buffer(b"new"))
+    assert await read(first, "a/0") == await read(second, "a/0") == b"new"
+    for each in caches:
+        for place in range(1, 10):
+            assert await read(each, f"a/{place}") == bytes([place]) * VALUE
+        assert "is switched off" in each.figures().failure
+        assert each.figures().disk_bytes == 0
+        hits = each.figures().memory_hits
+        await read(each, "a/5")
+        assert each.figures().memory_hits == hits + 1
+        each.close()
+    later = open_cache()
+    for _ in range(2):
+        assert await read(later, "a/0") == b"new"
+    assert (later.figures().failure, later.figures().disk_hits) == (None, 1)
 
 
-def test_offline_a_tier_that_is_switched_off_is_an_error(open_cache, tmp_path) -> None:
-    async def body():
-        await fill(open_cache(), 1)
-        offline = open_cache(offline=True)
-        assert await read(offline, "a/0") == bytes(VALUE)
-        os.truncate(tmp_path / "tier" / "control", 0)
-        with pytest.raises(StorageError, match="is not in the cache"):
-            await read(offline, "a/0")
-        assert "is switched off" in offline.figures().failure
-
-    run(body)
+async def test_offline_a_tier_that_is_switched_off_is_an_error(open_cache, tmp_path) -> None:
+    await fill(open_cache(), 1)
+    offline = open_cache(offline=True)
+    assert await read(offline, "a/0") == bytes(VALUE)
+    os.truncate(tmp_path / "tier" / "control", 0)
+    with pytest.raises(StorageError, match="is not in the cache"):
+        await read(offline, "a/0")
+    assert "is switched off" in offline.figures().failure
 
 
 @pytest.mark.parametrize(("clean", "hits"), [(True, 1), (False, 0)], ids=["closed", "crashed"])
-def test_after_a_crash_of_the_machine_the_folder_is_emptied(clean, hits, open_cache, monkeypatch) -> None:
+async def test_after_a_crash_of_the_machine_the_folder_is_emptied(
+    clean, hits, open_cache, monkeypatch
+) -> None:
     """The table of changes may be older on the disk than the records are."""
-
-    async def body():
-        store = open_cache()
-        await fill(store, 1)
-        if clean:
-            store.close()
-        else:
-            store._state.tier.abandon()
-            store._state._held.clear()
-        monkeypatch.setattr(control, "boot_id", lambda: os.urandom(16))
-        later = open_cache()
-        await fill(later, 1)
-        assert later.figures().hits == hits
-
-    run(body)
+    store = open_cache()
+    await fill(store, 1)
+    if clean:
+        store.close()
+    else:
+        store._state.tier.abandon()
+        store._state._held.clear()
+    monkeypatch.setattr(control, "boot_id", lambda: os.urandom(16))
+    later = open_cache()
+    await fill(later, 1)
+    assert later.figures().hits == hits
 
 
 def test_another_version_is_refused(tmp_path) -> None:
@@ -383,65 +329,58 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path) -> None:
 # -- a disk that is full --------------------------------------------------------------------------
 
 
-def test_a_full_disk_stops_nobody_and_is_told(open_cache, monkeypatch, caplog) -> None:
+async def test_a_full_disk_stops_nobody_and_is_told(open_cache, monkeypatch, caplog) -> None:
     clock = Hours()
 
     def full(fd, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def body():
-        store = open_cache(clock=clock)
-        monkeypatch.setattr(local, "_write_all", full)
-        with caplog.at_level(logging.WARNING, "zarrstack.cache"):
-            await fill(store, 5)
-            await store.set("a/0", buffer(b"new"))
-        assert await read(store, "a/0") == b"new"
-        assert "No space left" in store.figures().failure
-        assert len(caplog.records) == 1
-        monkeypatch.undo()
-        clock.seconds += 61
-        await read(store, "a/1")
-        await read(store, "a/1")
-        assert store.figures().failure is None
-        assert store.figures().hits == 1
-
-    run(body)
+    store = open_cache(clock=clock)
+    monkeypatch.setattr(local, "_write_all", full)
+    with caplog.at_level(logging.WARNING, "zarrstack.cache"):
+        await fill(store, 5)
+        await store.set("a/0", buffer(b"new"))
+    assert await read(store, "a/0") == b"new"
+    assert "No space left" in store.figures().failure
+    assert len(caplog.records) == 1
+    monkeypatch.undo()
+    clock.seconds += 61
+    await read(store, "a/1")
+    await read(store, "a/1")
+    assert store.figures().failure is None
+    assert store.figures().hits == 1
 
 
-def test_a_record_that_cannot_replace_an_older_one_leaves_neither(open_cache, tmp_path, monkeypatch) -> None:
+async def test_a_record_that_cannot_replace_an_older_one_leaves_neither(
+    open_cache, tmp_path, monkeypatch
+) -> None:
     """The older one is removed first: ext4 writes a file to the disk that is renamed over another."""
 
     def fail(*args):
         raise OSError(errno.EIO, "Input/output error")
 
-    async def body():
-        store = open_cache()
-        await fill(store, 3)
-        with monkeypatch.context() as patched:
-            patched.setattr(local.os, "rename", fail)
-            await store.set("a/0", buffer(b"new"))
-        assert "Input/output error" in store.figures().failure
-        assert store.figures().disk_bytes == size(tmp_path / "tier")
-        assert await read(store, "a/0") == b"new"
-        assert [len(await read(store, f"a/{place}")) for place in (1, 2)] == [VALUE, VALUE]
-        assert store.figures().disk_hits == 2
-
-    run(body)
+    store = open_cache()
+    await fill(store, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(local.os, "rename", fail)
+        await store.set("a/0", buffer(b"new"))
+    assert "Input/output error" in store.figures().failure
+    assert store.figures().disk_bytes == size(tmp_path / "tier")
+    assert await read(store, "a/0") == b"new"
+    assert [len(await read(store, f"a/{place}")) for place in (1, 2)] == [VALUE, VALUE]
+    assert store.figures().disk_hits == 2
 
 
-def test_a_disk_that_is_full_from_the_start_is_no_cache(open_cache, monkeypatch) -> None:
+async def test_a_disk_that_is_full_from_the_start_is_no_cache(open_cache, monkeypatch) -> None:
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def body():
-        monkeypatch.setattr(control.os, "posix_fallocate", full)
-        store = open_cache(memory_bytes=100_000)
-        await fill(store, 5)
-        await fill(store, 5)
-        assert "No space left" in store.figures().failure
-        assert store.figures().memory_hits == 5
-
-    run(body)
+    monkeypatch.setattr(control.os, "posix_fallocate", full)
+    store = open_cache(memory_bytes=100_000)
+    await fill(store, 5)
+    await fill(store, 5)
+    assert "No space left" in store.figures().failure
+    assert store.figures().memory_hits == 5
 
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path) -> None:
@@ -472,67 +411,55 @@ def replace_by_pipe(path) -> None:
     os.mkfifo(path)
 
 
-def test_a_pipe_in_place_of_a_record_in_use_is_removed(open_cache, tmp_path, below, bounded) -> None:
-    async def body():
-        store = open_cache()
-        await fill(store, 3)
-        paths = records(tmp_path / "tier")
-        for path in paths:
-            replace_by_pipe(path)
-        await fill(store, 3)
-        assert (store.figures().damaged, below.calls["get"]) == (3, 6)
-        assert records(tmp_path / "tier") == paths
-        await fill(store, 3)
-        assert below.calls["get"] == 6
-
-    run(body)
+async def test_a_pipe_in_place_of_a_record_in_use_is_removed(open_cache, tmp_path, below, bounded) -> None:
+    store = open_cache()
+    await fill(store, 3)
+    paths = records(tmp_path / "tier")
+    for path in paths:
+        replace_by_pipe(path)
+    await fill(store, 3)
+    assert (store.figures().damaged, below.calls["get"]) == (3, 6)
+    assert records(tmp_path / "tier") == paths
+    await fill(store, 3)
+    assert below.calls["get"] == 6
 
 
 @pytest.mark.parametrize("name", [control.MARKER, control.MARKER + ".new", "control", "control.new"])
-def test_a_pipe_in_place_of_a_control_file_is_replaced(name, open_cache, tmp_path, bounded) -> None:
-    async def body():
-        store = open_cache()
-        await fill(store, 3)
-        store.close()
-        path = tmp_path / "tier" / name
-        path.touch()
-        replace_by_pipe(path)
-        if name.endswith(".new"):
-            (tmp_path / "tier" / name.removesuffix(".new")).unlink()
-        again = open_cache()
-        await fill(again, 3)
-        await fill(again, 3)
-        assert again.figures().disk_hits == 3
-        assert not path.is_fifo()
-
-    run(body)
+async def test_a_pipe_in_place_of_a_control_file_is_replaced(name, open_cache, tmp_path, bounded) -> None:
+    store = open_cache()
+    await fill(store, 3)
+    store.close()
+    path = tmp_path / "tier" / name
+    path.touch()
+    replace_by_pipe(path)
+    if name.endswith(".new"):
+        (tmp_path / "tier" / name.removesuffix(".new")).unlink()
+    again = open_cache()
+    await fill(again, 3)
+    await fill(again, 3)
+    assert again.figures().disk_hits == 3
+    assert not path.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["lock", "step", "users"])
-def test_a_pipe_in_place_of_a_lock_switches_the_tier_off(name, open_cache, tmp_path, bounded) -> None:
-    async def body():
-        store = open_cache()
-        await fill(store, 3)
-        store.close()
-        replace_by_pipe(tmp_path / "tier" / name)
-        again = open_cache()
-        await fill(again, 3)
-        await fill(again, 3)
-        assert again.figures().disk_hits == 0
-
-    run(body)
+async def test_a_pipe_in_place_of_a_lock_switches_the_tier_off(name, open_cache, tmp_path, bounded) -> None:
+    store = open_cache()
+    await fill(store, 3)
+    store.close()
+    replace_by_pipe(tmp_path / "tier" / name)
+    again = open_cache()
+    await fill(again, 3)
+    await fill(again, 3)
+    assert again.figures().disk_hits == 0
 
 
-def test_a_pipe_among_the_records_being_written_is_removed(open_cache, tmp_path, bounded) -> None:
-    async def body():
-        store = open_cache()
-        await fill(store, 3)
-        store.close()
-        pipe = next((tmp_path / "tier" / "objects").iterdir()) / f"{'ab' * 16}.10-pipe"
-        os.mkfifo(pipe)
-        again = open_cache()
-        await fill(again, 3)
-        assert again.figures().disk_hits == 3
-        assert not pipe.exists()
-
-    run(body)
+async def test_a_pipe_among_the_records_being_written_is_removed(open_cache, tmp_path, bounded) -> None:
+    store = open_cache()
+    await fill(store, 3)
+    store.close()
+    pipe = next((tmp_path / "tier" / "objects").iterdir()) / f"{'ab' * 16}.10-pipe"
+    os.mkfifo(pipe)
+    again = open_cache()
+    await fill(again, 3)
+    assert again.figures().disk_hits == 3
+    assert not pipe.exists()

@@ -62,30 +62,22 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
-def test_a_question_is_asked_once(ask) -> None:
+async def test_a_question_is_asked_once(ask) -> None:
     """zp#295: every listing of a cached store was a listing of the store below."""
     below = filled()
     store = Cache(below, listings=True)
-
-    async def body():
-        wanted = await ask(below)
-        below.calls.clear()
-        assert [await ask(store) for _ in range(3)] == [wanted] * 3
-
-    asyncio.run(body())
+    wanted = await ask(below)
+    below.calls.clear()
+    assert [await ask(store) for _ in range(3)] == [wanted] * 3
     assert below.calls.total() == 1
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
-def test_nothing_is_remembered_unless_asked_for(ask) -> None:
+async def test_nothing_is_remembered_unless_asked_for(ask) -> None:
     below = filled()
     store = Cache(below)
-
-    async def body():
-        for _ in range(2):
-            await ask(store)
-
-    asyncio.run(body())
+    for _ in range(2):
+        await ask(store)
     assert below.calls.total() == 2
 
 
@@ -107,60 +99,48 @@ CHANGES = {
 
 @pytest.mark.parametrize("tier", ["memory", "folder"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_every_change_shows_in_every_listing(change, tier, tmp_path) -> None:
+async def test_every_change_shows_in_every_listing(change, tier, tmp_path) -> None:
     below = LocalStore(tmp_path / "below") if tier == "folder" else MemoryStore()
     disk = tmp_path / "tier" if tier == "folder" else None
     store = Cache(below, disk=disk, listings=True)
-
-    async def body():
-        for key in ("a/b/0", "a/b/1", "a/c/0", "d/0"):
-            await below.set(key, buffer(b"1"))
-        for ask in QUESTIONS.values():
-            await ask(store)
-        if change is not None:
-            await change(store)
-        else:
-            store.set_sync("x/y", buffer(b"1"))
-        for ask in QUESTIONS.values():
-            assert await ask(store) == await ask(below)
-
-    asyncio.run(body())
+    for key in ("a/b/0", "a/b/1", "a/c/0", "d/0"):
+        await below.set(key, buffer(b"1"))
+    for ask in QUESTIONS.values():
+        await ask(store)
+    if change is not None:
+        await change(store)
+    else:
+        store.set_sync("x/y", buffer(b"1"))
+    for ask in QUESTIONS.values():
+        assert await ask(store) == await ask(below)
 
 
-def test_a_write_leaves_the_listings_of_other_folders() -> None:
+async def test_a_write_leaves_the_listings_of_other_folders() -> None:
     below = filled()
     store = Cache(below, listings=True)
-
-    async def body():
-        for folder in ("a/b", "a/c", "a", ""):
-            await names(store.list_dir(folder))
-        below.calls.clear()
-        await store.set("a/b/7", buffer(b"1"))
-        await names(store.list_dir("a/c"))
-        assert below.calls["list_dir"] == 0
-        assert await names(store.list_dir("a/b")) == ["0", "1", "7"]
-
-    asyncio.run(body())
+    for folder in ("a/b", "a/c", "a", ""):
+        await names(store.list_dir(folder))
+    below.calls.clear()
+    await store.set("a/b/7", buffer(b"1"))
+    await names(store.list_dir("a/c"))
+    assert below.calls["list_dir"] == 0
+    assert await names(store.list_dir("a/b")) == ["0", "1", "7"]
 
 
-def test_a_listing_that_was_overtaken_by_a_write_is_not_kept() -> None:
+async def test_a_listing_that_was_overtaken_by_a_write_is_not_kept() -> None:
     below = filled()
     store = Cache(below, listings=True)
-
-    async def body():
-        below.hold()
-        slow = asyncio.create_task(names(store.list_prefix("a/b/")))
-        await below.reached.wait()
-        gate, below.gate = below.gate, None
-        await store.set("a/b/2", buffer(b"1"))
-        gate.set()
-        await slow
-        assert await names(store.list_prefix("a/b/")) == ["a/b/0", "a/b/1", "a/b/2"]
-
-    asyncio.run(body())
+    below.hold()
+    slow = asyncio.create_task(names(store.list_prefix("a/b/")))
+    await below.reached.wait()
+    gate, below.gate = below.gate, None
+    await store.set("a/b/2", buffer(b"1"))
+    gate.set()
+    await slow
+    assert await names(store.list_prefix("a/b/")) == ["a/b/0", "a/b/1", "a/b/2"]
 
 
-def test_a_listing_during_a_write_is_not_kept() -> None:
+async def test_a_listing_during_a_write_is_not_kept() -> None:
     """The write may still add its key, after the listing has passed its place."""
 
     class Slow(Listed):
@@ -171,106 +151,78 @@ def test_a_listing_during_a_write_is_not_kept() -> None:
 
     below = Slow({"a/b/0": buffer(b"1")})
     store = Cache(below, listings=True)
-
-    async def body():
-        below.go, below.reached = asyncio.Event(), asyncio.Event()
-        writing = asyncio.create_task(store.set("a/b/2", buffer(b"1")))
-        await below.reached.wait()
-        for ask in QUESTIONS.values():
-            await ask(store)
-        below.go.set()
-        await writing
-        for ask in QUESTIONS.values():
-            assert await ask(store) == await ask(below)
-
-    asyncio.run(body())
+    below.go, below.reached = asyncio.Event(), asyncio.Event()
+    writing = asyncio.create_task(store.set("a/b/2", buffer(b"1")))
+    await below.reached.wait()
+    for ask in QUESTIONS.values():
+        await ask(store)
+    below.go.set()
+    await writing
+    for ask in QUESTIONS.values():
+        assert await ask(store) == await ask(below)
 
 
-def test_a_listing_that_was_not_read_to_its_end_is_not_kept() -> None:
+async def test_a_listing_that_was_not_read_to_its_end_is_not_kept() -> None:
     store = Cache(filled(), listings=True)
-
-    async def body():
-        listing = store.list_prefix("")
-        await anext(listing)
-        await listing.aclose()
-        assert len(await names(store.list_prefix(""))) == 4
-
-    asyncio.run(body())
+    listing = store.list_prefix("")
+    await anext(listing)
+    await listing.aclose()
+    assert len(await names(store.list_prefix(""))) == 4
 
 
-def test_listings_stay_within_the_budget() -> None:
+async def test_listings_stay_within_the_budget() -> None:
     below = Listed({f"{folder}/{key}": buffer(b"") for folder in range(50) for key in range(50)})
     store = Cache(below, memory_bytes=8000, listings=True)
-
-    async def body():
-        for folder in range(50):
-            assert len(await names(store.list_dir(str(folder)))) == 50
-            assert store.figures().memory_bytes <= 8000
-        assert store.figures().memory_entries > 1
-        # A listing of more than a quarter of the budget is not kept: it would evict too much.
-        entries = store.figures().memory_entries
-        assert len(await names(store.list())) == 2500
-        assert store.figures().memory_entries == entries
-
-    asyncio.run(body())
+    for folder in range(50):
+        assert len(await names(store.list_dir(str(folder)))) == 50
+        assert store.figures().memory_bytes <= 8000
+    assert store.figures().memory_entries > 1
+    # A listing of more than a quarter of the budget is not kept: it would evict too much.
+    entries = store.figures().memory_entries
+    assert len(await names(store.list())) == 2500
+    assert store.figures().memory_entries == entries
 
 
-def test_a_foreign_write_shows_after_the_ttl() -> None:
+async def test_a_foreign_write_shows_after_the_ttl() -> None:
     clock, below = Hours(), filled()
     store = Cache(below, listings=True, ttl=60, clock=clock)
-
-    async def body():
-        await names(store.list_dir("d"))
-        await below.set("d/1", buffer(b"1"))
-        assert await names(store.list_dir("d")) == ["0"]
-        clock.seconds += 61
-        assert await names(store.list_dir("d")) == ["0", "1"]
-
-    asyncio.run(body())
+    await names(store.list_dir("d"))
+    await below.set("d/1", buffer(b"1"))
+    assert await names(store.list_dir("d")) == ["0"]
+    clock.seconds += 61
+    assert await names(store.list_dir("d")) == ["0", "1"]
 
 
-def test_a_missing_key_that_was_asked_for_is_known_to_be_missing() -> None:
+async def test_a_missing_key_that_was_asked_for_is_known_to_be_missing() -> None:
     below = filled()
     store = Cache(below, listings=True)
-
-    async def body():
-        assert not await store.exists("x")
-        below.calls.clear()
-        assert await read(store, "x") is None
-        with pytest.raises(FileNotFoundError):
-            await store.getsize("x")
-
-    asyncio.run(body())
+    assert not await store.exists("x")
+    below.calls.clear()
+    assert await read(store, "x") is None
+    with pytest.raises(FileNotFoundError):
+        await store.getsize("x")
     assert below.calls.total() == 0
 
 
 @pytest.mark.parametrize("prefix", ["..", "a/..", "/", "//", "a//b", "/a"])
-def test_a_prefix_that_may_name_any_folder_is_left_to_the_store_below(prefix) -> None:
+async def test_a_prefix_that_may_name_any_folder_is_left_to_the_store_below(prefix) -> None:
     below = filled()
     store = Cache(below, listings=True)
-
-    async def body():
-        for _ in range(2):
-            await names(store.list_prefix(prefix))
-            await names(store.list_dir(prefix))
-
-    asyncio.run(body())
+    for _ in range(2):
+        await names(store.list_prefix(prefix))
+        await names(store.list_dir(prefix))
     assert below.calls["list_prefix"] == below.calls["list_dir"] == 2
 
 
-def test_offline_lists_what_was_listed(tmp_path) -> None:
+async def test_offline_lists_what_was_listed(tmp_path) -> None:
     below = filled()
-
-    async def body():
-        online = Cache(below, disk=tmp_path, source="x", listings=True)
-        await names(online.list_dir("a"))
-        online.close()
-        store = Cache(below, disk=tmp_path, source="x", listings=True, offline=True)
-        assert await names(store.list_dir("a")) == ["b", "c"]
-        with pytest.raises(StorageError, match="listing"):
-            await names(store.list_dir("d"))
-
-    asyncio.run(body())
+    online = Cache(below, disk=tmp_path, source="x", listings=True)
+    await names(online.list_dir("a"))
+    online.close()
+    store = Cache(below, disk=tmp_path, source="x", listings=True, offline=True)
+    assert await names(store.list_dir("a")) == ["b", "c"]
+    with pytest.raises(StorageError, match="listing"):
+        await names(store.list_dir("d"))
 
 
 def test_the_option_is_true_or_false() -> None:
