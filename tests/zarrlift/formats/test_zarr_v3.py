@@ -361,6 +361,35 @@ def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
     assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
 
 
+ROUNDED = {"name": "bitround", "configuration": {"keepbits": 3}}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "codecs", "fill", "stored"),
+    [
+        ("float32", [ROUNDED, LITTLE], 1.5, np.array([100, -7], "<f4")),
+        ("int32", [ROUNDED, LITTLE], 3, np.array([100, -7], "<i4")),
+        ("complex_float32", [LITTLE], [1, 2], np.array([1j, 2], "<c8")),
+        ("complex_float64", [LITTLE], [1, 2], np.array([1j, 2], "<c16")),
+        ("int16", [{**LITTLE, "name": "endian"}], 3, np.array([1, -2], "<i2")),
+        ("r16", [{"name": "bytes"}], [1, 255], np.array([b"ab", b"\xff\0"], "V2")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_names_that_only_other_writers_use_are_read(
+    data_type: str, codecs: list[Any], fill: Any, stored: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    """Those of zarrs and tensorstore, and of drafts, which are written under names that zarr-python reads."""
+    document = v3_array((3,), (2,), data_type, fill_value=fill, codecs=codecs)
+    write_one_chunk(tmp_path / "old", document, stored.tobytes())
+    outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new")
+    assert outcome.ok, outcome.problems
+    missing = bytes(fill) if data_type == "r16" else complex(*fill) if isinstance(fill, list) else fill
+    expected = np.append(stored, np.array([missing], stored.dtype))
+    assert zarr.open_array(tmp_path / "new", mode="r")[...].tobytes() == expected.tobytes()
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
 def test_bytes_of_variable_length_are_too() -> None:
     found = V3ArrayDescriber().describe(
         {**ARRAY, "data_type": "variable_length_bytes", "codecs": [{"name": "vlen-bytes"}], "fill_value": ""}

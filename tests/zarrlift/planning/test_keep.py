@@ -152,6 +152,11 @@ def test_what_is_kept_reads_back_with_the_same_values(
         ("string", [CodecSpec("numcodecs.object-categorize", {"labels": ["a"]})], "objects have no v3 name"),
         (
             "int32",
+            [CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.bitround", {"keepbits": 3})],
+            "bitround of signed integers",
+        ),
+        (
+            "int32",
             [CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.own")],
             "no v3 reader supports",
         ),

@@ -7,7 +7,7 @@ import http.server
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support import web_servers
 from tests.support.bucket import Bucket, serving
-from tests.support.store_servers import SERVERS, Server, server
+from tests.support.store_servers import OF_S3, SERVERS, Server, server
 from tests.zarrlift.jobs.conftest import write_archive
 
 from zarrlift.storage.open_storage import open_storage
@@ -122,10 +122,15 @@ def started() -> Iterator[Callable[[str], Server]]:
         yield functools.cache(lambda name: until_the_end.enter_context(server(name)))
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SERVERS]
+def _servers(names: Iterable[str]) -> list[Any]:
+    return ["ours", *(pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in names)]
 
 
-@pytest.fixture(params=["ours", *OTHERS])
+in_s3 = pytest.mark.parametrize("bucket", _servers(OF_S3), indirect=True)
+"""Marks a test of what only S3 has."""
+
+
+@pytest.fixture(params=_servers(SERVERS))
 def bucket(request: pytest.FixtureRequest, started: Callable[[str], Server]) -> Iterator[Bucket]:
     """A bucket for one test, on each server."""
     with serving(None if request.param == "ours" else started(request.param)) as made:

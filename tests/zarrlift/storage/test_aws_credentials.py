@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.zarrlift.storage.conftest import files
+from tests.zarrlift.storage.conftest import files, in_s3
 
 import zarrlift
 from zarrlift.cli import main
@@ -67,6 +67,7 @@ def signers(bucket: Any) -> list[str]:
     return found
 
 
+@in_s3
 def test_the_file_of_keys_suffices(bucket, archive: Path, aws, capsys) -> None:
     keys = (
         f"aws_access_key_id = {bucket.options['key']}\naws_secret_access_key = {bucket.options['secret']}\n"

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import zarr
 from tests.support.another_user import folder_anybody_may_enter, without_privileges
-from tests.support.bucket import Bucket
 from tests.zarrlift.storage.conftest import files
 from tests.zarrlift.storage.test_every_pair import DESTINATIONS, SOURCES, content
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
@@ -24,7 +23,6 @@ from zarrlift.storage.local import presence
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import store_writer
-from zarrlift.storage.remote.stored_object import StoredObject
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -187,32 +185,6 @@ def test_a_forked_process_has_a_loop_of_its_own():
     if child == 0:
         os._exit(0 if storage.get("a") == b"1" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-# One object is replaced only if it has the known version: on servers that others wrote too.
-
-
-def test_only_the_known_version_is_replaced(bucket: Bucket) -> None:
-    mine = StoredObject("s3://bucket/jobs/one", bucket.options)
-    other = StoredObject("s3://bucket/jobs/one", bucket.options)
-    assert mine.read() is None
-    assert mine.version() is None
-    first = mine.replace(b"first", None).result()
-    assert first is not None
-    assert mine.read() == (b"first", first)
-    assert other.replace(b"created by another", None).result() is None
-
-    second = other.replace(b"second", first).result()
-    assert second not in (None, first)
-    assert mine.replace(b"of a process that was left behind", first).result() is None
-    assert other.is_compared(b"second", second or {})
-    assert mine.read() == (b"second", second)
-    assert mine.version() == second
-
-    mine.delete()
-    assert mine.read() is None
-    assert other.replace(b"third", second).result() is None
-    assert mine.read() is None
 
 
 # A directory that may not be read is named itself in the error.

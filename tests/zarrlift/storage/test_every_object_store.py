@@ -87,7 +87,7 @@ def test_a_killed_copy_is_resumed(job: str, bucket: Bucket, archive: Path, tmp_p
 @pytest.mark.slow
 def test_thousands_of_objects_are_listed_and_copied(bucket: Bucket, tmp_path: Path) -> None:
     """More than two pages of a listing; there and back."""
-    old, many = tmp_path / "old", bucket.server.many
+    old, many = tmp_path / "old", 10_000
     zarr.create_array(old, shape=(many,), chunks=(1,), dtype="u1", compressors=None, zarr_format=2)
     for number in range(many):
         (old / str(number)).write_bytes(bytes([number % 251]))
@@ -102,19 +102,25 @@ def test_thousands_of_objects_are_listed_and_copied(bucket: Bucket, tmp_path: Pa
 
 def test_an_object_is_replaced_only_if_it_is_the_version_that_is_known(bucket: Bucket) -> None:
     """As job files in a store and claims need it."""
-    kept = StoredObject(bucket.url("jobs/x.db"), bucket.options)
-    assert kept.read() is None
-    first = kept.replace(b"1", None).result()
+    mine, other = (StoredObject(bucket.url("jobs/x.db"), bucket.options) for _ in range(2))
+    assert mine.read() is None
+    assert mine.version() is None
+    first = mine.replace(b"first", None).result()
     assert first is not None
-    assert kept.replace(b"2", None).result() is None
-    second = kept.replace(b"2", first).result()
-    assert second is not None
-    assert kept.version() == second
-    assert kept.replace(b"3", first).result() is None
-    assert kept.is_compared(b"2", second)
-    assert kept.read() == (b"2", second)
-    kept.delete()
-    assert kept.replace(b"4", second).result() is None
+    assert mine.read() == (b"first", first)
+    assert other.replace(b"created by another", None).result() is None
+
+    second = other.replace(b"second", first).result()
+    assert second not in (None, first)
+    assert mine.replace(b"of a process that was left behind", first).result() is None
+    assert other.is_compared(b"second", second or {})
+    assert mine.read() == (b"second", second)
+    assert mine.version() == second
+
+    mine.delete()
+    assert mine.read() is None
+    assert other.replace(b"third", second).result() is None
+    assert mine.read() is None
 
 
 @pytest.mark.usefixtures("impatient")

@@ -1,10 +1,11 @@
-"""In a child forked after obstore was used, where its stores wait for ever, requests are an error at once."""
+"""Processes that used obstore: in a child forked later, where its stores wait for ever; at the end."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import pytest
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
@@ -81,3 +82,28 @@ def test_every_request_of_a_store_is_refused():
     assert asks - harmless - synchronous - own <= set(_REQUESTS)
     assert not any(hasattr(ObjectStore, name) for name in ("get_sync", "set_sync", "delete_sync"))
     assert all(getattr(ForkedStore, name, None) for name in _REQUESTS)
+
+
+LAST = """
+import asyncio, sys
+import obstore
+from obstore.store import S3Store
+from zarrlift.storage.remote import event_loop
+
+keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
+store = S3Store("bucket", endpoint=sys.argv[1], **keys, client_options={"allow_http": True})
+
+async def put():
+    await asyncio.gather(*(obstore.put_async(store, f"{number}", b"") for number in range(64)))
+
+event_loop.run(put())
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_after_its_last_request_is_not_aborted(our_bucket, tmp_path):
+    """Without the last turn of obstore's threads, one in eight is."""
+    (tmp_path / "script.py").write_text(LAST)
+    words = [sys.executable, tmp_path / "script.py", our_bucket.endpoint]
+    codes = [subprocess.run(words, check=False).returncode for _ in range(20)]
+    assert codes == [0] * 20

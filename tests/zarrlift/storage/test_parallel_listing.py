@@ -94,7 +94,7 @@ def plans(url: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> tuple[in
     listed = [0]
 
     def note(request: web.Request) -> None:
-        listed[0] += "list-type" in request.query
+        listed[0] += "list-type" in request.query or request.query.get("comp") == "list"
 
     bucket.instead = note
     divided = zarrlift.plan(url, storage_options=bucket.options)
@@ -106,8 +106,9 @@ def plans(url: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> tuple[in
 
 
 def test_the_plan_does_not_depend_on_it(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure has no order to start at; there, a listing is never divided."""
     in_ranges, at_once = plans(grid(bucket), bucket, monkeypatch)
-    assert in_ranges > at_once
+    assert in_ranges == at_once > 0 if bucket.server.scheme == "az" else in_ranges > at_once
 
 
 def test_a_server_that_passes_over_the_start_is_listed_at_once(

@@ -165,22 +165,11 @@ def test_credentials_go_only_where_they_belong():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["combined.json", "combined.parquet"])
 def test_references_in_a_bucket_lead_to_objects_in_it(bucket: Bucket, name, tmp_path):
-    bucket.put("in", files(data()))
-    options = {"storage_options": bucket.options}
-    outcome = zarrlift.migrate(
-        f"s3://bucket/in/{name}",
-        "s3://bucket/out",
-        job=tmp_path / "job.db",
-        executor="processes",
-        dest_storage_options=bucket.options,
-        **options,
-    )
+    ends = f"{bucket.put('in', files(data()))}/{name}", bucket.url("out")
+    outcome = zarrlift.migrate(*ends, job=tmp_path / "job.db", executor="processes", **bucket.ends)
     assert outcome.ok, outcome.problems
-    equal("s3://bucket/out", **options)
-    report = zarrlift.verify(
-        f"s3://bucket/in/{name}", "s3://bucket/out", full=True, dest_storage_options=bucket.options, **options
-    )
-    assert report.ok
+    equal(ends[1], storage_options=bucket.options)
+    assert zarrlift.verify(*ends, full=True, **bucket.ends).ok
 
 
 def test_references_on_disk_lead_to_a_bucket_with_options_of_its_own(our_bucket: Bucket, tmp_path):
@@ -249,7 +238,7 @@ def test_a_change_between_plan_and_read_fails_the_array(tmp_path, monkeypatch, n
 
 
 def test_a_target_that_changes_in_a_bucket_fails_the_array(bucket: Bucket, tmp_path, monkeypatch):
-    bucket.put("in", files(data()))
+    source = bucket.put("in", files(data()))
     run, change = Worker.run, once(lambda: bucket.put("in", {"second.nc": bytes(21684)}))
 
     def late(self: Worker, *arguments: Any) -> Any:
@@ -258,7 +247,7 @@ def test_a_target_that_changes_in_a_bucket_fails_the_array(bucket: Bucket, tmp_p
 
     monkeypatch.setattr(Worker, "run", late)
     outcome = zarrlift.migrate(
-        "s3://bucket/in/combined.json", tmp_path / "out.zarr", storage_options=bucket.options
+        f"{source}/combined.json", tmp_path / "out.zarr", storage_options=bucket.options
     )
     assert {"packed", "plain"} <= {p.node for p in outcome.problems if p.kind == "source-changed"}
 

@@ -49,6 +49,13 @@ object array, as the first v2 filter. `hdmf-zarr.objects` is another object code
 its objects.
 """
 
+_OTHER_NAMES: Final[Mapping[str, str]] = {"bitround": "numcodecs.bitround", "endian": "bytes"}
+"""Names in documents of others -> ours, with the same configuration.
+
+`bitround` is the registered name (zarr-extensions, codecs/bitround), which zarrs writes. zarr-python 3.4.2
+does not know it; both read `numcodecs.bitround`. `endian` was the name of `bytes` in drafts of 2023;
+zarr-python and zarrs still read it.
+"""
 _LITTLE: Final = CodecSpec("bytes", {"endian": "little"})
 
 
@@ -90,7 +97,10 @@ class Chain:
         """
         if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
             raise MetadataError("codecs must be a list", found=excerpt(data), expected="[...]")
-        codecs = [CodecSpec.from_json(item) for item in data]
+        codecs = [
+            replace(codec, name=_OTHER_NAMES.get(codec.name, codec.name))
+            for codec in map(CodecSpec.from_json, data)
+        ]
         for place, codec in enumerate(codecs):
             if codec.name in ARRAY_TO_BYTES_IN_V3:  # takes the place of `bytes`, and encodes native numbers
                 codecs.insert(place, _LITTLE)

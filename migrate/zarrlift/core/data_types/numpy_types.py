@@ -10,6 +10,7 @@ and zarr-python's own `fixed_length_utf32`, `null_terminated_bytes`, `raw_bytes`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -39,6 +40,11 @@ TIMES: Final = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
 STRUCTS: Final = ("structured", "struct")
 UNITS: Final = ("generic", "Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs", "as")
 
+_OTHER_NAMES: Final = {"complex_float32": "complex64", "complex_float64": "complex128"}
+"""Registered aliases (zarr-extensions, data-types), which zarr-python does not know."""
+_RAW_BITS: Final = re.compile(r"r([1-9][0-9]{0,10})")
+"""The core name of raw bits, which zarrs and tensorstore write; zarr-python reads `raw_bytes` only."""
+
 MAX_ITEM_BYTES: Final = 2**31 - 1
 """numpy stores an element's size, and a time's scale, in a C int."""
 MAX_DEPTH: Final = 32
@@ -51,14 +57,16 @@ _FIRST_USER_TYPE: Final = 256
 
 
 def parse_name(data: JSON) -> tuple[str, Mapping[str, JSON]]:
-    """Name and configuration of a v3 data type in JSON; neither is validated.
+    """Name, as zarr-python has it, and configuration of a v3 data type in JSON; neither is validated.
 
     `must_understand` is ignored: a data type must always be understood
     (https://zarr-specs.readthedocs.io/en/latest/v3/core/#extension-definition). MetadataError for anything
     else that is not a name or an object with a name.
     """
     if isinstance(data, str):
-        return data, {}
+        if (bits := _RAW_BITS.fullmatch(data)) and int(bits[1]) % 8 == 0:
+            return "raw_bytes", {"length_bytes": int(bits[1]) // 8}
+        return _OTHER_NAMES.get(data, data), {}
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise MetadataError(
             "a data type must be a name or an object with one", found=excerpt(data), expected='{"name": ...}'

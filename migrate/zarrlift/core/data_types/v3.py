@@ -167,16 +167,23 @@ def fill_from_json(data: JSON, data_type: DataType) -> Any:
 
     Bit-exact: "0x7fc00001" keeps its payload, -0.0 its sign. Accepted besides the forms of `fill_to_json`:
     bare NaN and Infinity, which Python's JSON parser accepts; whole numbers written as floats; "" for bytes
-    that are all zero; objects with a value per field for structs (zarr-extensions, data-types/struct;
-    zarr-python 3.4.2 writes these). MetadataError, with the data found and the type expected, for anything
-    else.
+    that are all zero; lists of bytes for raw ones (the core's form of `r*`); objects with a value per field
+    for structs (zarr-extensions, data-types/struct; zarr-python 3.4.2 writes these). MetadataError, with the
+    data found and the type expected, for anything else.
     """
     if data_type.name == "object":
         return data
     with refusing(data, str(data_type)):
         if data_type.name in VARIABLE:
             return expect(data, str) if data_type.name == "string" else from_base64(data)
-        return read_fill(data, data_type.numpy.newbyteorder("<"))
+        return read_fill(data, data_type.numpy.newbyteorder("<"), _listed_bytes)
+
+
+def _listed_bytes(data: JSON, stored: np.dtype[Any]) -> JSON:
+    """Base64 for a list of bytes."""
+    if stored.kind != "V" or stored.names is not None or not isinstance(data, list) or not data:
+        return data
+    return to_base64(bytes(expect(byte, int) for byte in data))
 
 
 def _scalar(value: Any, data_type: DataType) -> Array:
