@@ -84,6 +84,8 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
             kept_aside = not_yet_aside(it.job, it.place)
             if not kept_aside and left_aside(it.job, it.place) is None:
                 refuse_nothing_found(it.job, it.plan, it.storage)
+            if next(iter(it.job.legacy), None) is not None:
+                it.job.sync_commits()  # nothing else has those documents
             it.job.note(undoing="yes")
             it.job.commit(now=True)
             if not kept_aside:
@@ -118,12 +120,13 @@ def _undone(it: OpenResult, source_options: StorageOptions, problems: list[Probl
 
 def _restored(job: Job, storage: Storage) -> int:
     """Restore what `finish` removed, unless it exists again; returns the number of documents."""
-    writer = writer_for(storage, job.id, fsync=False, in_place=True)
+    writer = writer_for(storage, job.id, fsync=True, in_place=True)
     restored = 0
     for key, content in job.legacy:
         if storage.get(key) is None:
             writer.write(key, content)
             restored += 1
+    writer.settle()
     return restored
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
@@ -24,37 +25,53 @@ from ..ledger.ledger import Job
 from ..provenance import CRATE
 from .lost_tasks import written
 
+_UNCOMPARED: Final = "uncompared"
+"""A fact of a job of which work that a crash may have lost could not be compared."""
+
 
 def may_be_lost(job: Job) -> bool:
-    """Whether the system on which the work was recorded has restarted since, or is unknown."""
+    """Whether the system on which the work was recorded has restarted since, or is unknown.
+
+    Or whether this was so for an earlier run, which could not compare all of the work.
+    """
     last = last_run(job)
     here = boot_id()
-    return last is None or not here or last.owner.boot != here
+    return job.fact(_UNCOMPARED) is not None or last is None or not here or last.owner.boot != here
 
 
 def find_torn_documents(job: Job, destination: Storage) -> None:
-    """Mark nodes whose `zarr.json` is missing or invalid JSON as not published; StorageError.
+    """Remove each `zarr.json` that is invalid JSON, and mark nodes without one as not published; StorageError.
 
-    The same for the root, if the file that describes its origin is not as it was written.
+    The same for the root, if the file that describes its origin is not as it was written. What a run published may be
+    there although its record was lost.
     """
     provenance = job.record.provenance
     for row in job.nodes():
-        if row.kind == "refusal" or row.state != "done":
+        if row.kind == "refusal":
             continue
         key = join(row.path, "zarr.json")
         content = destination.get(key)
+        if content is not None and is_torn(content):
+            destination.delete(key)
+            content = None
+        if row.state != "done":
+            continue
         if content is not None:
-            try:
-                json.loads(content)
-            except ValueError:
-                destination.delete(key)
-            else:
-                if row.path or provenance is None or not provenance.in_crate:
-                    continue
-                if destination.get(CRATE) == provenance.crate(job.header["format"]):
-                    continue
+            if row.path or provenance is None or not provenance.in_crate:
+                continue
+            if destination.get(CRATE) == provenance.crate(job.header["format"]):
+                continue
         job.record_node(row.id, "pending")
     job.commit()
+
+
+def is_torn(document: bytes) -> bool:
+    """Whether a document is not JSON, as after a power failure."""
+    try:
+        json.loads(document)
+    except ValueError:
+        return True
+    return False
 
 
 def compare_unsynced(
@@ -67,6 +84,7 @@ def compare_unsynced(
     plans = {array.path: array for array in plan.arrays}
     listed_now = SourceInventory(plan, source)
     unsynced = job.unsynced()
+    uncompared = None
     for row in job.nodes("array"):
         array = plans.get(row.path)
         numbers = unsynced.get(row.id)
@@ -74,15 +92,18 @@ def compare_unsynced(
             continue
         inventory = inventories.get(array.path) or listed_now(array)
         wrong = _wrong_tasks(array, inventory, source, destination, numbers)
-        if wrong is None:
-            continue  # the source changed, which is reported elsewhere
+        if wrong is None:  # the source changed, which is reported elsewhere
+            uncompared = "yes"
+            continue
         if wrong and listed_now(array).fingerprint != array.fingerprint:
             continue  # it was listed before that; an array that an update keeps may have no source at all
         if wrong and row.state == "done":
             _take_down(job, plan, destination, row.path)
             job.record_node(row.id, "pending")
         job.forget_tasks(row.id, wrong)
-    job.record_synced()
+    if uncompared is None:
+        job.record_synced()
+    job.note(**{_UNCOMPARED: uncompared})
     job.commit()
 
 
