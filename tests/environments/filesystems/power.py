@@ -17,7 +17,6 @@ import logging
 import os
 import random
 import secrets
-import shutil
 import struct
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from pathlib import Path
 
 import zarr
 from ask import IMPOSSIBLE, IN_PLACE, MIGRATE, ON, Place, change_source
-from tests.support.job_archives import tree, values, write_archive
+from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
@@ -145,19 +144,26 @@ class Disk:
         self.image.touch()
         os.truncate(self.image, 400 << 20)
 
-    def steps_done(self, cut: int) -> int:
-        """How many commands had ended."""
-        return max(write.mark for write in self.writes[:cut] if write.mark is not None)
+    def lose_power(self, cut: int, steps: Sequence[object], rng: random.Random, image: Path) -> int:
+        """Write the disk as it may be after so many entries; returns how many commands had ended.
 
-    def lose_power(self, cut: int, rng: random.Random, image: Path) -> None:
-        """Write the disk as it may be after so many entries."""
+        Not while the source was changed, but after it.
+        """
+        done = self._marks(cut)[-1]
+        if done < len(steps) and steps[done] == CHANGE:
+            done += 1
+            cut = max(cut, 1 + next(at for at, write in enumerate(self.writes) if write.mark == done))
         last = max(number for number, write in enumerate(self.writes[:cut]) if write.flags & FLUSH) + 1
         self._apply(self.image, self.writes[self.flushed : last])
-        self.flushed = last
+        self.flushed = max(last, self.flushed)
         subprocess.run(["cp", "--sparse=always", self.image, image], check=True)
         share = rng.choice([0, 0.5, 1])
         rest = [write for write in self.writes[last:cut] if write.flags & FUA or rng.random() < share]
         self._apply(image, rest)
+        return done
+
+    def _marks(self, cut: int) -> list[int]:
+        return [write.mark for write in self.writes[:cut] if write.mark is not None]
 
     def _apply(self, image: Path, writes: Sequence[Write]) -> None:
         with self.log.open("rb") as log, image.open("r+b") as file:
@@ -287,7 +293,7 @@ def rows(kind: str, scenario: str, *, fsync: bool, points: int, seed: int) -> in
         words = [sys.executable, __file__, "--record", scenario, *["--fsync"] * fsync]
         environment = {**os.environ, "LOG": str(folder / "log")}
         recorded = subprocess.run(
-            [ON, f"{kind}-logged", *words], env=environment, stdout=subprocess.PIPE, text=True
+            [ON, f"{kind}-logged", *words], env=environment, stdout=subprocess.PIPE, text=True, check=False
         )
         if recorded.returncode == IMPOSSIBLE:
             return None
@@ -297,25 +303,14 @@ def rows(kind: str, scenario: str, *, fsync: bool, points: int, seed: int) -> in
         first = next(number for number, write in enumerate(disk.writes) if write.mark == 0) + 1
         wanted, original, chunks = calm(folder / "calm")
         counts = Counter[str]()
-        cuts = sorted(rng.choices(range(first, len(disk.writes) + 1), k=points))
-        for cut in cuts:
-            done = disk.steps_done(cut)
-            steps = SCENARIOS[scenario]
-            if done < len(steps) and steps[done] == CHANGE:  # of the source by others
-                cut = next(number for number, write in enumerate(disk.writes) if write.mark == done + 1) + 1
-                done += 1
-            disk.lose_power(cut, rng, folder / "lost")
-            mounted.mkdir(parents=True)
-            subprocess.run(["mount", "-o", "loop", folder / "lost", mounted], check=True)
-            try:
+        for cut in sorted(rng.choices(range(first, len(disk.writes) + 1), k=points)):
+            done = disk.lose_power(cut, SCENARIOS[scenario], rng, folder / "lost")
+            with mount(folder / "lost", mounted):
                 survivor = Survivor(mounted, scenario, fsync, done, wanted, original, chunks)
                 try:
                     survivor.check()
                 except (ZarrstackError, OSError, ValueError, KeyError) as error:
                     survivor.wrong.append(f"{type(error).__name__}: {error}")
-            finally:
-                subprocess.run(["umount", mounted], check=True)
-                os.removedirs(mounted)
             counts.update(survivor.notes)
             counts["wrong"] += bool(survivor.wrong)
             if survivor.wrong:
@@ -326,6 +321,19 @@ def rows(kind: str, scenario: str, *, fsync: bool, points: int, seed: int) -> in
         flush=True,
     )
     return counts["wrong"]
+
+
+@contextmanager
+def mount(image: Path, place: Path) -> Iterator[None]:
+    """Mount a disk where it was within user-mode Linux: a job knows its places."""
+    place.mkdir(parents=True)
+    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+        place.rmdir()
+        place.parent.rmdir()
 
 
 def calm(home: Path) -> tuple[list[dict[str, object]], dict[str, bytes], int]:

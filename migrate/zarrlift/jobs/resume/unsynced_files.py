@@ -40,10 +40,10 @@ def may_be_lost(job: Job) -> bool:
 
 
 def find_torn_documents(job: Job, destination: Storage) -> None:
-    """Remove each `zarr.json` that is invalid JSON, and mark nodes without one as not published; StorageError.
+    """Mark nodes whose `zarr.json` is missing or torn as not published; StorageError.
 
-    The same for the root, if the file that describes its origin is not as it was written. What a run published may be
-    there although its record was lost.
+    The same for the root, if the file that describes its origin is not as it was written. Torn documents are
+    removed, also those whose record was lost.
     """
     provenance = job.record.provenance
     for row in job.nodes():
