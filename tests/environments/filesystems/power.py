@@ -298,7 +298,7 @@ def rows(kind: str, scenario: str, *, fsync: bool, points: int, seed: int) -> in
         if recorded.returncode == IMPOSSIBLE:
             return None
         assert recorded.returncode == 0, f"recording ended with {recorded.returncode}: {recorded.stdout}"
-        mounted = Path(recorded.stdout.strip())
+        mounted = Path(recorded.stdout.splitlines()[-1])
         disk = Disk(folder / "log", folder / "image")
         first = next(number for number, write in enumerate(disk.writes) if write.mark == 0) + 1
         wanted, original, chunks = calm(folder / "calm")
