@@ -24,9 +24,9 @@ import numpy as np
 import zstandard
 from harness import interleaved, markdown
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.layout import in_c_order
 from zarrlift.core.codecs.registry import compile_bytes_codec
-from zarrstack.core.codec_spec import CodecSpec
 
 SHAPE = (64, 128, 128)
 CHUNKS = 8

@@ -6,7 +6,6 @@ has no name for is refused by name; block headers are looked at, since zarr-n5 l
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -14,11 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.readers import zarr_python
-from tests.end_to_end.readers.base import CannotRead, parametrize_readers
-from tests.end_to_end.test_fixtures_migrate import (
+from tests.end_to_end.test_fixtures import (
     LIMITS,
-    READERS,
     REFUSED,
     UNREADABLE,
     assert_seen,
@@ -29,6 +25,7 @@ from tests.end_to_end.test_fixtures_migrate import (
 from tests.support.damaged_archives import copied, migrate, run, tree
 from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, archive, archives, bad_cases
+from tests.support.readers import OF_ALL_FEATURES, READERS, CannotRead, by_zarr_python, parametrize_readers
 
 import zarrlift
 from zarrlift.planning import n5_in_place
@@ -87,7 +84,7 @@ def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, re
         transpose, packing = codec["configuration"]["codecs"][:2]
         assert transpose["configuration"]["order"] == list(reversed(range(len(array.shape))))
         assert packing == {"name": "bytes", "configuration": {"endian": "big"}}
-        assert_seen(array, zarr_python.read(place, array.path), exactly=True, axes="kept")
+        assert_seen(array, by_zarr_python(place, array.path), exactly=True, axes="kept")
 
     try_each(one.arrays.values(), check)
 
@@ -117,7 +114,7 @@ def test_finish_takes_the_old_documents_away_and_the_blocks_stay_readable(tmp_pa
     zarrlift.finish(place)
     assert not [name for name in tree(place) if name.endswith("attributes.json")]
     for array in expected.arrays.values():
-        assert_seen(array, zarr_python.read(place, array.path), exactly=True, axes="kept")
+        assert_seen(array, by_zarr_python(place, array.path), exactly=True, axes="kept")
 
 
 def test_the_plan_says_what_the_reader_needs(tmp_path: Path) -> None:
@@ -169,7 +166,7 @@ def test_a_header_that_lies_keeps_its_array_back_in_place_too(case, tmp_path: Pa
 
 # N5 arrays with their axes kept, as Java and tensorstore show them, read by readers that are not ours.
 #
-# `test_fixtures_migrate.py` does so for axes reversed, the default.
+# `test_fixtures.py` does so for axes reversed, the default.
 
 
 @cache
@@ -185,11 +182,11 @@ def kept_axes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("one", [one for one in archives("n5") if one.arrays], ids=str)
-@parametrize_readers(READERS)
+@parametrize_readers(OF_ALL_FEATURES)
 @pytest.mark.slow(one_in=30)
 def test_with_axes_kept_arrays_read_as_written(one: ExpectedArchive, reader, kept_axes) -> None:
     destination, outcome = kept_axes(one.name)
-    read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
+    read = READERS[reader]
 
     def check(array: ExpectedArray) -> None:
         document = destination / array.path / "zarr.json"
@@ -224,6 +221,4 @@ def test_verification_reads_the_source_in_the_same_axes(name: str, kept_axes) ->
 def test_a_dataset_inside_another_migrates_by_its_own_path(tmp_path) -> None:
     inner = archive("n5/java-3.5.1/tree")["parent/child"]
     assert zarrlift.migrate(inner.archive.path / "parent/child", tmp_path / "out").ok
-    from tests.end_to_end.readers import zarr_python
-
-    assert_seen(inner, zarr_python.read(tmp_path / "out", ""), exactly=True)
+    assert_seen(inner, by_zarr_python(tmp_path / "out", ""), exactly=True)

@@ -1,4 +1,4 @@
-"""Values that numpy or zarr-python handle in a way of their own: times without a unit, bytes without axes."""
+"""Values and codecs that numpy or zarr-python handle in a way of their own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 import zarr
 from numcodecs import VLenBytes
+from tests.support.readers import by_zarr_python
+from tests.support.v2_trees import array, tree
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.core.data_types.compare import mismatch
+
+# Values that numpy or zarr-python handle in a way of their own: times without a unit, bytes without axes.
+
 
 ARRAY = {"zarr_format": 2, "order": "C", "compressor": None, "filters": None, "fill_value": None}
 NUMBERS = [1, 2, -5, -(2**63), 2**56, 0]
@@ -78,3 +83,59 @@ def test_bytes_without_axes_are_compared_with_the_zeros_at_their_end(value: byte
     outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new")
     assert outcome.ok, outcome.problems
     assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
+# Codecs that cannot encode a chunk of the chunk shape.
+#
+# zarr-python 2 creates such arrays without a word, reads their fill value, and fails at the first write.
+# So without chunks there is nothing wrong with the values; with chunks they are no writer's.
+
+
+SHUFFLE = {"id": "shuffle", "elementsize": 3}
+SHUFFLE4 = {"id": "shuffle", "elementsize": 4}
+EIGHT_BYTES = array(shape=[12], chunks=[4], dtype="<u2", fill_value=3, filters=[SHUFFLE])
+MISFITS = {
+    "shuffle": EIGHT_BYTES,
+    "shuffle after delta": EIGHT_BYTES | {"filters": [{"id": "delta", "dtype": "<u2"}, SHUFFLE]},
+    "shuffle after one that halves": EIGHT_BYTES
+    | {"chunks": [6], "filters": [{"id": "astype", "encode_dtype": "|u1", "decode_dtype": "<u2"}, SHUFFLE4]},
+}
+
+
+def v2_array(place: Path, document: dict[str, Any]) -> Path:
+    tree(place, {".zarray": document})
+    return place
+
+
+def _with(codecs: str) -> zarrlift.Recipe:
+    return zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs))
+
+
+@pytest.mark.parametrize("document", MISFITS.values(), ids=MISFITS)
+@pytest.mark.parametrize("codecs", ["portable", "keep"])
+def test_with_chunks_the_plan_refuses_it(codecs: str, document: dict[str, Any], tmp_path: Path) -> None:
+    source = v2_array(tmp_path / "source.zarr", document)
+    (source / "1").write_bytes(bytes(8))
+    (refusal,) = zarrlift.plan(source, tmp_path / "out.zarr", recipe=_with(codecs)).refusals
+    told = next(problem for problem in refusal.problems if problem.severity == "refusal")
+    assert (told.kind, told.key) == ("metadata", ".zarray")
+    assert "not a whole number of elements" in told.message
+
+
+@pytest.mark.parametrize("document", MISFITS.values(), ids=MISFITS)
+@pytest.mark.parametrize("codecs", ["portable", "keep"])
+def test_without_chunks_it_is_its_fill_value_and_verifies(
+    codecs: str, document: dict[str, Any], tmp_path: Path
+) -> None:
+    source = v2_array(tmp_path / "source.zarr", document)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", recipe=_with(codecs))
+    assert outcome.ok
+    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok
+    assert by_zarr_python(tmp_path / "out.zarr", "").values.tolist() == [3] * 12
+
+
+def test_where_a_chunk_is_a_whole_number_of_elements_all_is_well(tmp_path: Path) -> None:
+    source = v2_array(tmp_path / "source.zarr", EIGHT_BYTES | {"chunks": [6]})
+    (source / "1").write_bytes(bytes(12))
+    assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok

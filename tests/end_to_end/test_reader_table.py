@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from tests.end_to_end.readers.base import parametrize_readers
 from tests.support import reader_evidence
 from tests.support.reader_cases import Case, same, sharded
+from tests.support.readers import READERS, parametrize_readers
 
 import zarrlift
 from zarrlift.cli.parser import main
@@ -101,20 +99,7 @@ def test_nothing_loads_the_table_before_it_is_needed() -> None:
 # Results made for a reader are read by that reader, and what it cannot read is refused by name.
 
 
-READERS = ("zarr-python", "tensorstore", "zarrs", "zarrita", "neuroglancer", "gdal", "xarray")
 NUMBERS = np.arange(35).reshape(5, 7)
-
-
-def reader_of(name: str) -> Callable[[Path, str], Any]:
-    modules = {
-        "zarr-python": "zarr_python",
-        "tensorstore": "tensorstore_zarr3",
-        "zarrs": "zarrs_pipeline",
-        "gdal": "gdal_netcdf",
-        "xarray": "xarray_dataset",
-    }
-    read = importlib.import_module(f"tests.end_to_end.readers.{modules.get(name, 'zarrita_js')}").read
-    return partial(read, reader=name) if name in ("zarrita", "neuroglancer") else read
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +141,7 @@ def test_a_result_for_a_reader_is_read_by_it(reader: str, legacy: Path, tmp_path
     version = table().named(reader)
     for array in plan.arrays:
         assert {version.answer(name) for name in document_features(array.document, array.path)} == {True}
-        seen = reader_of(reader)(tmp_path / "new.zarr", array.path)
+        seen = READERS[reader](tmp_path / "new.zarr", array.path)
         wanted = zarr.open_array(legacy / array.path, mode="r")[...]
         assert same(np.asarray(seen.values), Case(values=np.asarray(wanted))), array.path
     assert len(plan.arrays) + len(refused) == 16
@@ -176,4 +161,4 @@ def test_shards_are_changed_for_readers_that_misread_or_refuse_them(reader: str,
     assert not refused
     notes = [problem.message for problem in plan.arrays[0].problems if problem.kind == "readers"]
     assert notes == [f"adapted for {table().named(reader)}"]
-    assert same(np.asarray(reader_of(reader)(tmp_path / "new.zarr", "").values), case)
+    assert same(np.asarray(READERS[reader](tmp_path / "new.zarr", "").values), case)

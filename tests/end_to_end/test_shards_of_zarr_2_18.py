@@ -7,7 +7,6 @@ The fixture is read everywhere; the tests that write for zarr 2.18 need its envi
 from __future__ import annotations
 
 import asyncio
-import importlib
 import itertools
 import json
 import shutil
@@ -18,8 +17,7 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.end_to_end.readers.base import parametrize_readers
-from tests.end_to_end.readers.zarr_2_18 import ask
+from tests.support.readers import OF_ALL_FEATURES, READERS, ask_zarr_2_18, by_zarr_python, parametrize_readers
 from tests.support.unpacking import FIXTURES, unpacked
 from zarr.core.array import AsyncArray
 from zarr.core.metadata import ArrayV3Metadata
@@ -130,7 +128,7 @@ def test_a_draft_shard_is_a_ratified_one_but_for_the_checksum() -> None:
 
 def zarr_2_18(root: Path, *steps: list) -> list:
     """The answers of zarr 2.18.7 to steps of `shards.py`."""
-    return ask("shards.py", root, steps)
+    return ask_zarr_2_18("shards.py", root, steps)
 
 
 def creation(path: str, made: dict) -> list:
@@ -200,16 +198,10 @@ def test_writing_in_turns_leaves_what_a_plain_array_would_hold(made, writes, tmp
 # Shards by zarr-python 2.18 become Zarr v3's, with either index, and every reader reads them.
 #
 # Their expectations have a form of their own (`sharded.expected.json`); shards after the text of the
-# draft are among the fixtures of test_fixtures_migrate.py. Many inner chunks of both are missing.
+# draft are among the fixtures of test_fixtures.py. Many inner chunks of both are missing.
 
 
 SOURCE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
-READERS = {
-    "zarr-python": "zarr_python",
-    "tensorstore": "tensorstore_zarr3",
-    "zarrs": "zarrs_pipeline",
-    "zarrita": "zarrita_js",
-}
 INDEXES = ("bytes", "crc32c")
 
 
@@ -241,11 +233,11 @@ def payloads(shard: bytes, per_shard: tuple[int, ...], form: IndexFormat) -> dic
 
 
 @pytest.mark.parametrize("path", EXPECTED)
-@parametrize_readers(READERS)
+@parametrize_readers(OF_ALL_FEATURES)
 def test_a_reader_reads_what_zarr_2_18_reads(reader, path, migrated) -> None:
     destination, _, outcome = migrated
     assert outcome.ok, outcome.problems
-    read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
+    read = READERS[reader]
     assert read(destination, path).values.tolist() == EXPECTED[path]["values"]
 
 
@@ -289,10 +281,8 @@ def test_inner_chunks_are_recoded_one_by_one(index, tmp_path) -> None:
     outcome = zarrlift.migrate(SOURCE, tmp_path / "out", recipe=zarrlift.Recipe(base=options))
     assert outcome.ok, outcome.problems
     assert {array.route.name for array in outcome.plan.arrays} == {"rewrite"}
-    from tests.end_to_end.readers.zarr_python import read
-
     for path, made in EXPECTED.items():
-        assert read(tmp_path / "out", path).values.tolist() == made["values"]
+        assert by_zarr_python(tmp_path / "out", path).values.tolist() == made["values"]
         form = IndexFormat(checksum=index == "crc32c")
         per_shard = tuple(made["chunks_per_shard"])[: len(made["shape"])]
         before = [

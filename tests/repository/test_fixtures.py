@@ -93,13 +93,14 @@ def test_every_codec_has_an_array(codec: str) -> None:
     assert codec in {c["id"] for c in used}
 
 
-@pytest.mark.parametrize("one", archives(), ids=str)
+@pytest.mark.parametrize("one", [one for form in FORMATS for one in archives(form)], ids=str)
 def test_expectations_load_and_have_the_shape_of_their_array(one: ExpectedArchive) -> None:
     assert one.path.exists()
     for array in one.arrays.values():
         if array.unreadable is None:
             assert array.values.shape == array.shape
-            assert array.values.dtype == array.little
+            assert array.in_axes("kept").shape in {array.shape, array.shape[::-1]}
+            assert one.format != "zarr_v2" or array.values.dtype == array.little
 
 
 def test_awkward_values_keep_their_bits() -> None:
@@ -112,17 +113,6 @@ def test_awkward_values_keep_their_bits() -> None:
 def test_equality_is_by_bits_not_by_value() -> None:
     assert same(np.array([np.nan, 1], "<f4"), np.array([np.nan, 1], ">f4"))
     assert not same(np.array([0.0]), np.array([-0.0]))
-
-
-def test_every_damaged_archive_is_there_with_its_sound_array() -> None:
-    for case in bad_cases():
-        assert case.path.is_dir(), case.name
-        assert case.name == "nothing" or (case.path / "good" / ".zarray").is_file()
-
-
-def test_no_archive_lies_in_the_folder_of_damaged_ones_without_a_word() -> None:
-    folders = {path.stem for path in packing.held(FIXTURES / "zarr_v2" / "bad" / "archives.zip")}
-    assert folders == {case.name for case in bad_cases()}
 
 
 def test_damaged_archives_stay_small_on_disk() -> None:
@@ -141,15 +131,6 @@ def test_no_two_arrays_share_an_id() -> None:
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("one", [a for f in FORMATS[1:] for a in archives(f)], ids=str)
-def test_expectations_of_the_other_formats_load_too(one: ExpectedArchive) -> None:
-    assert one.path.exists()
-    for array in one.arrays.values():
-        if array.unreadable is None:
-            assert array.values.shape == array.shape
-            assert array.in_axes("kept").shape in {array.shape, array.shape[::-1]}
-
-
 def test_zarr_1_writes_column_major_chunks_under_blosc_only() -> None:
     one = archive("zarr_v1/zarr-1.1/arrays")
     orders: tuple[tuple[str, Literal["C", "F"]], ...] = (("none", "C"), ("zlib", "C"), ("default", "F"))
@@ -163,18 +144,20 @@ def test_zarr_1_writes_column_major_chunks_under_blosc_only() -> None:
 
 
 SOUND = {
+    "zarr_v2": ("good/.zarray",),
     "n5": ("good/attributes.json",),
     "zarr_v1": ("good/meta",),
     "zarr_v3_draft": ("meta/good.array.json", "meta/root/good.array.json"),
 }
 
 
-@pytest.mark.parametrize("form", FORMATS[1:])
-def test_every_damaged_archive_of_the_other_formats_has_its_sound_array_too(form: Format) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_damaged_archive_is_described_and_has_its_sound_array(form: Format) -> None:
     cases = bad_cases(form)
     folders = {path.stem for path in packing.held(FIXTURES / form / "bad" / "archives.zip")}
     assert folders == {case.name for case in cases}
     for case in cases:
+        assert case.path.is_dir(), case.name
         assert case.name == "nothing" or any((case.path / key).is_file() for key in SOUND[form]), case.name
 
 

@@ -7,6 +7,7 @@ knowledge of the other part too, and counts for the order (not for start-up).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,13 +21,13 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "similar_names", "json_text", "frozen_json", "extension", "codec_spec",
-        "chunk_keys_v3", "shard_index",
+        "errors", "paths", "sizes", "similar_names", "json_text", "extension", "chunk_keys_v3", "shard_index",
     ),
     "zarrstack": (
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
     ),
     "zarrlift.core": (
+        "problems", "json_document", "frozen_json", "codec_spec",
         "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
@@ -113,7 +114,7 @@ def tree_of(name: str) -> ast.Module:
 
 def _imports_below(name: str, is_package: bool, node: ast.AST, at_start: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
+        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             continue  # no import stands in an expression
         starts = at_start and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
@@ -253,7 +254,8 @@ def test_the_cores_know_nothing_else_and_do_no_io() -> None:
 LIGHT_STACK = {
     "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
     "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.errors", "zarrstack.system",
-    "zarrstack.system.clock", "zarrstack.system.transient_errors", "zarrstack.version",
+    "zarrstack.system.clock", "zarrstack.system.file_locks", "zarrstack.system.transient_errors",
+    "zarrstack.version",
 }  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; the other modules above the core subclass zarr."""
 
@@ -299,3 +301,38 @@ def test_nothing_is_unpickled_but_where_it_may_be() -> None:
 def test_no_module_grows_past_400_lines() -> None:
     long = {name: n for name, path in MODULES.items() if (n := len(path.read_text().splitlines())) > 400}
     assert long == {}
+
+
+# ARCHITECTURE.md names each room that exists, in the order of imports, and each file it names exists.
+
+
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+HEADINGS = {"zarrstack": "transformers/zarrstack", "zarrlift.core": "core", "zarrlift": "migrate/zarrlift"}
+
+
+def rooms_on_page(package: str) -> list[str]:
+    """The first column of the table that follows the package's heading or sentence."""
+    start = re.search(rf"^(### |Rooms of )`{HEADINGS[package]}`", PAGE, re.MULTILINE)
+    assert start is not None
+    table = PAGE[start.end() :].split("| --- | --- |\n", 1)[1].split("\n\n", 1)[0]
+    return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("package", HEADINGS)
+def test_the_rooms_on_the_page_are_the_rooms_of_the_package_in_the_order_of_imports(package: str) -> None:
+    source = "migrate" if package.startswith("zarrlift") else "transformers"
+    folder = ROOT / source / package.replace(".", "/")
+    there = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert rooms_on_page(package) == [room for room in ROOMS[package] if room in there]
+    assert there <= {*ROOMS[package]}
+
+
+def test_each_file_on_the_page_exists() -> None:
+    named = re.findall(r"`([\w/]+(?:\.py|/\w+))`", PAGE)
+    missing = [name for name in named if "/" in name and not (ROOT / name).exists()]
+    unknown = [name for name in named if "/" not in name and not any(ROOT.glob(f"[mt]*/**/{name}"))]
+    assert missing + unknown == []
+
+
+def test_the_page_is_one_page() -> None:
+    assert len(PAGE.splitlines()) < 130

@@ -6,12 +6,15 @@ import importlib.util
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -352,3 +355,91 @@ def test_a_release_is_built_twice_with_its_parts_and_their_licences(tmp_path: Pa
     parts = {one["name"].lower(): one for one in (*document["components"], document["metadata"]["component"])}
     assert {*parts} >= {one.name for name in PROJECTS for one in requirements(name)} | {*PROJECTS}
     assert [name for name, one in parts.items() if not one.get("licenses")] == []
+
+
+# release/Containerfile: its steps are run, in a Debian of the same release.
+
+
+FILE = ROOT / "release" / "Containerfile"
+
+
+class Instruction(NamedTuple):
+    """An instruction and what follows it."""
+
+    word: str
+    rest: str
+
+
+def instructions() -> list[Instruction]:
+    text = re.sub(r"(?m)^#.*\n", "", FILE.read_text()).replace("\\\n", "")
+    return [Instruction(*line.split(" ", 1)) for line in text.splitlines() if line]
+
+
+def test_what_is_copied_is_in_the_clone_and_what_an_image_starts_is_not_root() -> None:
+    copied = [path for word, rest in instructions() if word == "COPY" for path in rest.split()[:-1]]
+    assert [path for path in copied if path[0] not in "-/" and not (ROOT / path).exists()] == []
+    user = [rest for word, rest in instructions() if word == "USER"]
+    assert len(user) == 1
+    assert int(user[0]) >= 1000  # a number: Kubernetes cannot look up a name for runAsNonRoot
+
+
+def test_the_page_on_clusters_builds_the_image_that_it_starts() -> None:
+    page = (ROOT / "docs" / "howto" / "cluster.md").read_text()
+    [command] = re.findall(r"^podman build (.*)", page, re.MULTILINE)
+    words = shlex.split(command)
+    assert (ROOT / words[words.index("--file") + 1]) == FILE
+    image = words[words.index("--tag") + 1]
+    assert f"image: {image}\n" in page
+    assert "EXTRAS" in {rest.partition("=")[0] for word, rest in instructions() if word == "ARG"}
+
+
+@pytest.mark.needs_reader("container")
+@pytest.mark.slow
+def test_the_steps_make_an_image_that_migrates(tmp_path: Path) -> None:
+    """Both stages in one root, where what one copies from the other is in its place."""
+    root = tmp_path / "root"
+    root.mkdir()
+    subprocess.run(["tar", "-C", root, "-xf", os.environ["ZARRLIFT_CONTAINER"]], check=True)
+    # The network of this machine: names, certificates, settings of pip.
+    shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
+    shutil.copytree("/etc/ssl/certs", root / "etc" / "ssl" / "certs", symlinks=False, dirs_exist_ok=True)
+    variables = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    variables |= {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    user, folder, start = "0", "/", []
+    chroot = shutil.which("chroot")  # not where the image looks for programs
+
+    def run(*words: str) -> str:
+        line = [chroot, f"--userspec={user}:{user}", root, "env", "-C", folder, *words]
+        done = subprocess.run(line, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    for word, rest in instructions():
+        if word == "RUN":
+            run("sh", "-c", rest)
+        elif word in {"ARG", "ENV"}:
+            name, _, value = rest.partition("=")
+            variables[name] = value
+        elif word == "COPY" and not rest.startswith("--from=build "):
+            *sources, target = rest.split()
+            for source in sources:
+                place = root / (target.strip("/") + f"/{source}" * target.endswith("/"))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, place)
+        elif word == "USER":
+            user = rest
+        elif word == "WORKDIR":
+            folder = rest
+        elif word == "ENTRYPOINT":
+            start = json.loads(rest)
+        else:
+            assert word in {"FROM", "COPY", "CMD"}, word
+    variables["HOME"] = folder
+    assert run("id", "-u") == f"{user}\n"
+    assert run(*start, "--version") == f"zarrlift {zarrlift.__version__}\n"
+    run(*start, "demo")
+    assert "Done:" in run(*start, "migrate", "zarrlift-demo/ocean.zarr", "new.zarr")
+    assert "Equal." in run(*start, "verify", "zarrlift-demo/ocean.zarr", "new.zarr", "--full")
+    run("/opt/zarrlift/bin/python", "-c", "import obstore")
+    assert run("cat", "/opt/zarrlift/share/man/man1/zarrlift.1").startswith(".TH ZARRLIFT")

@@ -65,16 +65,27 @@ def choose(every=False, rest=False, needs="", seed=None, args=("tests",), brough
     return [item.name for item in items], [item.name for item in left], "\n".join(lines)
 
 
-def test_slow_tests_are_left_out_which_is_said_with_the_command_that_runs_them():
-    taken, left, said = choose()
-    assert (taken, left) == (["quick", "read elsewhere", "drawn"], ["wide", "drawn and wide"])
-    assert said.startswith("2 slow tests were not run")
-    assert said.endswith("python3 go.py test --all")
+CHOICES = {
+    "slow tests are left out": ({}, ["quick", "read elsewhere", "drawn"], "python3 go.py test --all"),
+    "--all": ({"every": True}, [*MARKED], ""),
+    "by name": ({"args": ["tests/test_a.py::test_b"]}, [*MARKED], ""),
+    "--rest, what a run without options leaves out": ({"rest": True}, ["wide", "drawn and wide"], ""),
+    "--rest, with quick tests whose reader was missing before": (
+        {"rest": True, "brought": {"gdal"}}, ["read elsewhere", "wide", "drawn and wide"], "",
+    ),
+    "--needs one of some readers": ({"needs": "moto,gdal"}, ["read elsewhere"], ""),
+    "--needs another": ({"needs": "moto"}, [], ""),
+    "--random, slow or not": ({"seed": "77"}, ["drawn", "drawn and wide"], "python3 go.py test --random 77"),
+}  # fmt: skip
 
 
-def test_what_needs_one_of_some_readers_is_taken():
-    assert choose(needs="moto,gdal")[0] == ["read elsewhere"]
-    assert choose(needs="moto")[0] == []
+@pytest.mark.parametrize(("options", "expected", "command"), CHOICES.values(), ids=CHOICES)
+def test_a_run_takes_what_its_options_say_and_says_what_runs_the_rest(options, expected, command):
+    taken, left, said = choose(**options)
+    assert (taken, left) == (expected, [name for name in MARKED if name not in expected])
+    assert said.endswith(command)
+    assert bool(said) == bool(command)
+    assert said.startswith("2 slow tests were not run") or options
 
 
 def test_one_in_so_many_cases_of_a_slow_test_is_quick():
@@ -89,31 +100,11 @@ def test_of_the_cases_that_are_not_quick_one_in_so_many_may_be_run():
     assert choose(every=True, count=9)[0] == list(MARKED)  # a test without cases runs
 
 
-@pytest.mark.parametrize("options", [{"every": True}, {"args": ["tests/test_a.py::test_b"]}], ids=str)
-def test_with_all_and_by_name_they_run(options):
-    assert choose(**options) == (list(MARKED), [], "")
-
-
-def test_the_rest_is_what_a_run_without_options_leaves_out():
-    assert choose(rest=True) == (["wide", "drawn and wide"], ["quick", "read elsewhere", "drawn"], "")
-
-
 def test_of_the_rest_one_in_so_many_cases_of_each_test_may_be_enough():
     cases = [Item("wide", f"{test}[{case}]") for test in ("a", "b") for case in range(3)]
     chosen = cases.copy()
     assert choose(rest=True, count=2, items=chosen)[0] == ["wide"] * 4
     assert [item.nodeid for item in chosen] == ["a[0]", "a[2]", "b[0]", "b[2]"]
-
-
-def test_the_rest_has_quick_tests_whose_reader_was_missing_before():
-    taken, left, _ = choose(rest=True, brought={"gdal"})
-    assert (taken, left) == (["read elsewhere", "wide", "drawn and wide"], ["quick", "drawn"])
-
-
-def test_random_examples_are_drawn_for_what_draws_them_slow_or_not():
-    taken, left, said = choose(seed="77")
-    assert (taken, left) == (["drawn", "drawn and wide"], ["quick", "read elsewhere", "wide"])
-    assert said.endswith("python3 go.py test --random 77")
 
 
 MANY = ["-q", "-n", "auto", "--dist", "worksteal"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
+from tests.support.documents import layout
+
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Node
 from zarrlift.conventions.apply import ConventionChanges, apply_conventions
-from zarrlift.core.chain.chain import Chain
-from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.paths import parents
 
 
@@ -23,16 +21,9 @@ def array(
     shape: tuple[int, ...] | None = None,
 ) -> ArrayNode:
     """An array of `ndim` dimensions, each two long unless `shape` says otherwise."""
-    layout = Layout(
-        shape=shape or (2,) * ndim,
-        data_type=DataType("uint16"),
-        fill_value=0,
-        chunk_shape=(2,) * ndim,
-        chain=Chain((CodecSpec("bytes"),)),
-        keys=KeyEncoding("v2", "."),
-        dimension_names=names,
-    )
-    return ArrayNode(path=path, layout=layout)
+    chunks = (2,) * ndim
+    of = layout(shape=shape or chunks, chunks=chunks, data_type="uint16", dimension_names=names)
+    return ArrayNode(path=path, layout=of)
 
 
 def archive(groups: Mapping[str, Mapping[str, Any]], *arrays: ArrayNode) -> Archive:

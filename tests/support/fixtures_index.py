@@ -346,6 +346,18 @@ class BadCase:
         return self.name if self.format == "zarr_v2" else f"{self.format}-{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class FixtureObjects:
+    """The objects of a fixture that is a directory, by key."""
+
+    folder: Path
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes under a key; None where no file is."""
+        path = self.folder / key
+        return path.read_bytes() if path.is_file() else None
+
+
 @cache
 def bad_cases(format: Format = "zarr_v2") -> tuple[BadCase, ...]:
     """Every damaged archive of a format, as `fixtures/writers/bad*.py` wrote them, sorted by name."""

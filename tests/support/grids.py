@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numcodecs import JSON, Blosc, GZip, VLenUTF8, Zlib
-from tests.end_to_end.readers.base import parametrize_readers
 from tests.support.damaged_archives import write_array
 from tests.support.job_archives import written_once
+from tests.support.readers import OF_ALL_FEATURES, READERS, parametrize_readers
 from tests.support.unpacking import unpacked
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrstack.core.shard_index import IndexFormat, ShardIndex
 
-READERS = {
-    "zarr-python": "zarr_python",
-    "tensorstore": "tensorstore_zarr3",
-    "zarrs": "zarrs_pipeline",
-    "zarrita": "zarrita_js",
-}
 DRAFT = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
 """Shards of 2 x 2 chunks, many of which are missing."""
 N5 = unpacked("n5/java-1.5.0/old.n5")
 """Blocks at the edges are shorter than their cells; one is missing in each dataset."""
 
-each_reader = parametrize_readers(READERS)
+each_reader = parametrize_readers(OF_ALL_FEATURES)
 
 
 def read(reader: str, root: Path, path: str) -> np.ndarray[Any, Any]:
     """Values of an array as a reader sees them."""
-    module = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}")
-    values: np.ndarray[Any, Any] = module.read(root, path).values
-    return values
+    return READERS[reader](root, path).values
 
 
 def wish(memory: int | None = None, **options: Any) -> Recipe:

@@ -80,6 +80,16 @@ def write_archive(path: Path) -> None:
     zarr.consolidate_metadata(str(path), zarr_format=2)
 
 
+@written_once
+def write_demo(path: Path) -> None:
+    """What `zarrlift demo` writes."""
+    from zarrlift.cli.demo_data import write_cells, write_ocean, write_spots
+
+    write_ocean(path / "ocean.zarr")
+    write_cells(path / "cells.n5")
+    write_spots(path / "spots.zarr")
+
+
 def results(path: Path) -> dict[str, bytes]:
     """The same without jobs and lists."""
     return {name: content for name, content in tree(path).items() if ".zarrlift." not in name}

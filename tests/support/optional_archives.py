@@ -5,6 +5,7 @@ from __future__ import annotations
 import dbm.dumb
 import json
 import sqlite3
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,15 @@ def optional() -> Path:
     return unpacked("zarr_v2/zarr-2.18-optional/optional")
 
 
+def tiff() -> Path:
+    """The folder of the fixtures whose chunks are TIFF files."""
+    return unpacked("zarr_v2/zarr-2.18-tiff/tiff")
+
+
 @cache
-def seen_by_zarr2() -> dict[str, dict[str, dict[str, Any]]]:
-    """Archive -> path of each array -> what zarr-python 2.18 reads."""
-    found: dict[str, dict[str, dict[str, Any]]] = json.loads((optional() / "values.json").read_text())
-    return found
+def seen_by_zarr2(folder: Callable[[], Path] = optional) -> dict[str, dict[str, dict[str, Any]]]:
+    """Archive in the folder -> path of each array -> what zarr-python 2.18 reads."""
+    return json.loads((folder() / "values.json").read_text())
 
 
 def seen(path: Path) -> dict[str, dict[str, Any]]:
@@ -72,15 +77,3 @@ def database_of(kind: str, folder: Path, place: Path) -> Path:
                 database[key] = data
         return place.with_name(f"{place.name}.dir")
     return place
-
-
-def tiff() -> Path:
-    """The folder of the fixtures whose chunks are TIFF files."""
-    return unpacked("zarr_v2/zarr-2.18-tiff/tiff")
-
-
-@cache
-def tiff_seen_by_zarr2() -> dict[str, dict[str, dict[str, Any]]]:
-    """The same record of them as `seen_by_zarr2`."""
-    found: dict[str, dict[str, dict[str, Any]]] = json.loads((tiff() / "values.json").read_text())
-    return found

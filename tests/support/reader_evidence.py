@@ -9,7 +9,6 @@ at the version of the Python that runs this: run it at both ends.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -19,12 +18,14 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests.support.reader_cases import all_cases, cases, same
+from tests.support.readers import READERS, VARIABLES, ask_gdal, by_gdal
 
 import zarrlift
 from zarrlift.core.chain import reader_table
@@ -128,36 +129,20 @@ def said(error: Exception) -> str:
 
 def readers() -> dict[str, tuple[str, Callable[[Path, str], Any]]]:
     """Reader -> version and function, of those that are installed."""
-
-    def module(name: str) -> Any:
-        return importlib.import_module(f"tests.end_to_end.readers.{name}")
-
     zarr = version("zarr")
-    found = {f"zarr-python {zarr}": (zarr, module("zarr_python").read)}
+    found = {f"zarr-python {zarr}": (zarr, READERS["zarr-python"])}
     if sys.version_info[:2] != (3, 11):  # the others read the same bytes at both ends
         return found
-    found |= {
-        "tensorstore": (version("tensorstore"), module("tensorstore_zarr3").read),
-        "zarrs": (version("zarrs"), module("zarrs_pipeline").read),
-        "xarray": (version("xarray"), module("xarray_dataset").read),
-    }
+    found |= {name: (version(name), READERS[name]) for name in ("tensorstore", "zarrs", "xarray")}
     for name in ("zarrita", "neuroglancer"):
-        if folder := os.environ.get(module("zarrita_js").VARIABLES[name]):
+        if folder := os.environ.get(VARIABLES[name]):
             package = json.loads((Path(folder) / "package.json").read_text())
-            read = module("zarrita_js").read
-            found[name] = (
-                package["dependencies"][name],
-                lambda root, path, name=name, read=read: read(root, path, name),
-            )
+            found[name] = package["dependencies"][name], READERS[name]
     if "ZARRLIFT_GDAL" in os.environ:
-        gdal = module("gdal_netcdf")
         for older in (True, False):
-            number = gdal.ask("versions", older=older)
-            found[f"gdal {number['gdal']}"] = (
-                number["gdal"],
-                lambda root, path, older=older: gdal.read(root, path, "gdal", older=older),
-            )
-        found["netcdf-c"] = number["netcdf-c"], lambda root, path: gdal.read(root, path, "netcdf-c")
+            number = ask_gdal("versions", older=older)
+            found[f"gdal {number['gdal']}"] = number["gdal"], partial(by_gdal, older=older)
+        found["netcdf-c"] = number["netcdf-c"], partial(by_gdal, reader="netcdf-c")
     return found
 
 

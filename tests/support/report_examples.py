@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.jobs.node_change import NodeChange
@@ -19,7 +20,6 @@ from zarrlift.recipe.recipe import Recipe
 from zarrlift.verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
 from zarrlift.verification.report import VerificationReport
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
 from zarrstack.core.shard_index import IndexFormat
 

@@ -20,7 +20,7 @@ import json, os, sys
 from pathlib import Path
 from zarrlift.jobs.claim import claimed
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.errors import JobError
+from zarrlift.errors import JobError
 destination, jobs, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 if options:
     import obstore.store, zarr.storage  # once, not in each process

@@ -1,4 +1,4 @@
-"""Small Zarr v2 trees for tests: documents as data, put into any storage."""
+"""Small trees for tests: documents of Zarr v2 as data, put into any storage, and a reader for each format."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.format_readers import zarr_v2
-
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
+from zarrlift.formats import table
+from zarrlift.formats.tree import reader
+from zarrlift.recipe.options import Reading
+from zarrlift.storage.base import Storage
 from zarrlift.storage.local.storage import LocalStorage
 
 GROUP: dict[str, Any] = {"zarr_format": 2}
@@ -23,6 +25,22 @@ ARRAY: dict[str, Any] = {
     "filters": None,
     "dimension_separator": ".",
 }
+
+
+class FormatReader:
+    """Reads archives of one format, as tests call it: without detection."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, storage: Storage, *, only: bool = False, **options: Any) -> Archive:
+        """The archive in a storage; `options` are those of `Reading`."""
+        return reader.read(storage, table.FORMATS[self.name], Reading(**options), only=only)
+
+
+zarr_v1, zarr_v2, zarr_v3, n5, zarr_v3_draft = map(
+    FormatReader, ("zarr1", "zarr2", "zarr3", "n5", "zarr3-draft")
+)
 
 
 def array(*, without: str = "", **changes: Any) -> dict[str, Any]:

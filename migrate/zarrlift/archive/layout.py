@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.json_text import JSONObject
 
 from ..core.chain.chain import Chain
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.v3 import DataType
 from ..core.grid.chunk_keys import chunk_keys_from_json
 from ..core.grid.frames import frame_from_json

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.errors import Problem, any_refusal
-from zarrstack.core.frozen_json import frozen
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 from ..core.chain.chain import Chain
 from ..core.data_types.v3 import DataType, fill_to_json
+from ..core.frozen_json import frozen
 from ..core.grid.chunk_keys import ChunkKeys
 from ..core.grid.frames import Frame, Shards
 from ..core.grid.grid import Grid
+from ..core.problems import any_refusal
 from ..recipe.changes import ZeroFill
 from ..recipe.options import Format
 from .notebook import NotebookResult

@@ -85,8 +85,8 @@ def inspect(
     migration of all would do and cost.
     """
     import zarrlift
-    from zarrstack.core.errors import any_refusal
 
+    from ..core.problems import any_refusal
     from ..report import archive as report_archive
     from ..report import json as report_json
 

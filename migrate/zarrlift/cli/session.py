@@ -150,8 +150,7 @@ class Session:
 
     def failed(self, error: Exception) -> int:
         """Print an error, and return the exit code."""
-        from zarrstack.core.errors import JoinedProblems
-
+        from ..core.problems import JoinedProblems
         from ..storage.redact import redact_foreign
 
         if isinstance(error, OutputError):

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from zarrstack.core.errors import Problem, refusal
+from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, Node, RecognizedConvention
+from ..core.problems import refusal
 from ..recipe.convention_names import require_known
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage

@@ -14,11 +14,11 @@ from zarrstack.core.errors import (
     UnsupportedError,
     UsageError,
     ZarrstackError,
-    refusal,
 )
 from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
+from ..core.problems import refusal
 from ..recipe.format_names import provider
 from ..storage.local.storage import LocalStorage
 from .description import Directory

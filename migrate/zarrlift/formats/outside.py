@@ -12,13 +12,14 @@ from dataclasses import replace
 from operator import index
 from typing import Any, Final
 
-from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal, refusal
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ..core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ..core.grid.chunk_keys import chunk_keys_of
 from ..core.grid.chunk_keys_pattern import PatternKeys
+from ..core.problems import any_refusal, refusal
 from ..recipe.format_names import provider
 from .description import Array, Group
 from .files import Files

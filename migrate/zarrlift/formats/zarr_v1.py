@@ -22,20 +22,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    UnsupportedError,
-    ZarrstackError,
-    note,
-    refusal,
-)
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ..archive.nodes import Layout
 from ..core.data_types.v2 import parse_v2_dtype
 from ..core.data_types.v2_fill import v2_fill_to_scalar
+from ..core.problems import note, refusal
 from ..storage.base import DirectoryEntry
 from .table import V1_ARRAY as ARRAY
 from .tree.directory import NodeDirectory

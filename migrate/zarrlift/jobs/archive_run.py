@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
+from ..errors import JobError
 from ..formats.describe import read_alike
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan

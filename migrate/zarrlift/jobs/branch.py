@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import JobError, Problem, StorageError, UsageError, any_refusal
-from zarrstack.core.json_text import document
+from zarrstack.core.errors import Problem, StorageError, UsageError
 from zarrstack.core.paths import join
 
+from ..core.json_document import document
+from ..core.problems import any_refusal
+from ..errors import JobError
 from ..planning.plans import GroupPlan, Plan
 from ..storage.base import Storage
 from ..storage.writer import DestinationError

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.errors import JobError, Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError
 
+from ..errors import JobError
 from ..storage.base import BESIDE, Storage
 from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial

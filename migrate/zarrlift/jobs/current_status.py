@@ -83,14 +83,14 @@ def is_locked(path: os.PathLike[str]) -> bool:
 
     Some file systems share locks across hosts.
     """
-    from zarrstack.system import file_locks
+    from ..storage.local import byte_locks
 
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        return file_locks.is_byte_locked(descriptor)
+        return byte_locks.is_byte_locked(descriptor)
     finally:
         os.close(descriptor)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
-from zarrstack.core.json_text import document
 
 from ..core.digest.value_digest import ArrayDigest
+from ..core.json_document import document
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.signatures import explicit
 from ..storage.open_storage import Place

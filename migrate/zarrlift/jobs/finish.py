@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Unpack
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
+from ..errors import JobError
 from ..formats.registry import attributes_document
 from ..planning.array_planner import digest
 from ..planning.plans import Plan

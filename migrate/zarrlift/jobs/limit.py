@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
+from ..errors import JobError
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import JobPlace, PathText
 from ..recipe.signatures import explicit, given

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from zarrstack.core.errors import KINDS, SourceChangedError, UnsupportedError, UsageError
-from zarrstack.core.json_text import JSON, JSONObject, document
+from zarrstack.core.errors import UnsupportedError, UsageError
+from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 from zarrstack.core.similar_names import meant
 
+from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
+from ..errors import KINDS, SourceChangedError
 from ..planning.array_planner import digest
 from ..planning.plans import Plan, Published, Refusal
 from ..recipe.options import Places, Request

@@ -16,8 +16,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from zarrstack.core.errors import JobError, Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError
 
+from ..errors import JobError
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..recipe.format_names import require_installed

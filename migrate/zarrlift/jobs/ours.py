@@ -19,11 +19,12 @@ from typing import Final, Literal, Self, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.errors import JobError, Problem
-from zarrstack.core.json_text import document
+from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join, prefix_of
 
 from ..archive.chunk_inventory import Indexes, take_inventory
+from ..core.json_document import document
+from ..errors import JobError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
 from ..storage.base import Storage

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Self, TypeAlias
 
-from zarrstack.core.errors import JobError, JoinedProblems, Problem, any_refusal
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import json_of_fields
+from ..core.problems import JoinedProblems, any_refusal
+from ..errors import JobError
 from ..planning.plans import Plan
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]

@@ -6,8 +6,9 @@ import contextlib
 import os
 import shutil
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 
+from ..errors import JobError
 from ..storage.base import Storage
 from ..storage.local.sibling_names import sibling
 from ..storage.local.storage import LocalStorage

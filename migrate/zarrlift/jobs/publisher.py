@@ -13,18 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zarrstack.core.errors import (
-    JobError,
-    Problem,
-    StorageError,
-    WorkerError,
-    ZarrstackError,
-    any_refusal,
-)
-from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
+from ..core.json_document import document
+from ..core.problems import any_refusal
+from ..errors import JobError, WorkerError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage

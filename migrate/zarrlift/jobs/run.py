@@ -15,9 +15,9 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 
-from ..errors import Interrupted
+from ..errors import Interrupted, JobError, WorkerError
 from ..planning.chunk_advice import with_advice
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan

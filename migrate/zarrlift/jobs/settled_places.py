@@ -16,8 +16,7 @@ import os
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from zarrstack.core.errors import JobError
-
+from ..errors import JobError
 from ..recipe.options import Moved, values
 from ..storage.open_storage import Place
 from ..storage.redact import redact

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from zarrstack.core.errors import JobError, Problem, UsageError, WorkerError
+from zarrstack.core.errors import Problem, UsageError
 
+from ..errors import JobError, WorkerError
 from ..recipe.format_names import require_installed
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
 from ..recipe.options import Describing, Executing, Format, JobPlace, Places, Reading, SourceOptions, values

@@ -7,18 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import (
-    JobError,
-    JoinedProblems,
-    MetadataError,
-    Problem,
-    UsageError,
-    ZarrstackError,
-    refusal,
-)
-from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
+from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
+from ..core.problems import JoinedProblems, refusal
+from ..errors import JobError
 from ..storage.base import Storage
 from ..storage.local.scratch import MODEL, directory_of
 from ..storage.local.storage import LocalStorage

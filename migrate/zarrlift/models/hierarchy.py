@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import JoinedProblems, MetadataError, Problem, UsageError, warning
+from zarrstack.core.errors import MetadataError, Problem, UsageError
 from zarrstack.core.json_text import JSONObject, excerpt
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from ..core.grid.frames import N5Blocks
+from ..core.problems import JoinedProblems, warning
 from ..formats.describe import describe
 from ..formats.tree.documents import parse_object
 from ..formats.tree.node_names import MAX_LEVELS, bad_name

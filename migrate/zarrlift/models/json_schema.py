@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from zarrstack.core.errors import Problem, UsageError, refusal
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
+from ..core.problems import refusal
 from .zom import MEMBERS
 
 _MAX_STEPS: Final = 1_000_000

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import MetadataError
-from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
+from ..core.json_document import document
 from ..planning.zarr_json import consolidate
 from ..storage.base import DirectoryEntry, Storage
 from .zom import Flat, flatten, format_of, is_group

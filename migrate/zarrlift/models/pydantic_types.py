@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from zarrstack.core.errors import MetadataError, Problem, UsageError, refusal
+from zarrstack.core.errors import MetadataError, Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
+from ..core.problems import refusal
 from .hierarchy import checked_model
 from .json_schema import library, split_place
 from .zom import MEMBERS

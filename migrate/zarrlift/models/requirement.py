@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from zarrstack.core.errors import JoinedProblems, Problem, UsageError, refusal
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
+from ..core.problems import JoinedProblems, refusal
 from ..planning.plans import Plan
 from ..recipe.recipe import RequiredModel, is_class_name
 from .differences import Difference, differences

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from math import isnan
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.errors import MetadataError, Problem, refusal
+from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
+from ..core.problems import refusal
 from ..formats.tree.documents import MAX_LEVELS as MAX_LEVELS_INSIDE
 from ..formats.tree.documents import levels
 from ..formats.tree.node_names import MAX_LEVELS, bad_name

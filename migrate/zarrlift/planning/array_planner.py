@@ -9,7 +9,7 @@ from math import prod
 from typing import TypeAlias
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import Problem, UsageError, any_refusal, note, refusal
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable
@@ -18,6 +18,7 @@ from ..archive.settled_inventory import take_settled_inventory
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
 from ..core.identity_cache import IdentityCache
+from ..core.problems import any_refusal, note, refusal
 from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import located
 from ..recipe.recipe import ArrayRecipe

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError, refusal
+from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
@@ -26,6 +26,7 @@ from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.object_values import to_strings
 from ..core.grid.frames import Shards
+from ..core.problems import refusal
 from ..storage.base import Storage
 
 _ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
@@ -54,7 +55,7 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
         if payload is None:
             return None
         values = object_decoder(source).decode(payload)
-        to_strings(values[source.objects.valid(place)], "refuse")
+        to_strings(values[*source.objects.valid(place), ...], "refuse")
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):

@@ -9,13 +9,14 @@ from math import prod
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError, note, warning
+from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError
 from zarrstack.core.shard_index import IndexFormat
 
 from ..archive.nodes import Layout
 from ..core.grid.chunk_keys import ChunkKeys
 from ..core.grid.chunk_keys_n5 import N5Keys
 from ..core.grid.frames import Frame, Shards
+from ..core.problems import note, warning
 from ..recipe.grid import Shape, chunk_shape, chunks_per_shard
 from ..recipe.recipe import ArrayRecipe
 

@@ -15,17 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import (
-    Problem,
-    UnsupportedError,
-    UsageError,
-    ZarrstackError,
-    any_refusal,
-    note,
-    refusal,
-    warning,
-)
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..archive.nodes import ArrayNode, Layout
@@ -33,10 +23,12 @@ from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import misread_nan, within_limits
 from ..core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
 from ..core.chain.unchanged_bytes import keep_problems
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.cast import cast, cast_refusal
 from ..core.data_types.object_values import may_be_anything, plain, tagged_form
 from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
 from ..core.grid.frames import N5Blocks
+from ..core.problems import any_refusal, note, refusal, warning
 from ..recipe.recipe import ArrayRecipe
 from .chunks_and_shards import keys_for, with_grid
 from .portable_codecs import complete, portable_tail, resize

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from zarrstack.base import plugins
-from zarrstack.core.errors import Problem, UsageError, refusal, warning
+from zarrstack.core.errors import Problem, UsageError
 
 from ..archive.nodes import Layout
 from ..core.chain.unchanged_bytes import keep_problems
 from ..core.grid.frames import N5Blocks
 from ..core.n5.dataset import STANDARD
+from ..core.problems import refusal, warning
 
 CODEC: Final = "n5_default"
 _COMPRESSORS: Final = frozenset({"gzip", "blosc", "zstd"})

@@ -9,16 +9,7 @@ from itertools import chain
 from typing import Literal
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    UnsupportedError,
-    UsageError,
-    ZarrstackError,
-    any_refusal,
-    note,
-    warning,
-)
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.paths import parents
 from zarrstack.core.similar_names import meant
 
@@ -26,6 +17,7 @@ from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..core.node_paths import names_below
+from ..core.problems import any_refusal, note, warning
 from ..recipe.format_names import provider
 from ..recipe.options import FORMATS, Reading
 from ..recipe.recipe import ArrayRecipe, Recipe

@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem, UnsupportedError, note
+from zarrstack.core.errors import Problem, UnsupportedError
 
 from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.chain.codec_limits import limits_problem, within_limits
 from ..core.chain.optional_codecs import PACKAGES
 from ..core.chain.reader_table import codecs
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.v3 import DataType
+from ..core.problems import note
 
 CHECKSUMS: Final = frozenset(
     f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zarrstack.core.errors import Problem, warning
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import Layout
@@ -20,6 +20,7 @@ from ..core.chain.reader_table import (
     readers,
     table,
 )
+from ..core.problems import warning
 from .zarr_json import array_head
 
 _ESCAPE: Final = b"\\ud"

@@ -13,16 +13,17 @@ from itertools import product
 from typing import Final, NamedTuple, TypeAlias
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem, note
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
 from ..core.chain.reader_table import Reader, head_features, node_features, table
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.v3 import DataType
 from ..core.grid.frames import Shards
 from ..core.identity_cache import IdentityCache
+from ..core.problems import note
 from ..recipe.recipe import ArrayRecipe
 from .plans import ArrayPlan
 from .portable_codecs import blosc_zstd

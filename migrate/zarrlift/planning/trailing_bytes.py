@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from zarrstack.core.errors import Problem, ZarrstackError, note
+from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.nodes import Layout
 from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
+from ..core.problems import note
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zarrstack.core.errors import MetadataError, Problem
-from zarrstack.core.frozen_json import thawed
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import within_limits
 from ..core.data_types.v3 import DataType
+from ..core.frozen_json import thawed
 from ..core.grid.frames import N5Blocks, Shards
 from .portable_codecs import complete
 

@@ -19,7 +19,6 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 from zarrstack.core.similar_names import meant
@@ -28,6 +27,7 @@ from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.chain.chain import ARRAY_TO_BYTES, Chain
 from ..core.chain.codec_limits import limits_problem
 from ..core.chain.reader_table import codecs
+from ..core.codec_spec import CodecSpec
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
 _KNOWN: Final = (

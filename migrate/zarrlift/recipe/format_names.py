@@ -16,9 +16,10 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.base import plugins
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.core.similar_names import meant
 
+from ..errors import JobError
 from .options import FORMATS, Format
 
 if TYPE_CHECKING:

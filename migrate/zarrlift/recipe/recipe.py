@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import parents
 
 from ..core.chain.chain import Chain
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.v3 import DataType
 from ..core.json_fields import FieldsAsJSON
 from .changes import (

@@ -21,10 +21,11 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from zarrstack.core.errors import JoinedProblems, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import canonical
 from zarrstack.core.sizes import parse_size
 
+from ..core.problems import JoinedProblems
 from .changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from .convention_names import require_known
 from .recipe import ArrayRecipe, Recipe, RequiredModel, check_glob

@@ -7,8 +7,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import JobError
-
+from ..errors import JobError
 from ..jobs.job_report import report_of
 from ..jobs.ledger.ledger import Job
 

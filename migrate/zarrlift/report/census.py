@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.errors import any_refusal
-
+from ..core.problems import any_refusal
 from ..jobs.units import ROUTES, brief, bytes_text, count_text, duration_text, safe
 from . import blocks as b
 from .problem_groups import ProblemGroup

@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 
+from ..errors import JobError
 from .base import Storage
 from .transformer_stack import through
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from zarrstack.core.errors import SourceChangedError
+from ..errors import SourceChangedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem, refusal
+from zarrstack.core.errors import Problem
 
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.compare import Values, mismatch
+from ..core.problems import refusal
 
 if TYPE_CHECKING:
     from ..archive.nodes import Layout

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.errors import SourceChangedError, StorageError, ZarrstackError
+from zarrstack.core.errors import StorageError, ZarrstackError
 
 from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
+from ..errors import SourceChangedError
 from ..storage.base import Storage
 from ..storage.listed_versions import Version, held, source_object_changed, source_object_gone
 from ..storage.local.files import ReadLimit

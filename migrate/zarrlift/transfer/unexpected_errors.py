@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from traceback import walk_tb
 
-from zarrstack.core.errors import Problem, refusal
+from zarrstack.core.errors import Problem
 
+from ..core.problems import refusal
 from ..storage.local.system_errors import system_refused
 from ..storage.redact import redact_foreign
 

@@ -10,9 +10,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import WorkerError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 from zarrstack.version import __version__
 
+from ..errors import WorkerError
 from ..planning.move import Move
 from ..storage.bandwidth import shares_of
 from ..storage.base import Storage

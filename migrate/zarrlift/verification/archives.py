@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.errors import Problem, UsageError, refusal
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..core.node_paths import names_below
+from ..core.problems import refusal
 from ..planning.regrid.blocks import memory_budget
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage

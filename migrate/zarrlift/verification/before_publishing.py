@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, WorkerError, ZarrstackError, refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 
+from ..core.problems import refusal
+from ..errors import WorkerError
 from .array_values import ArrayValues
 from .regions import Compared
 from .results import ZarrPythonResult

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, ZarrstackError, refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.nodes import ArrayNode, Layout, Node
 from ..core.data_types.compare import mismatch
 from ..core.grid.overlap import touched
+from ..core.problems import refusal
 from ..planning.regrid.blocks import memory_budget
 from ..transfer.events import Planned, Progress, TaskDone
 from .archive_diff import ArchiveDiff, NodeDifference, ValueDifference

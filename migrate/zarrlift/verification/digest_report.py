@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final, Self
 
-from zarrstack.core.errors import MetadataError, Problem, refusal
+from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..core.data_types.compare import region_text
 from ..core.data_types.v3 import DataType
 from ..core.digest.value_digest import ArrayDigest
+from ..core.problems import refusal
 from .report import VerificationReport
 
 _LISTED: Final = 10

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem, ZarrstackError, refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
 from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
+from ..core.codec_spec import CodecSpec
 from ..core.data_types.compare import Values, kind, mismatch
 from ..core.data_types.v3 import DataType, fill_from_json
 from ..core.identity_cache import IdentityCache, MemberIdentityCache
+from ..core.problems import refusal
 from ..planning.zarr_json import stored_chain
 from .zarr_python_reader import chunk_shape, data_type_name, native, parse, words
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, ZarrstackError, refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..core.data_types.compare import Values, kind, matches_json_text, mismatch, region_text, shown
 from ..core.data_types.object_values import may_be_anything
+from ..core.problems import refusal
 from .documents import VARIABLE
 from .regions import Region, first_coordinates
 from .zarr_python_reader import words

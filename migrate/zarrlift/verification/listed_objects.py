@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import Problem, refusal
+from zarrstack.core.errors import Problem
 
 from ..archive.chunk_inventory import take_inventory
 from ..core.chain.chain import Chain
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import touched
+from ..core.problems import refusal
 from .documents import VARIABLE
 from .regions import first_coordinates
 from .v3_tree import key_below

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import Problem, refusal
+from zarrstack.core.errors import Problem
 
 from ..archive.nodes import ArrayNode, Node
 from ..conventions.base import Change
+from ..core.problems import refusal
 from ..recipe.recipe import ArrayRecipe
 from .attributes import attribute_differences, lost_values, strict
 from .conventions import findings

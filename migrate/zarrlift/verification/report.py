@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from zarrstack.core.errors import JoinedProblems, Problem, VerificationError
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.notebook import NotebookResult
+from ..core.problems import JoinedProblems
+from ..errors import VerificationError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import MetadataError, Problem, ZarrstackError, refusal
+from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
 
+from ..core.problems import refusal
 from ..storage.base import Storage
 from ..storage.local.scratch import is_own
 from .zarr_python_reader import parse, words

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 from zarrstack.core.errors import UsageError, ZarrstackError
-from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
 from ..core.codecs.base import OBJECT_LIMIT, memory
+from ..core.json_document import document
 from ..formats.describe import describe
 from ..planning.chunk_advice import not_fetched
 from ..planning.planner import make_plan

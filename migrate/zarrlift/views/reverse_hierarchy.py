@@ -12,16 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from zarrstack.core.errors import Problem, ZarrstackError, warning
-from zarrstack.core.json_text import JSON, JSONObject, document
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import touching
+from ..core.json_document import document
 from ..core.n5 import writer as write_n5
 from ..core.n5.dataset import STANDARD, VERSION
+from ..core.problems import warning
 from ..core.zarr_v2 import writer as write_v2
 from ..transfer.shard_reader import ShardReader
 from ..transfer.stored_chunks import MissingObject

@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.another_user import folder_anybody_may_enter, without_privileges
 from tests.support.damaged_archives import (
     GOOD,
     PEAK,
+    Ran,
     assert_good,
     copied,
     migrate,
@@ -39,6 +41,13 @@ from tests.support.fixtures_index import archive, make_bad_links
 
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
+
+# What fails around an archive: files that cannot be read, places that cannot be written, links, full disks.
+#
+# Tests run as root, who may read everything; so the system calls are made to fail instead. A
+# full disk is a limit on the size of files (`RLIMIT_FSIZE`), which the kernel really enforces,
+# or ENOSPC in each way of writing.
+
 
 MANY = 40
 
@@ -484,3 +493,35 @@ def test_an_old_tree_that_is_kept_is_named(source: Path, tmp_path: Path) -> None
     assert not Path(note["found"]).exists()
     assert GOOD.tolist() == read(destination / "good").tolist()
     shutil.rmtree(destination)
+
+
+# Places in which nothing may be created: one message, and no job file is left.
+
+
+def refused(ran: Ran, *words: str) -> None:
+    """One line on standard error, and nothing else."""
+    assert ran.code == 1
+    (line,) = ran.err.splitlines()
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["claim inside", "claim beside"])
+def test_an_archive_that_may_not_be_written_is_refused_in_place(beside: bool) -> None:
+    with folder_anybody_may_enter() as folder:
+        other = write_archive(folder / "other.zarr")
+        assert run("migrate", "--in-place", other, "--quiet").code == 0  # imports what it needs
+        root = write_archive(folder / "a.zarr")
+        if beside:
+            folder.chmod(0o777)
+        before = sorted(os.listdir(folder))
+        with without_privileges():
+            ran = run("migrate", "--in-place", root)
+        refused(ran, str(root), "found Permission denied", "Check the permissions")
+        assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="only Linux has it")
+def test_a_destination_where_nothing_can_be_created_says_so(tmp_path: Path) -> None:
+    ran = run("migrate", write_archive(tmp_path / "a.zarr"), "/proc/x.zarr")
+    refused(ran, "/proc/x.zarr", "Nothing can be created in /proc. Choose another destination.")
+    assert os.listdir(tmp_path) == ["a.zarr"]

@@ -11,7 +11,8 @@ import pytest
 from tests.support.damaged_archives import assert_good, migrate, run, write_archive, write_array
 
 import zarrlift
-from zarrstack.core.errors import JoinedProblems, Problem, UsageError
+from zarrlift.core.problems import JoinedProblems
+from zarrstack.core.errors import Problem, UsageError
 
 NAME = os.fsdecode(b"caf\xe9")
 

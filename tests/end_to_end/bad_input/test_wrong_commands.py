@@ -6,12 +6,11 @@ import functools
 import os
 import re
 import shlex
-import shutil
 
 import pytest
 from tests.support import web_servers
 from tests.support.damaged_archives import run
-from tests.support.job_archives import tree
+from tests.support.job_archives import tree, write_demo
 
 from zarrlift.cli import main
 
@@ -167,8 +166,8 @@ TELLS = re.compile(
 def place(tmp_path_factory):
     """A folder with two archives, a finished job, and what is no archive."""
     folder = tmp_path_factory.mktemp("wrong")
-    assert main(["demo", str(folder / "demo")]) == 0
-    shutil.copytree(folder / "demo", folder / "folder" / "demo")
+    write_demo(folder / "demo")
+    write_demo(folder / "folder" / "demo")
     for name in ("ocean.zarr", "cells.n5"):
         (folder / "demo" / name).rename(folder / name)
     (folder / "notes.txt").write_text("text")
@@ -185,6 +184,11 @@ def web(place):
         yield url
 
 
+@pytest.fixture(scope="module")
+def before(place):
+    return content(place)
+
+
 def content(place):
     """Every file and directory below a path."""
     return tree(place), sorted(path for path in place.rglob("*") if path.is_dir())
@@ -192,13 +196,12 @@ def content(place):
 
 @pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_command_is_told_what_would_be_right(line, place, web, monkeypatch):
+def test_a_wrong_command_is_told_what_would_be_right(line, place, web, before, monkeypatch):
     monkeypatch.chdir(place)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(place / "empty"))
-    before = content(place)
     command, _, code = line.partition("  # exits ")
     ran = run(*shlex.split(command.replace("WEB", web)))
     assert ran.code == int(code or 2)

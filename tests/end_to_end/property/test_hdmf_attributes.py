@@ -7,15 +7,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.documents import layout
 
-from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, SourceDocument
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, SourceDocument
 from zarrlift.conventions.apply import apply_conventions
-from zarrlift.core.chain.chain import Chain
-from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.json_text import canonical
 
 plain = st.recursive(
@@ -54,14 +51,7 @@ group = st.fixed_dictionaries(
 )
 array = st.fixed_dictionaries({}, optional={"zarr_dtype": dtype, "to": attribute, "_ARRAY_DIMENSIONS": plain})
 
-LAYOUT = Layout(
-    shape=(4,),
-    data_type=DataType("int64"),
-    fill_value=0,
-    chunk_shape=(4,),
-    chain=Chain((CodecSpec("bytes", {"endian": "little"}),)),
-    keys=KeyEncoding("v2", "."),
-)
+LAYOUT = layout(shape=(4,), chunks=(4,), data_type="int64")
 
 
 @given(group, group, array, array)

@@ -24,8 +24,8 @@ import pytest
 import zarr
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.end_to_end.readers.zarr_2_18 import ask
 from tests.support.chances import examples
+from tests.support.readers import ask_zarr_2_18
 
 import zarrlift
 
@@ -225,6 +225,6 @@ def many(draw: st.DrawFn) -> list[Wish]:
 def test_what_zarr_2_18_wrote_migrates_to_equal_values(arrays: list[Wish], axes: str) -> None:
     with folder() as place:
         root = place / "old.n5"
-        ask("n5.py", root, [asdict(wish) for wish in arrays])
+        ask_zarr_2_18("n5.py", root, [asdict(wish) for wish in arrays])
         expected = {wish.path: np.load(f"{root}.{wish.path}.npy") for wish in arrays}
         assert_migrated(root, expected, "reversed", axes)

@@ -41,6 +41,8 @@ ON = Path(__file__).with_name("on")
 MANY_KILLS = {"exfat", "nfs3", "nfs4", "smb-nobrl", "sshfs"}
 UNFIT = {"read-only", "full", "quota"}
 """File systems that cannot be written or have no room: only the questions about that are asked."""
+NO_KILLS = {"noexec"}
+"""File systems from which the library that kills cannot be loaded."""
 IMPOSSIBLE = 77
 ROUNDS, RACERS = 25, 4
 
@@ -363,7 +365,7 @@ def main() -> int:
     codes = []
     print("| file system | question | answer |\n| --- | --- | --- |", flush=True)
     for name in names:
-        many = 50 if name in MANY_KILLS else 10
+        many = 50 if name in MANY_KILLS else 0 if name in NO_KILLS else 10
         words = ["--here", name, "--kills", str(many if number is None else number)]
         codes.append(subprocess.call([ON, name, sys.executable, __file__, *words]))
         if codes[-1] == IMPOSSIBLE:

@@ -34,8 +34,9 @@ from ask import IMPOSSIBLE, IN_PLACE, MIGRATE, ON, Place, change_source
 from tests.support.job_archives import tree, values
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
-from zarrstack.core.errors import JobError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs")
 CHANGE = ("change",)

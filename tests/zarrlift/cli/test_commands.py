@@ -25,8 +25,9 @@ from zarrlift.cli.parser import app
 from zarrlift.cli.session import COMPLETE
 from zarrlift.cli.storage_options import ComparedStorage, by_place
 from zarrlift.core.chain.chain import Chain
+from zarrlift.errors import JobError
 from zarrlift.recipe.codecs import parse_codecs
-from zarrstack.core.errors import ChunkError, JobError, UsageError
+from zarrstack.core.errors import ChunkError, UsageError
 
 COMMANDS = ("inspect", "plan", "migrate", "resume", "status", "verify", "finish", "undo")
 

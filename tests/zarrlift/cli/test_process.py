@@ -126,7 +126,7 @@ def test_the_installed_command_is_this_one():
 FAKE = """
 import os, sys, signal, time
 import zarrlift
-from zarrstack.core.errors import JobError
+from zarrlift.errors import JobError
 
 def work(*args, **options):
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.v2_trees import array
 
 from zarrlift.cli import main
 
@@ -19,16 +20,8 @@ def write_array(root: Path, path: str, values: np.ndarray, chunk: int) -> None:
     """A one-dimensional Zarr v2 array with zlib, as zarr-python 2 writes it."""
     folder = root / path
     folder.mkdir(parents=True)
-    document = {
-        "zarr_format": 2,
-        "shape": list(values.shape),
-        "chunks": [chunk],
-        "dtype": values.dtype.str,
-        "compressor": {"id": "zlib", "level": 1},
-        "filters": None,
-        "fill_value": 0,
-        "order": "C",
-    }
+    zlib_1 = {"id": "zlib", "level": 1}
+    document = array(shape=values.shape, chunks=[chunk], dtype=values.dtype.str, compressor=zlib_1)
     (folder / ".zarray").write_text(json.dumps(document))
     for number, start in enumerate(range(0, len(values), chunk)):
         padded = np.zeros(chunk, values.dtype)

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from tests.support.environments import ENVIRONMENTS
 from tests.support.fixtures_index import archive
+from tests.support.readers import ENVIRONMENTS
 
 import zarrlift
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe

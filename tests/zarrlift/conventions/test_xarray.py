@@ -6,15 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.documents import layout
 
-from zarrlift.archive.nodes import Archive, ArrayNode, Layout, SourceDocument
+from zarrlift.archive.nodes import Archive, ArrayNode, SourceDocument
 from zarrlift.conventions import Change
 from zarrlift.conventions.apply import apply_conventions
-from zarrlift.core.chain.chain import Chain
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
 
 NAMED = {"_ARRAY_DIMENSIONS": ["x"]}
@@ -31,19 +29,12 @@ def node(
 ) -> ArrayNode:
     """An array; `stated` is what its document says of the fill value, `fill` what that means."""
     document = json.dumps({"fill_value": fill if stated is ... else stated}).encode()
-    layout = Layout(
-        shape=(2,) * ndim,
-        data_type=DataType.from_json(data_type),
-        fill_value=fill,
-        chunk_shape=(2,) * ndim,
-        chain=Chain((CodecSpec("bytes"),)),
-        keys=KeyEncoding("v2", "."),
-        dimension_names=present,
-    )
+    shape = (2,) * ndim
+    of = DataType.from_json(data_type)
     return ArrayNode(
         path="a",
         attributes=attributes,
-        layout=layout,
+        layout=layout(shape=shape, chunks=shape, data_type=of, fill=fill, dimension_names=present),
         fill_is_null=stated is None,
         documents=(SourceDocument(key="a/.zarray", content=document),),
     )

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core import errors
-from zarrstack.core.errors import KINDS, ChunkError, MetadataError, Problem, ZarrstackError
+from zarrlift import errors
+from zarrlift.core import problems as problems_of
+from zarrlift.errors import KINDS
+from zarrstack.core.errors import ChunkError, MetadataError, Problem, ZarrstackError
 
 FIELDS = {"node": "a/b", "key": "a/b/0.0", "found": "3", "expected": "4", "advice": "Look again."}
 
@@ -58,7 +60,7 @@ def test_every_kind_explains_itself(kind):
 
 @pytest.mark.parametrize("severity", ["note", "warning", "refusal"])
 def test_a_problem_of_each_severity_has_its_name(severity):
-    make = getattr(errors, severity)
+    make = getattr(problems_of, severity)
     assert make("metadata", "odd", **FIELDS) == Problem(
         kind="metadata", message="odd", severity=severity, **FIELDS
     )

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.frozen_json import frozen
+from zarrlift.core.json_document import document
 from zarrlift.core.json_fields import FieldsAsJSON, json_of_fields
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
-from zarrstack.core.frozen_json import frozen
-from zarrstack.core.json_text import document
 
 # JSON by the fields of a dataclass: all of them, in their order, as JSON's own types.
 

@@ -5,26 +5,18 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.support.format_readers import n5, zarr_v1, zarr_v2, zarr_v3
-from tests.support.v2_trees import messages, node, tree
+from tests.support.documents import v3_array
+from tests.support.v2_trees import messages, n5, node, tree, zarr_v1, zarr_v2, zarr_v3
 
 from zarrlift.archive.nodes import ArrayNode
+from zarrlift.core.problems import any_refusal
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.errors import any_refusal
+from zarrstack.core.errors import UsageError
 
 SHAPE = {"shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 0, "order": "C"}
 V1 = {"zarr_format": 1, **SHAPE, "compression": None, "compression_opts": None}
 V2 = {"zarr_format": 2, **SHAPE, "compressor": None, "filters": None}
-V3 = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "uint8",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "fill_value": 0,
-    "codecs": [{"name": "bytes"}],
-}
+V3 = v3_array([4], [2], "uint8", codecs=[{"name": "bytes"}])
 N5 = {"dimensions": [4], "blockSize": [2], "dataType": "uint8", "compression": {"type": "raw"}}
 CASES = [
     pytest.param(zarr_v1, "meta", V1, id="v1"),
@@ -63,13 +55,21 @@ def test_of_many_strays_the_first_are_named(reader, name, document, tmp_path):
     assert archive.problems[-1].message == "3 more files that belong to no node are not copied"
 
 
-@pytest.mark.parametrize(("reader", "name", "document"), CASES)
-def test_a_node_inside_an_array_is_refused_and_the_array_is_not(reader, name, document, tmp_path):
-    archive = reader.read(tree(tmp_path, {f"a/{name}": document, f"a/b/{name}": document}))
-    inner = node(archive, "a/b")
-    assert isinstance(inner, ArrayNode)
-    assert inner.layout is None
-    assert "a node is inside an array" in messages(inner)
+INNER = [
+    *(pytest.param(*case.values, "b", id=f"{case.id}-b") for case in CASES),
+    (n5, "attributes.json", N5, "9"),
+]
+
+
+@pytest.mark.parametrize(("reader", "name", "document", "inner"), INNER)
+def test_a_node_inside_an_array_is_refused_and_the_array_is_not(reader, name, document, inner, tmp_path):
+    entries = {f"a/{name}": document, "a/0": b"00", f"a/{inner}/{name}": document}
+    archive = reader.read(tree(tmp_path, entries))
+    found = node(archive, f"a/{inner}")
+    assert isinstance(found, ArrayNode)
+    assert found.layout is None
+    assert "a node is inside an array; found /a is an array" in messages(found)
+    assert found.problems[0].key == f"a/{inner}/{name}"
     assert not node(archive, "a").refused
 
 
@@ -115,14 +115,29 @@ def test_every_group_above_a_node_is_there_with_what_is_wrong_with_its_name(read
     assert node(archive, "a").problems == ()
 
 
+@pytest.mark.parametrize(("reader", "name", "document"), CASES)
+def test_an_array_whose_document_is_unreadable_is_refused_for_that_alone(reader, name, document, tmp_path):
+    broken = {"bad": b"{", "list": b"[]", "worse": b"\xff"}
+    documents = {f"{path}/{name}": content for path, content in broken.items()}
+    archive = reader.read(tree(tmp_path, {**documents, "bad/0": b"x", f"good/{name}": document}))
+    assert {found.path: found.refused for found in archive.nodes} == {
+        "": False, "good": False, **dict.fromkeys(broken, True)
+    }  # fmt: skip
+    for path in broken:
+        found = node(archive, path)
+        assert isinstance(found, ArrayNode)
+        assert [problem.key for problem in found.problems if problem.severity == "refusal"] == [
+            f"{path}/{name}"
+        ]
+    assert "the document is not JSON" in messages(node(archive, "bad"))
+
+
 @pytest.mark.parametrize(
-    ("reader", "name", "key"), [(zarr_v3, "zarr.json", "a/0/0"), (n5, "attributes.json", "a/0")]
+    ("reader", "title"), [(zarr_v1, "Zarr v1"), (zarr_v3, "Zarr v3"), (n5, "N5")], ids=["v1", "v3", "n5"]
 )
-def test_an_array_whose_document_is_unreadable_is_refused_for_that_alone(reader, name, key, tmp_path):
-    document = N5 if reader is n5 else V3
-    archive = reader.read(tree(tmp_path, {f"a/{name}": b"{", key: b"x", f"b/{name}": document}))
-    assert [found.path for found in archive.nodes if found.refused] == ["a"]
-    assert "the document is not JSON" in messages(node(archive, "a"))
+def test_without_documents_there_is_no_archive(reader, title, tmp_path):
+    with pytest.raises(UsageError, match=f"no {title} archive found"):
+        reader.read(tree(tmp_path, {"attrs": {}, "notes.txt": b"mine", "a/b.txt": b"mine"}))
 
 
 def test_lone_blocks_inside_others_are_told_too(tmp_path):

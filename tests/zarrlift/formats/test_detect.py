@@ -30,59 +30,55 @@ N5 = {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}
 DRAFT = {"zarr_format": "https://purl.org/zarr/spec/protocol/core/3.0", "extensions": []}
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [
-        {".zarray": ARRAY},
-        {".zgroup": GROUP},
-        {".zmetadata": {}},
-        {"a/b/.zarray": ARRAY, "a/b/0.0": b"x"},
-        {".zgroup": b"not even JSON"},
-        {".zgroup": GROUP, "attributes.json": {"mine": 1}, "meta": b"anything"},
-    ],
-    ids=["array", "group", "consolidated", "implicit root", "broken", "files of any name"],
-)
-def test_zarr_v2_is_found(tmp_path, entries):
-    assert detect(tree(tmp_path, entries)) == "zarr2"
+FOUND = {
+    "an array of v2": ("zarr2", {".zarray": ARRAY}),
+    "a group of v2": ("zarr2", {".zgroup": GROUP}),
+    "consolidated": ("zarr2", {".zmetadata": {}}),
+    "below a root that no document makes": ("zarr2", {"a/b/.zarray": ARRAY, "a/b/0.0": b"x"}),
+    "a broken document": ("zarr2", {".zgroup": b"not even JSON"}),
+    "files of any name": ("zarr2", {".zgroup": GROUP, "attributes.json": {"mine": 1}, "meta": b"anything"}),
+    "v2 before a draft": ("zarr2", {"a/.zgroup": GROUP, "meta/root/a.array.json": {}}),
+    "v1": ("zarr1", {"a/meta": V1, "a/attrs": {}}),
+    "v1, which every node is": ("zarr1", {"a/.zarray": ARRAY, "a/meta": V1, "b/meta": V1}),
+    "a group of N5": ("n5", {"attributes.json": {"n5": "2.5.1"}}),
+    "a dataset of N5": ("n5", {"attributes.json": N5}),
+    "a dataset that lost a member": ("n5", {"attributes.json": {"dimensions": [1], "dataType": "uint8"}}),
+    "N5 below a root that no document makes": ("n5", {"group/a/attributes.json": N5}),
+    "v3": ("zarr3", {"zarr.json": V3}),
+    "v3 below a broken root": ("zarr3", {"zarr.json": b"{", "a/zarr.json": {**V3, "node_type": "array"}}),
+    "a draft of v3": ("zarr3-draft", {"zarr.json": DRAFT}),
+}
 
 
-@pytest.mark.parametrize(
-    ("entries", "said"),
-    [
-        ({"photo.jpg": b"", "b/c.txt": b""}, r"found b/, photo\.jpg in .*expected one of \.zarray, \.zgroup"),
-        ({}, "found nothing in"),
-    ],
-    ids=["other files", "empty"],
-)
-def test_anything_else_is_named(tmp_path, entries, said):
+@pytest.mark.parametrize(("format", "entries"), FOUND.values(), ids=FOUND)
+def test_a_format_is_found_by_its_documents(tmp_path, format, entries):
+    assert detect(tree(tmp_path, entries)) == format
+
+
+NONE: dict[str, tuple[dict[str, object], str | None, str]] = {
+    "other files": (
+        {"a.jpg": b"", "b/c.txt": b""}, None, r"found a\.jpg, b/ in .*expected one of \.zarray, \.zgroup"
+    ),
+    "nothing": ({}, None, "found nothing in"),
+    "another format": ({"zarr.json": V3}, "zarr2", "no zarr2 archive found; found Zarr v3 already"),
+    "a draft, where N5 was asked for": ({"meta/root/a.array.json": {}}, "n5", "no archive found"),
+    "chunks of a draft": ({"meta/notes.json": {}, "data/root/a/c0/0": b""}, None, "no archive found"),
+    "a draft's document elsewhere": ({"metadata/root/a.array.json": {}}, None, "no archive found"),
+    "a document that would tell, but is no JSON": (
+        {"attributes.json": b'/* a licence */\n{"n5": "2.0.0"}', "setup0/s0/0/0": b""}, None,
+        "^no archive found.*json would identify the format, but is not a JSON object",
+    ),
+    "a document of a node below the root": (
+        {"attributes.json": {"axes": ["x", "y", "z"]}}, "n5",
+        r"attributes\.json belongs to a node below the root of an archive: give the root",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("entries", "format", "said"), NONE.values(), ids=NONE)
+def test_what_is_no_archive_is_named(tmp_path, entries, format, said):
     with pytest.raises(UsageError, match=said):
-        detect(tree(tmp_path, entries))
-
-
-def test_zarr_v1_is_found(tmp_path):
-    assert detect(tree(tmp_path, {"a/meta": {"zarr_format": 1}, "a/attrs": {}})) == "zarr1"
-
-
-@pytest.mark.parametrize(
-    "entries",
-    [
-        {"attributes.json": {"n5": "2.5.1"}},
-        {"attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}},
-        {"attributes.json": {"dimensions": [1], "dataType": "uint8"}},
-        {"group/a/attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}},
-    ],
-    ids=["group", "dataset", "dataset that lost a member", "implicit root"],
-)
-def test_n5_is_found(tmp_path, entries):
-    assert detect(tree(tmp_path, entries)) == "n5"
-
-
-def test_zarr_v3_is_found(tmp_path):
-    assert detect(tree(tmp_path, {"zarr.json": {"zarr_format": 3, "node_type": "group"}})) == "zarr3"
-
-
-def test_the_2022_draft_of_zarr_v3_is_found(tmp_path):
-    assert detect(tree(tmp_path, {"zarr.json": DRAFT})) == "zarr3-draft"
+        detect(tree(tmp_path, entries), format=format)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +100,26 @@ def test_a_zarr_json_that_says_no_format_is_told_at_its_key(tmp_path, content, s
     assert caught.value.problem.key == "zarr.json"
 
 
-def test_a_broken_root_of_zarr_v3_does_not_hide_what_lies_below_it(tmp_path):
-    entries = {"zarr.json": b"{", "a/zarr.json": {"zarr_format": 3, "node_type": "array"}}
-    assert detect(tree(tmp_path, entries)) == "zarr3"
-
-
-def test_two_formats_are_refused_with_both_named_unless_one_is_asked_for(tmp_path):
-    storage = tree(tmp_path, {".zgroup": GROUP, "zarr.json": {"zarr_format": 3}})
-    with pytest.raises(
-        UsageError, match=r"Zarr v2 group \(\.zgroup\) and Zarr v3 .*--from zarr2 or --from zarr3"
-    ):
+@pytest.mark.parametrize(
+    ("entries", "said", "formats"),
+    [
+        (
+            {".zgroup": GROUP, "zarr.json": V3},
+            r"Zarr v2 group \(\.zgroup\) and Zarr v3 .*--from zarr2 or --from zarr3", ["zarr2"],
+        ),
+        (
+            {"a/.zarray": ARRAY, "b/meta": V1, "c/attributes.json": N5},
+            r"Zarr v2 array \(a/\.zarray\) and Zarr v1 \(b/meta\) and N5 .*--from zarr2 or --from zarr1 or",
+            ["zarr1", "zarr2", "n5"],
+        ),
+    ],
+    ids=["of one node", "of several nodes"],
+)  # fmt: skip
+def test_several_formats_are_refused_and_named_until_one_is_asked_for(tmp_path, entries, said, formats):
+    storage = tree(tmp_path, entries)
+    with pytest.raises(UsageError, match=said):
         detect(storage)
-    assert detect(storage, format="zarr2") == "zarr2"
+    assert [detect(storage, format=name) for name in formats] == formats
 
 
 def test_a_format_that_is_asked_for_is_looked_for_below_another(tmp_path):
@@ -124,18 +128,6 @@ def test_a_format_that_is_asked_for_is_looked_for_below_another(tmp_path):
     storage = tree(tmp_path, entries)
     assert detect(storage, format="zarr1") == "zarr1"
     assert detect(storage, beside_v3=True) == "zarr1"
-
-
-def test_nodes_of_different_formats_are_no_archive_until_one_is_asked_for(tmp_path):
-    storage = tree(tmp_path, {"a/.zarray": ARRAY, "b/meta": V1, "c/attributes.json": N5})
-    said = r"Zarr v2 array \(a/\.zarray\) and Zarr v1 \(b/meta\) and N5 .*zarr2 or --from zarr1 or --from n5"
-    with pytest.raises(UsageError, match=said):
-        detect(storage)
-    assert [detect(storage, format=name) for name in ("zarr1", "zarr2", "n5")] == ["zarr1", "zarr2", "n5"]
-
-
-def test_a_format_that_every_node_has_is_that_of_the_archive(tmp_path):
-    assert detect(tree(tmp_path, {"a/.zarray": ARRAY, "a/meta": V1, "b/meta": V1})) == "zarr1"
 
 
 NAMES = {"zarr_v1": "zarr1", "zarr_v2": "zarr2", "n5": "n5", "zarr_v3_draft": "zarr3-draft"}
@@ -181,29 +173,6 @@ def test_a_url_is_taken_for_what_lies_there(name):
 def test_an_archive_is_found_below_folders_that_no_document_makes(name, tmp_path):
     shutil.copytree(archive(name).path, tmp_path / "it/lies/here")
     assert detect(open_storage(tmp_path / "it")) == NAMES[archive(name).format]
-
-
-def test_asking_for_what_is_not_there_says_what_is(tmp_path):
-    storage = tree(tmp_path, {"zarr.json": {"zarr_format": 3, "node_type": "group"}})
-    with pytest.raises(UsageError, match="no zarr2 archive found; found Zarr v3 already"):
-        detect(storage, format="zarr2")
-
-
-def test_a_document_that_would_tell_but_is_no_json_is_named(tmp_path):
-    storage = tree(tmp_path, {"attributes.json": b'/* a licence */\n{"n5": "2.0.0"}', "setup0/s0/0/0": b""})
-    with pytest.raises(
-        UsageError, match="json would identify the format, but is not a JSON object"
-    ) as caught:
-        detect(storage)
-    assert caught.value.problem.message == "no archive found"
-
-
-def test_a_document_of_a_node_below_the_root_is_named(tmp_path):
-    storage = tree(tmp_path, {"attributes.json": {"axes": ["x", "y", "z"]}})
-    with pytest.raises(
-        UsageError, match=r"attributes\.json belongs to a node below the root of an archive: give the root"
-    ):
-        detect(storage, format="n5")
 
 
 def test_links_do_not_lead_the_search_astray(tmp_path):

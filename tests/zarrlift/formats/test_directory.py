@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.format_readers import n5, zarr_v1, zarr_v2, zarr_v3
-from tests.support.v2_trees import GROUP, array, messages, node, read, tree
+from tests.support.v2_trees import GROUP, array, messages, n5, node, read, tree, zarr_v1, zarr_v2, zarr_v3
 from tests.zarrlift.formats.test_alike import N5, V1, V2, V3
 
 from zarrlift.archive.chunk_inventory import nothing_there, take_inventory

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support import fixtures_index
-from tests.support.format_readers import n5, zarr_v1, zarr_v3_draft
+from tests.support.v2_trees import n5, zarr_v1, zarr_v3_draft
 
 from zarrlift.archive.chunk_inventory import take_inventory
 from zarrlift.archive.nodes import ArrayNode, GroupNode

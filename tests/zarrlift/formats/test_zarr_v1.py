@@ -11,16 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support import fixtures_index
-from tests.support.format_readers import zarr_v1
-from tests.support.v2_trees import messages, node, tree
+from tests.support.v2_trees import messages, node, tree, zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.formats.zarr_v1 import in_v2_terms
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError, UsageError, ZarrstackError
 
 # All members that the section "Metadata" of the specification asks for.
@@ -220,11 +219,6 @@ def test_directories_that_hold_arrays_are_implicit_groups(tmp_path):
     assert [problem.key for problem in archive.problems] == ["empty/notes.txt"]
 
 
-def test_no_array_is_no_archive(tmp_path):
-    with pytest.raises(UsageError, match="no Zarr v1"):
-        read(tmp_path, {"attrs": {}})
-
-
 def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
     entries = {"a/meta": META, "a/attrs": {}, "b/.zgroup": {"zarr_format": 2}, "c/zarr.json": {}}
     archive = read(tmp_path, entries)
@@ -234,16 +228,6 @@ def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
         assert problem.key == f"{path}/{key}"
         assert "is inside a Zarr v1 archive" in problem.message
     assert [one.path for one in read(tmp_path, entries, only=True).nodes] == ["", "a"]
-
-
-def test_one_broken_array_does_not_stop_the_others(tmp_path):
-    archive = read(
-        tmp_path, {"good/meta": SMALL, "bad/meta": b"{", "worse/meta": b"\xff", "list/meta": b"[]"}
-    )
-    assert not node(archive, "good").refused
-    for path in ("bad", "worse", "list"):
-        assert node(archive, path).refused
-        assert node(archive, path).problems[0].key == f"{path}/meta"
 
 
 def test_chunks_whose_document_is_lost_are_an_array_that_is_refused(tmp_path):
@@ -258,17 +242,6 @@ def test_broken_attributes_keep_an_array_back(tmp_path):
 def test_missing_attributes_are_none(tmp_path):
     array = node(read(tmp_path, {"meta": SMALL}))
     assert (array.attributes, array.refused) == ({}, False)
-
-
-def test_an_array_inside_an_array_is_named(tmp_path):
-    archive = read(tmp_path, {"a/meta": SMALL, "a/inner/meta": SMALL})
-    assert "is inside an array" in messages(node(archive, "a/inner"))
-
-
-def test_two_formats_at_one_node_are_refused_unless_v1_was_asked_for(tmp_path):
-    entries = {"meta": SMALL, ".zarray": {"zarr_format": 2}}
-    assert "two formats" in messages(node(read(tmp_path, entries)))
-    assert not node(read(tmp_path, entries, only=True)).refused
 
 
 def test_an_array_of_zarr_0_is_refused_by_name(tmp_path):

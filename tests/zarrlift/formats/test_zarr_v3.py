@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.format_readers import zarr_v3
-from tests.support.tiny_arrays import document, write
-from tests.support.v2_trees import node, tree
+from tests.support.documents import LITTLE, v3_array, write_one_chunk
+from tests.support.v2_trees import node, tree, zarr_v3
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 import zarrlift
@@ -27,16 +26,7 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.shard_index import IndexFormat
 
 GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
-ARRAY: dict[str, Any] = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4, 6],
-    "data_type": "int32",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    "fill_value": 0,
-}
+ARRAY = v3_array([4, 6], [2, 3])
 SHARDING: dict[str, Any] = {
     "name": "sharding_indexed",
     "configuration": {
@@ -189,28 +179,6 @@ def test_chunks_whose_document_is_gone_are_refused(tmp_path):
         "b": "/b: chunks without an array",
         "d": "/d: chunks without an array",
     }
-
-
-def test_a_node_inside_an_array_is_refused(tmp_path):
-    archive = read(tmp_path, {"zarr.json": ARRAY, "c/0/0": CHUNK, "inner/zarr.json": ARRAY})
-    assert refused(archive).keys() == {"inner"}
-    assert not node(archive).refused
-
-
-def test_a_node_of_two_formats_is_refused_unless_v3_is_asked_for(tmp_path):
-    entries = {"zarr.json": GROUP, "a/zarr.json": ARRAY, "a/.zarray": {}}
-    assert "two formats" in refused(read(tmp_path, entries))["a"]
-    assert refused(read(tmp_path, entries, only=True)) == {}
-
-
-def test_strays_are_named(tmp_path):
-    archive = read(tmp_path, {"zarr.json": GROUP, "README.txt": b"", ".DS_Store": b""})
-    assert [(p.severity, p.key) for p in archive.problems] == [("note", "README.txt")]
-
-
-def test_without_documents_there_is_no_archive(tmp_path):
-    with pytest.raises(UsageError, match=r"no Zarr v3 archive found"):
-        read(tmp_path, {"a.txt": b""})
 
 
 def test_documents_win_over_consolidated_metadata(tmp_path):
@@ -381,8 +349,8 @@ def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
     codecs: str, route: str, fill: Any, missing: tuple[int, float], tmp_path: Path
 ) -> None:
     stored = np.array([(3, 0.5), (-1, 1e9)], "<i4,<f8")
-    chunk = document((2,), STRUCT, [{"name": "bytes", "configuration": {"endian": "little"}}], fill)
-    write(tmp_path / "old", {**chunk, "shape": [3]}, stored.tobytes())
+    document = v3_array((3,), (2,), STRUCT, fill_value=fill, codecs=[LITTLE])
+    write_one_chunk(tmp_path / "old", document, stored.tobytes())
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs))
     outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new", recipe=recipe)
     assert outcome.ok, outcome.problems

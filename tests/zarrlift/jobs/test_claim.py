@@ -22,6 +22,7 @@ from tests.support.starters import BEATEN, start_together
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, ClaimHolder, claimed
 from zarrlift.jobs.claim_holder import Attempt
@@ -36,7 +37,7 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.transformer_stack import without_layers
 from zarrstack import Retry, stack
-from zarrstack.core.errors import JobError, StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
 HERE = OwnerProcess.of_this_process()
 ELSEWHERE = replace(HERE, host="node7", machine="another", pid=4711)

@@ -18,10 +18,10 @@ from tests.support.job_archives import tree, values, write_archive
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger import move as moves
 from zarrlift.jobs.ledger.home import Home
 from zarrlift.jobs.run import Run
-from zarrstack.core.errors import JobError
 
 SUFFIX = ".zarrlift.db"
 OUT = f"out.zarr{SUFFIX}"

@@ -15,9 +15,10 @@ from tests.support.damaged_archives import run
 from tests.support.job_archives import tree, values, write_archive
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local.writer import directory_of
-from zarrstack.core.errors import JobError, StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
 
 def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:

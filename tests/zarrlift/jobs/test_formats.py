@@ -1,18 +1,26 @@
-"""Work in place on archives of other formats than Zarr v2: verify, finish and undo know their documents."""
+"""Jobs on archives of other formats than Zarr v2, in place and on the 2022 draft."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from pathlib import Path
 
 import fsspec
 import pytest
-from tests.support.fixtures_index import archives
+import zarr
+from tests.support.damaged_archives import run
+from tests.support.fixtures_index import archive, archives
 from tests.support.job_archives import OTHERS, other_archive, tree, values
+from tests.support.unpacking import unpacked
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrstack.core.errors import UsageError
+
+# Work in place on archives of other formats than Zarr v2: verify, finish and undo know their documents.
+
 
 DOCUMENTS = {"zarr_v1": {"meta", "attrs"}}
 """What the formats that can be read in place call their metadata documents."""
@@ -92,3 +100,114 @@ def test_a_zip_file_and_a_url_give_what_a_directory_gives(format, kind, tmp_path
 def test_axes_cannot_be_reversed_where_chunks_stay():
     with pytest.raises(UsageError, match=r"axes cannot be reversed in place.*; found --axes reversed"):
         zarrlift.plan(archives("n5")[0].path, in_place=True, axes="reversed")
+
+
+# Jobs on archives of the 2022 draft of v3: plans, fallbacks on resume, and what is refused.
+
+
+EXTENSIONS = archive("zarr_v3_draft/may-2022/extensions").path
+SHARDED = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
+
+
+def test_in_place_is_refused_with_its_reason(tmp_path: Path) -> None:
+    place = shutil.copytree(SHARDED, tmp_path / "a.zarr")
+    before = tree(tmp_path)
+    for command in (zarrlift.migrate, zarrlift.plan):
+        with pytest.raises(UsageError, match=r"entry point zarr\.json, where Zarr v3 keeps the root's own"):
+            command(place, in_place=True)
+    assert run("migrate", place, "--in-place").code == 2
+    assert tree(tmp_path) == before
+
+
+def test_the_plan_says_what_becomes_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    # Lines break where the width of a page ends.
+    said = " ".join(
+        run("migrate", "--dry-run", SHARDED, tmp_path / "out", "--set", "shard-index=crc32c").out.split()
+    )
+    assert "shards little index at the end -> little index at the end, crc32c" in said
+    assert "/group/plane 6x7 2x3 int32 2x2 3 of 4" in said
+    assert "not decoded (shard index)" in said
+    kept = " ".join(run("migrate", "--dry-run", SHARDED).out.split())
+    assert "shards little index at the end read by" in kept
+    assert "bytes:little in shards of 4x6" in run("inspect", SHARDED).out
+
+
+def test_a_plan_counts_shards_and_their_bytes() -> None:
+    plan = zarrlift.plan(SHARDED, recipe=zarrlift.Recipe(base=zarrlift.ArrayRecipe(shard_index="crc32c")))
+    array = next(array for array in plan.arrays if array.path == "group/plane")
+    files = list((SHARDED / "data/root/group/plane").rglob("c*/*"))
+    assert (array.chunks, array.source.objects.total) == (len(files), 4)
+    assert array.bytes_in == sum(file.stat().st_size for file in files)
+    assert array.bytes_out == array.bytes_in + 4 * len(files), "a checksum more in each"
+    assert not array.bytes_out_known
+
+
+def test_a_job_goes_on_with_the_fallbacks_it_was_allowed(tmp_path: Path) -> None:
+    source, destination = shutil.copytree(EXTENSIONS, tmp_path / "old"), tmp_path / "new"
+    chunk = source / "data/fallback/first/c0/0"
+    sound = chunk.read_bytes()
+    chunk.write_bytes(sound[:-9])
+    outcome = zarrlift.migrate(source, destination, allow_fallback=True)
+    assert [p.key for p in outcome.problems if p.severity == "refusal"] == ["data/fallback/first/c0/0"]
+    chunk.write_bytes(sound)
+    with pytest.raises(JobError, match="a different job"):
+        zarrlift.migrate(source, destination)
+    assert zarrlift.resume(destination).ok
+    assert zarr.open_array(destination / "fallback/first", mode="r").dtype == "int16"
+    assert zarrlift.verify(source, destination, full=True).ok
+
+
+def test_an_array_without_a_permitted_fallback_leaves_the_others_alone(tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(EXTENSIONS, tmp_path / "new")
+    assert {p.node for p in outcome.problems if p.severity == "refusal"} == {
+        "fallback/first",
+        "fallback/second",
+        "fallback/raw",
+    }
+    assert (tmp_path / "new/time/zarr.json").is_file()
+
+
+def test_what_is_consolidated_stays_so(tmp_path: Path) -> None:
+    source = archive("zarr_v3_draft/zarr-2.18/consolidated").path
+    assert zarrlift.migrate(source, tmp_path / "new").ok
+    root = zarr.open_group(tmp_path / "new", mode="r", zarr_format=3, use_consolidated=True)
+    assert sorted(name for name, _ in root.members(max_depth=None)) == [
+        "explicit",
+        "explicit/array",
+        "implicit",
+        "implicit/array",
+    ]
+
+
+@pytest.mark.parametrize("name", ["zarr-2.18/tree", "may-2022/tree"])
+def test_a_draft_in_a_zip_becomes_the_same(name: str, tmp_path: Path) -> None:
+    source = archive(f"zarr_v3_draft/{name}").path
+    packed = shutil.make_archive(str(tmp_path / "a"), "zip", source)
+    assert zarrlift.migrate(source, tmp_path / "from-folder").ok
+    assert zarrlift.migrate(packed, tmp_path / "from-zip").ok
+    assert tree(tmp_path / "from-zip") == tree(tmp_path / "from-folder")
+
+
+def test_what_lay_below_arrays_of_any_name_is_theirs_alone(tmp_path: Path) -> None:
+    """Arrays called `c0`, `meta`, `data`, `array` and `group` are among the fixtures."""
+    source = archive("zarr_v3_draft/may-2022/tree").path
+    zarrlift.migrate(source, tmp_path / "new")
+    expected = archive("zarr_v3_draft/may-2022/tree").arrays
+    shown = values(tmp_path / "new", 3)
+    assert shown.keys() == expected.keys()
+    assert {path: shown[path] for path in ("c0", "meta", "data", "array", "group")} == {
+        path: expected[path].values.tolist() for path in ("c0", "meta", "data", "array", "group")
+    }
+
+
+def test_a_lost_array_holds_back_the_exit_code(tmp_path: Path) -> None:
+    source = shutil.copytree(SHARDED, tmp_path / "old")
+    (source / "meta/root/gzipped.array.json").unlink()
+    ran = run("migrate", source, tmp_path / "new", "--json")
+    assert ran.code == 1
+    (problem,) = ran.refusals
+    assert (problem["node"], problem["message"]) == ("gzipped", "chunks without an array")
+    assert problem["key"].startswith("data/root/gzipped/c")
+    assert run("migrate", source, tmp_path / "some", "--exclude", "gzipped").code == 0
+    assert json.loads((tmp_path / "some/zarr.json").read_text())["node_type"] == "group"

@@ -11,6 +11,7 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import GroupPlan
@@ -19,7 +20,7 @@ from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
 

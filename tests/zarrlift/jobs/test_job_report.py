@@ -28,9 +28,9 @@ from zarrlift.jobs.ledger.plan_rows import PlanReader, node_rows
 from zarrlift.jobs.ledger.throughput import Throughput, throughput
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
+from zarrlift.storage.local import byte_locks
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.transfer.events import Event, TaskDone
-from zarrstack.system import file_locks
 
 
 def test_a_report_tells_each_array_and_needs_neither_source_nor_result(tmp_path):
@@ -269,9 +269,9 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     file = rewritten(result, run=replace(run, owner=replace(run.owner, host="elsewhere")).to_text())
     status = zarrlift.status(result)
     assert (status.activity, status.host) == ("unknown", "elsewhere")
-    if file_locks.HERE:
+    if byte_locks.HERE:
         with file.open("r+b") as held:
-            file_locks.lock_byte(held.fileno())
+            byte_locks.lock_byte(held.fileno())
             assert zarrlift.status(result).activity == "running"
 
 
@@ -280,6 +280,6 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
 def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(run: str | None, result: Path) -> None:
     file = rewritten(result, run=run)
     assert zarrlift.status(result).activity == "stopped"
-    if file_locks.HERE:
+    if byte_locks.HERE:
         with Job.open(file):
             assert zarrlift.status(result).activity == "running"

@@ -14,7 +14,7 @@ import zarr
 import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs.ledger import database
-from zarrstack.system import file_locks
+from zarrlift.storage.local import byte_locks
 
 
 def without_locks(*_: object) -> NoReturn:
@@ -42,10 +42,10 @@ def test_a_file_system_without_the_locks_of_a_job_is_refused(
     before = {*tmp_path.iterdir()}
     if message == "cannot create the job file":
         monkeypatch.setattr(database.sqlite3, "connect", lambda *_, **__: Busy(":memory:"))
-    elif not file_locks.HERE:
+    elif not byte_locks.HERE:
         return
     else:
-        monkeypatch.setattr(file_locks, "lock_byte", without_locks)
+        monkeypatch.setattr(byte_locks, "lock_byte", without_locks)
     with pytest.raises(JobError, match=message) as refused:
         zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
     assert found in str(refused.value)

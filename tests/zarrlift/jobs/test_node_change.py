@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.support.fixtures_index import archive
+from tests.support.job_archives import write_demo
 
 import zarrlift
 from zarrlift.cli import main
@@ -42,8 +43,7 @@ def shown(*words: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> dic
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Path:
-    assert main(["demo", str(tmp_path / "demo")]) == 0
-    return tmp_path / "demo"
+    return write_demo(tmp_path / "demo")
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -111,7 +111,6 @@ WRONG = {
 def test_a_path_without_an_answer_is_one_line(
     words: str, demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capsys.readouterr()
     assert main(["migrate", str(demo / "ocean.zarr"), str(demo / "new.json"), *words.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(WRONG[words], line)
@@ -177,6 +176,7 @@ def on_terminal(words: list[str], columns: int, **environment: str) -> str:
     return text.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("columns", [80, 140])
 @pytest.mark.parametrize("command", ["show", "diff"])
 def test_a_terminal_has_colours_and_its_width(command: str, columns: int, demo: Path) -> None:

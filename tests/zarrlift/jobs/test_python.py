@@ -14,8 +14,7 @@ import zarr
 from numcodecs import Zlib
 
 import zarrlift
-from zarrlift.errors import JobError, VerificationError
-from zarrstack.core.errors import KINDS
+from zarrlift.errors import KINDS, JobError, VerificationError
 
 CELL = """
 import asyncio, os, signal, sys
@@ -80,6 +79,7 @@ def test_a_verification_raises_for_differences(tmp_path):
         zarrlift.verify(source, result, full=True).raise_for_problems()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("executor", ["threads", "processes"])
 @pytest.mark.parametrize("event", ["Planned", "TaskDone"])
 def test_an_interrupted_cell_leaves_a_job_that_can_be_resumed(event, executor, tmp_path):

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.formats import table
 from zarrlift.formats.zarr_v2 import nodes
 from zarrlift.recipe.options import Reading
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 
 @pytest.fixture

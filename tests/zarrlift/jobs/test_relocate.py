@@ -12,8 +12,9 @@ from zarr.storage import MemoryStore
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.errors import JobError
 from zarrlift.jobs.run import Run
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 SUFFIX = ".zarrlift.db"
 

@@ -19,6 +19,7 @@ from zarr.storage import ObjectStore
 
 import zarrlift
 from zarrlift.core.digest.value_digest import BlockSums
+from zarrlift.errors import JobError
 from zarrlift.jobs import archive_run, disk_sync, overwrite, run_job
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
@@ -29,7 +30,7 @@ from zarrlift.storage.local.scratch import LAYERED
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.verification import before_publishing
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 
 def stop_at(number: int, owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

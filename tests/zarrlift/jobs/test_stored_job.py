@@ -19,6 +19,7 @@ from tests.support.bucket import Bucket, serving
 from tests.support.job_archives import tree, values
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs import branch
 from zarrlift.jobs.ledger import stored_file
 from zarrlift.jobs.ledger.ledger import Job
@@ -26,7 +27,7 @@ from zarrlift.jobs.ledger.stored_file import StoredFile
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.stored_inventories import inventory_path
 from zarrlift.storage.remote.zarr_store import StoreStorage
-from zarrstack.core.errors import JobError, StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
 NAME = "x.zarrlift.db"
 JOB = f"s3://bucket/jobs/{NAME}"

@@ -24,13 +24,13 @@ from tests.support.unpacking import unpacked
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.opened_job import OpenJob
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning import planner
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.planning.regrid.blocks import BASE, available_cores
-from zarrstack.core.errors import JobError
 
 
 def n5(path: Path) -> Path:

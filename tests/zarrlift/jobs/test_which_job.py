@@ -14,10 +14,9 @@ import zarr
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.errors import UsageError
+from zarrlift.errors import JobError, UsageError
 from zarrlift.jobs.ledger import database
 from zarrlift.transfer.events import Event, Planned, TaskDone
-from zarrstack.core.errors import JobError
 
 OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
 

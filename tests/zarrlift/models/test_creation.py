@@ -6,14 +6,16 @@ import os
 
 import pytest
 import zarr
+from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
 from zarr.storage import MemoryStore
 
 from zarrlift import models
+from zarrlift.errors import JobError
 from zarrlift.models.model_storage import ModelStorage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.core.errors import JobError, MetadataError, UsageError
+from zarrstack.core.errors import MetadataError, UsageError
 
 OCEAN = archive("zarr-2.18/people/ocean").path
 CELLS = archive("zarr-2.18/people/cells").path
@@ -175,17 +177,7 @@ def test_metadata_that_v2_cannot_do_without_is_asked_for(member, value, tmp_path
     assert caught.value.problem.node == "sst"
 
 
-V3: dict = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "int32",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    "fill_value": 0,
-    "attributes": {},
-}
+V3 = v3_array([4], [2])
 V2: dict = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i4", "compressor": None}
 V2 |= {"filters": None, "fill_value": 0, "order": "C", "attributes": {}}
 INNER = {"name": "sharding_indexed", "configuration": {"chunk_shape": [1], "codecs": V3["codecs"]}}

@@ -10,6 +10,7 @@ from functools import cache
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
 
 import zarrlift
@@ -163,11 +164,7 @@ def test_the_schema_of_a_format_is_a_json_schema_of_draft_2020_12(number):
     assert jsonschema_rs.meta.is_valid(json.loads(json.dumps(schema)))
 
 
-ARRAY = {
-    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int8", "fill_value": 0,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}], "attributes": {},
-}  # fmt: skip
+ARRAY = v3_array([4], [2], "int8", codecs=[{"name": "bytes"}])
 
 
 def group(**members):
@@ -283,34 +280,29 @@ def test_in_place_the_result_is_checked_too(model, tmp_path):
     assert {file.name for file in (tmp_path / "here").rglob("*")} == before, "in place keys stay those of v2"
 
 
-def test_a_job_keeps_the_model_and_needs_no_file(model, tmp_path, monkeypatch):
+@pytest.fixture
+def stopped(model, tmp_path, monkeypatch):
+    """The source of a job that has been made and did nothing yet."""
     from zarrlift.jobs.run import Run
 
     def stop(self):
         raise RuntimeError("stopped")
 
-    monkeypatch.setattr(Run, "__call__", stop)
-    with pytest.raises(RuntimeError):
-        zarrlift.migrate(OCEAN, tmp_path / "new", recipe=recipe(model))
-    monkeypatch.undo()
-    model.unlink()
-    assert zarrlift.resume(tmp_path / "new").ok
-
-
-def test_a_source_that_changed_is_refused_on_resume(model, tmp_path, monkeypatch):
-    from zarrlift.jobs.run import Run
-
-    source = tmp_path / "source"
-    shutil.copytree(OCEAN, source)
-
-    def stop(self):
-        raise RuntimeError("stopped")
-
+    source = shutil.copytree(OCEAN, tmp_path / "source")
     monkeypatch.setattr(Run, "__call__", stop)
     with pytest.raises(RuntimeError):
         zarrlift.migrate(source, tmp_path / "new", recipe=recipe(model))
     monkeypatch.undo()
-    shutil.rmtree(source / "sst")
+    return source
+
+
+def test_a_job_keeps_the_model_and_needs_no_file(stopped, model, tmp_path):
+    model.unlink()
+    assert zarrlift.resume(tmp_path / "new").ok
+
+
+def test_a_source_that_changed_is_refused_on_resume(stopped, tmp_path):
+    shutil.rmtree(stopped / "sst")
     with pytest.raises(UsageError, match="the result would not conform"):
         zarrlift.resume(tmp_path / "new")
     assert not (tmp_path / "new" / "zarr.json").exists()

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import pytest
 import zarr
 from hypothesis import given
+from tests.support.documents import LITTLE, v3_array
 from tests.support.fixtures_index import FORMATS, archive, archives
 
 import zarrlift
@@ -354,13 +355,7 @@ def test_the_other_way_round_added_and_missing_change_places():
     assert [d.what for d in models.diff(second, first)] == ["added"]
 
 
-V3 = {
-    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "float32", "fill_value": 0.0,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-    "attributes": {},
-}  # fmt: skip
+V3 = v3_array([4], [2], "float32", fill_value=0.0, codecs=[LITTLE, {"name": "crc32c"}])
 
 
 @pytest.mark.parametrize(
@@ -404,10 +399,9 @@ def test_v2_and_v3_are_compared_in_the_words_of_v3(tmp_path):
 
 
 OTHERS = ("n5/z5py/all", "zarr_v1/zarr-1.1/arrays", "zarr_v3_draft/zarrita/all")
-PEOPLE = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr-2.18/people/cohort")
 
 
-@pytest.mark.parametrize("name", [*PEOPLE, *OTHERS])
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 @pytest.mark.slow(one_in=6)
 def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tmp_path):
     source = archive(name).path

@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.documents import layout
 from zarr.dtype import parse_data_type
 
 from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.chain.codec_limits import misread_nan
 from zarrlift.core.chain.reader_table import codecs
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import ArrayRecipe
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 from zarrstack.core.shard_index import IndexFormat
 
@@ -52,15 +53,8 @@ def zstd(level: int) -> CodecSpec:
 def node(
     *codecs: CodecSpec, dtype: str | DataType = "int32", fill: Any = 0, ndim: int = 2, null: bool = False
 ) -> ArrayNode:
-    layout = Layout(
-        shape=(4, 6)[:ndim],
-        data_type=DataType(dtype) if isinstance(dtype, str) else dtype,
-        fill_value=fill,
-        chunk_shape=(2, 6)[:ndim],
-        chain=Chain(codecs),
-        keys=KeyEncoding("v2", "."),
-    )
-    return ArrayNode(path="a", layout=layout, fill_is_null=null)
+    of = layout(*codecs, shape=(4, 6)[:ndim], chunks=(2, 6)[:ndim], data_type=dtype, fill=fill)
+    return ArrayNode(path="a", layout=of, fill_is_null=null)
 
 
 def result(source: ArrayNode, *, in_place: bool = False, **recipe: Any) -> Layout:

@@ -42,6 +42,13 @@ def objects_of_other_kinds(root: Path) -> None:
     tree(root, {".zgroup": GROUP, "bad/.zarray": document, "bad/0": chunk})
 
 
+def an_object_without_axes(root: Path) -> None:
+    codec = numcodecs.JSON()
+    document = {**ARRAY, **OBJECTS, "shape": [], "chunks": [], "filters": [codec.get_config()]}
+    chunk = bytes(codec.encode(np.array(1, dtype=object)))
+    tree(root, {".zgroup": GROUP, "bad/.zarray": document, "bad/0": chunk})
+
+
 def too_large_a_chunk(root: Path) -> None:
     tree(root, {".zgroup": GROUP, "bad/.zarray": ARRAY, "bad/0": bytes(100_000)})
 
@@ -55,6 +62,7 @@ CASES: tuple[Callable[[Path], None], ...] = (
     of_arrays,
     directory_in_a_chunks_place,
     objects_of_other_kinds,
+    an_object_without_axes,
     too_large_a_chunk,
     broken_document,
 )

@@ -1,4 +1,4 @@
-"""Archives with codecs of optional packages: zfpy, pcodec and those of imagecodecs."""
+"""Archives with codecs of optional packages: zfpy, pcodec and those of imagecodecs, TIFF files among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.support.optional_archives import optional, seen, seen_by_zarr2, values_of
+from tests.support.optional_archives import optional, seen, seen_by_zarr2, tiff, values_of
 
 import zarrlift
 from zarrlift.core.codecs import optional as optional_module
@@ -98,20 +98,28 @@ def test_no_chunk_is_encoded_by_such_a_codec(options: dict[str, object]) -> None
         zarrlift.plan(optional() / SOURCE / "zfpy/f4_rate", recipe=recipe(**options))
 
 
-@pytest.mark.parametrize("package", ["zfpy", "pcodec", "imagecodecs"])
+@pytest.mark.parametrize(
+    ("package", "source", "group", "unsupported"),
+    [
+        ("zfpy", optional() / SOURCE, "zfpy/", {JPEGXR}),
+        ("pcodec", optional() / SOURCE, "pcodec/", {JPEGXR}),
+        ("imagecodecs", optional() / SOURCE, "images/", {JPEGXR}),
+        ("imagecodecs", tiff() / SOURCE, "", set()),
+    ],
+    ids=["zfpy", "pcodec", "imagecodecs", "imagecodecs, TIFF files"],
+)
 def test_without_a_package_its_arrays_are_refused_by_its_name(
-    package: str, monkeypatch: pytest.MonkeyPatch
+    package: str, source: Path, group: str, unsupported: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         optional_module, "find_spec", lambda wanted: None if wanted == package else find(wanted)
     )
-    plan = zarrlift.plan(optional() / SOURCE)
-    group = "images" if package == "imagecodecs" else package
-    refused = {refusal.path for refusal in plan.refusals}
-    assert refused == {path for path in recorded() if path.startswith(f"{group}/")} | {JPEGXR}
-    for refusal in plan.refusals:
-        if refusal.path != JPEGXR:
+    refusals = zarrlift.plan(source).refusals
+    arrays = recorded() if unsupported else recorded_tiff(SOURCE)
+    assert {refusal.path for refusal in refusals} == {p for p in arrays if p.startswith(group)} | unsupported
+    for refusal in refusals:
+        if refusal.path not in unsupported:
             assert f"Install it: pip install {package} (the extra codecs)" in str(refusal.problems[-1])
 
 
@@ -123,3 +131,51 @@ def test_a_chunk_that_is_cut_short_is_named(tmp_path: Path) -> None:
         outcome = zarrlift.migrate(source, tmp_path / "new" / path)
         assert not outcome.ok
         assert any(problem.key == chunk for problem in outcome.problems), outcome.problems
+
+
+# Arrays of Zarr v2 whose chunks are TIFF files, as imagecodecs and tifffile write them.
+
+
+def recorded_tiff(archive: str) -> dict[str, object]:
+    """What zarr-python 2.18 reads of an archive."""
+    return values_of(seen_by_zarr2(tiff)[archive])
+
+
+def test_a_copy_of_tiff_files_has_the_values_that_zarr_2_reads(tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(tiff() / SOURCE, tmp_path / "new.zarr", verify="full")
+    assert outcome.ok, outcome.problems
+    assert seen(tmp_path / "new.zarr") == recorded_tiff(SOURCE)
+
+
+@pytest.mark.slow
+def test_a_view_shows_the_same_values() -> None:
+    for path, expected in recorded_tiff(SOURCE).items():
+        values = zarrlift.open_array(tiff() / SOURCE, path=path)[...]
+        assert values.astype(values.dtype.newbyteorder("<")).tobytes().hex() == expected["values"], path
+
+
+def test_files_that_tifffile_refers_to_are_chunks(tmp_path: Path) -> None:
+    folder = shutil.copytree(tiff() / "sequence", tmp_path / "sequence")
+    options = {"storage_options": {"allow_references": [str(folder)]}}
+    outcome = zarrlift.migrate(folder / "references.json", tmp_path / "new.zarr", verify="full", **options)
+    assert outcome.ok, outcome.problems
+    found = zarr.open_array(tmp_path / "new.zarr", mode="r")
+    assert found.metadata.to_dict()["codecs"][-1]["name"] in ("blosc", "zstd", "gzip")
+    assert found[...].astype("<u2").tobytes().hex() == recorded_tiff("sequence")[""]["values"]
+
+
+def test_chunks_are_neither_kept_nor_left_in_place(tmp_path: Path) -> None:
+    source = shutil.copytree(tiff() / SOURCE, tmp_path / "old.zarr")
+    arrays = set(recorded_tiff(SOURCE))
+    keep = Recipe(base=ArrayRecipe(codecs="keep"))
+    assert {refusal.path for refusal in zarrlift.plan(source, recipe=keep).refusals} == arrays
+    assert {refusal.path for refusal in zarrlift.plan(source, in_place=True).refusals} == arrays
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    source = shutil.copytree(tiff() / SOURCE / "tiles", tmp_path / "old.zarr")
+    whole = (source / "1.0").read_bytes()
+    (source / "1.0").write_bytes(whole[: len(whole) // 2])
+    outcome = zarrlift.migrate(source, tmp_path / "new.zarr")
+    assert not outcome.ok
+    assert [problem.key for problem in outcome.problems if problem.severity == "refusal"] == ["1.0"]

@@ -10,16 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import examples
+from tests.support.documents import layout
 
 from zarrlift.archive.chunk_inventory import TASK_LIMIT, Inventory, task_bounds, task_bytes
-from zarrlift.archive.nodes import Layout
-from zarrlift.core.chain.chain import Chain
-from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touching
 from zarrlift.planning.regrid.blocks import Blocks, block_bounds
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 
 def listed(indexes: np.ndarray, sizes: np.ndarray | None) -> Inventory:
@@ -36,17 +32,6 @@ def inventories(draw: st.DrawFn, total: int, implied: int) -> Inventory:
         return listed(there, None)
     largest = draw(st.sampled_from([10**3, 10**6, 10**8, 3 * 10**9]))
     return listed(there, rng.integers(0, largest, len(there)))
-
-
-def layout(shape: tuple[int, ...], chunks: tuple[int, ...]) -> Layout:
-    return Layout(
-        shape=shape,
-        data_type=DataType("float64"),
-        fill_value=0,
-        chunk_shape=chunks,
-        chain=Chain((CodecSpec("bytes", {"endian": "little"}),)),
-        keys=KeyEncoding("default", "/"),
-    )
 
 
 def check(bounds: tuple[int, ...], units: np.ndarray, nbytes: np.ndarray) -> None:
@@ -85,7 +70,7 @@ def test_blocks(data: st.DataObject) -> None:
         tuple(min(side * scale // 4 + 1, n) for side, n in zip(data.draw(sides), shape, strict=True))
         for _ in range(2)
     )
-    source = layout(shape, chunks)
+    source = layout(shape=shape, chunks=chunks, data_type="float64")
     inventory = data.draw(inventories(source.objects.total, prod(chunks) * 8))
     written = data.draw(st.sampled_from([0, 10**8]))
     bounds = block_bounds(inventory, source, Blocks(shape=block), inventory.total_bytes or 0, written)

@@ -14,33 +14,24 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.documents import layout as of_layout
 from tests.support.v2_trees import array, tree
 
 import zarrlift
 from zarrlift.archive.nodes import Layout
-from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.compare import matches_json_text
 from zarrlift.core.data_types.object_values import tagged_form
-from zarrlift.core.data_types.v3 import DataType
+from zarrlift.core.json_document import document
 from zarrlift.planning.zarr_json import array_document, consolidate, group_document, strict_attributes
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError
-from zarrstack.core.json_text import document
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})
 
 
 def layout(*codecs: CodecSpec, **changes: Any) -> Layout:
-    fields: dict[str, Any] = {
-        "shape": (4, 6),
-        "data_type": DataType("int32"),
-        "fill_value": 7,
-        "chunk_shape": (2, 6),
-        "chain": Chain((LITTLE, *codecs)),
-        "keys": KeyEncoding("v2", "/"),
-    }
-    return Layout(**{**fields, **changes})
+    return of_layout(LITTLE, *codecs, **{"fill": 7, "keys": KeyEncoding("v2", "/"), **changes})
 
 
 def test_an_array_document_has_its_members_in_one_order() -> None:
@@ -88,7 +79,7 @@ def test_codecs_are_written_as_every_reader_takes_them(codec: CodecSpec, written
 
 
 def test_a_0d_array_has_no_dimension_names() -> None:
-    assert "dimension_names" not in array_document(layout(shape=(), chunk_shape=(), dimension_names=()), {})
+    assert "dimension_names" not in array_document(layout(shape=(), chunks=(), dimension_names=()), {})
 
 
 # ----- attributes

@@ -1,9 +1,10 @@
-"""Recipes: path globs, sections, the file, and the way into the job and back."""
+"""Recipes: path globs, sections, the file, and the way into the job and back; options of codecs and grids."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.recipe.changes import ARRAY_OPTIONS
+from zarrlift.recipe.codecs import parse_codecs
+from zarrlift.recipe.grid import (
+    LARGEST,
+    MAX_INNER_CHUNKS,
+    MAX_SHARDS,
+    SMALLEST,
+    chunk_shape,
+    chunks_per_shard,
+    parse_chunks,
+    parse_shards,
+    shards_text,
+)
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe, check_glob, matches
 from zarrlift.recipe.toml_file import load_recipe
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import UnsupportedError, UsageError
+
+# Recipes: path globs, sections, the file, and the way into the job and back.
+
 
 NAMES = st.text(st.characters(blacklist_characters="/", blacklist_categories=("Cs",)), min_size=1, max_size=5)
 PATHS = st.lists(NAMES, max_size=4).map("/".join)
@@ -262,3 +278,188 @@ def test_a_file_that_cannot_be_read_is_a_clear_error(content: Any, words: str, t
 def test_sections_are_tables(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="table"):
         load_recipe(written(tmp_path, text))
+
+
+# Options of codecs and grids, parsed.
+
+
+# What `--chunks` and `--shards` mean for one array, and what `auto` aims at.
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "expected"),
+    [
+        ("64,64", (100, 200), (64, 64)),
+        ("64, 64", (100, 200), (64, 64)),
+        ("-1,7", (100, 200), (100, 7)),
+        ("300,300", (100, 200), (100, 200)),
+        ("-1,5", (0, 3), (1, 3)),
+        ("64,64", (), ()),
+    ],
+)
+def test_a_chunk_is_no_longer_than_its_axis(text, shape, expected) -> None:
+    assert chunk_shape(parse_chunks(text), shape) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "64,0", "-2", "a", "1;2", "1,", "1.5", "9" * 20])
+def test_lengths_that_make_no_sense(text) -> None:
+    with pytest.raises(UsageError, match="--chunks takes lengths"):
+        parse_chunks(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0x", "x", "-1", "2,-1", "4X", "automatic", "none,none"])
+def test_shards_that_make_no_sense(text) -> None:
+    with pytest.raises(UsageError, match="--shards takes chunks per shard"):
+        parse_shards(text)
+
+
+@pytest.mark.parametrize("text", ["auto", "none", "4x", "8,8,8", "1"])
+def test_shards_that_make_sense(text) -> None:
+    assert shards_text(parse_shards(text)) == text
+
+
+def test_another_number_of_axes_is_no_slip_of_the_pen() -> None:
+    """A recipe speaks of many arrays; where it does not fit one, that one keeps what it has."""
+    with pytest.raises(UnsupportedError, match=r"different numbers of axes.*expected 1 length[.]"):
+        chunk_shape((64, 64), (100,))
+    with pytest.raises(UnsupportedError, match=r"different numbers of axes.*expected 2 lengths[.]"):
+        chunk_shape((64,), (100, 100))
+    with pytest.raises(UnsupportedError, match=r"different numbers of axes.*expected 1 number[.]"):
+        chunks_per_shard((2, 2), (4,), MIB)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "expected"),
+    [
+        ("none", (9, 9), None),
+        ("4x", (9, 9), (4, 4)),
+        ("2,5", (9, 9), (2, 5)),
+        ("20x", (9, 9), (20, 20)),
+        ("4x", (), None),
+    ],
+)
+def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
+    assert chunks_per_shard(parse_shards(text), counts, MIB)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "inner_chunk", "expected"),
+    [
+        pytest.param((8, 8, 8), 0.5 * MIB, (4, 4, 8), id="from half a MiB to 64"),
+        pytest.param((50, 50), 200 * MIB, None, id="large enough already"),
+        pytest.param((1,), MIB, None, id="a single chunk"),
+        pytest.param((0, 4), MIB, None, id="no chunk"),
+        pytest.param((), MIB, None, id="a scalar"),
+        pytest.param((3, 1000), MIB, (3, 32), id="no longer than the array"),
+        pytest.param((300, 300, 300), MIB, (8, 8, 16), id="few shards, as far as 1 GiB allows"),
+        pytest.param((2**40,), 3, (2**18,), id="an index that can be read"),
+    ],
+)
+def test_auto(counts, inner_chunk, expected) -> None:
+    assert chunks_per_shard("auto", counts, inner_chunk)[0] == expected
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=5).map(tuple), st.floats(1, 2e9))
+def test_auto_stays_within_its_limits(counts, inner_chunk) -> None:
+    found, why = chunks_per_shard("auto", counts, inner_chunk)
+    shard = found or (1,) * len(counts)
+    size = prod(shard) * inner_chunk
+    number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
+    assert why
+    assert all(1 <= s <= n for s, n in zip(shard, counts, strict=True))
+    assert size <= max(LARGEST, inner_chunk)
+    whole = shard == counts
+    assert prod(shard) <= MAX_INNER_CHUNKS
+    if not whole and size * 2 <= LARGEST and prod(shard) * 2 <= MAX_INNER_CHUNKS:
+        assert size >= SMALLEST
+        assert number <= MAX_SHARDS
+
+
+# What `--codecs` may say.
+
+
+ZSTD = CodecSpec("zstd", {"level": 3, "checksum": False})
+LITTLE = CodecSpec("bytes", {"endian": "little"})
+
+
+def blosc(**configuration: object) -> CodecSpec:
+    return CodecSpec("blosc", {"cname": "zstd", "clevel": 5, "blocksize": 0, **configuration})
+
+
+@pytest.mark.parametrize(
+    ("text", "tail"),
+    [
+        ("none", ()),
+        ("zstd", (ZSTD,)),
+        ("zstd:3", (ZSTD,)),
+        (" zstd:-5 ", (CodecSpec("zstd", {"level": -5, "checksum": False}),)),
+        ("gzip", (CodecSpec("gzip", {"level": 6}),)),
+        ("gzip:0", (CodecSpec("gzip", {"level": 0}),)),
+        ("blosc", (blosc(),)),
+        ("blosc:lz4", (blosc(cname="lz4"),)),
+        ("blosc:zstd:1", (blosc(clevel=1),)),
+        ("blosc:zstd:5:shuffle", (blosc(shuffle="shuffle"),)),
+        ("crc32c", (CodecSpec("crc32c"),)),
+        ("zstd:3+crc32c", (ZSTD, CodecSpec("crc32c"))),
+        ('[{"name": "zstd", "configuration": {"level": 3, "checksum": false}}]', (ZSTD,)),
+        ('{"name": "numcodecs.lz4"}', (CodecSpec("numcodecs.lz4"),)),
+        ("[]", ()),
+    ],
+)
+def test_a_short_form_or_json_says_what_compresses(text: str, tail: tuple[CodecSpec, ...]) -> None:
+    request = parse_codecs(text)
+    assert (request.mode, request.head, request.tail) == ("explicit", (), tail)
+
+
+@pytest.mark.parametrize("mode", ["portable", "keep"])
+def test_two_words_leave_the_choice_to_the_source(mode: str) -> None:
+    assert parse_codecs(mode).mode == mode
+
+
+def test_json_with_an_array_to_bytes_codec_states_the_head_too() -> None:
+    text = '["crc32c", {"name": "bytes", "configuration": {"endian": "little"}}]'
+    with pytest.raises(UsageError):
+        parse_codecs(text)
+    request = parse_codecs('[{"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"]')
+    assert request.head == (LITTLE,)
+    assert request.tail == (CodecSpec("crc32c"),)
+    assert parse_codecs(Chain((LITTLE, CodecSpec("crc32c")))) == request
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("zstandard:3", "Did you mean 'zstd'"),
+        ("portabel", "Did you mean 'portable'"),
+        ("lzma", "zstd:3, gzip:6"),
+        ("", "zstd:3, gzip:6"),
+        ("zstd:high", "integer"),
+        ("zstd:23", "-131072 to 22"),
+        ("gzip:-1", "0 to 9"),
+        ("gzip:6:7", "too many"),
+        ("blosc:snappy", "lz4, lz4hc"),
+        ("blosc:zstd:10", "0 to 9"),
+        ("blosc:zstd:5:shuffled", "noshuffle, shuffle"),
+        ("crc32c:1", "too many"),
+        ("none+crc32c", "cannot be combined"),
+        ("keep+crc32c", "unknown codec"),
+        ("[{]", "JSON"),
+        ('[{"configuration": {}}]', "name"),
+        ('[{"name": "zstdd"}]', "Did you mean 'zstd'"),
+        ('[{"name": "numcodecs.json2"}]', "unknown codec"),
+        ('[{"name": "gzip"}]', "level"),
+        ('[{"name": "gzip", "configuration": {"level": true}}]', "0 to 9"),
+        ('[{"name": "gzip", "configuration": {"level": 1, "lvl": 1}}]', "lvl"),
+        ('[{"name": "transpose", "configuration": {"order": [1, 0]}}]', "--set order"),
+        ('[{"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}]', "array-to-bytes"),
+        ('[{"name": "sharding_indexed"}]', "cannot be requested as a codec"),
+        ("[1]", "name"),
+    ],
+)
+def test_what_makes_no_sense_says_what_would(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_codecs(text)
+    assert words in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given, settings
@@ -111,25 +112,7 @@ def test_requests_are_halved_where_the_store_asks_for_patience_and_none_is_lost(
 
 
 def test_a_burst_of_refusals_halves_once() -> None:
-    moments: list[int] = []
-
-    async def work() -> None:
-        pace = ConcurrencyLimiter(clock=LoopClock())
-        turned_away = 0
-
-        async def ask() -> int:
-            nonlocal turned_away
-            moments.append(pace.limit)
-            await asyncio.sleep(0.01)
-            if turned_away < 64:
-                turned_away += 1
-                raise TooMuch
-            return 0
-
-        await asyncio.gather(*(pace(ask, size=lambda _: 0) for _ in range(64)))
-
-    simulate(work)
-    assert min(moments) == 32
+    assert min(limits_of(64, together=True, refused=64)) == 32
 
 
 def test_a_store_that_never_has_time_is_given_up_after_a_while() -> None:
@@ -144,23 +127,26 @@ def test_a_store_that_never_has_time_is_given_up_after_a_while() -> None:
     assert 20 < seconds < 60
 
 
+def scripted(*answers: object) -> tuple[Callable[[], Awaitable[object]], list[object]]:
+    """A request with these answers in turn, of which errors are raised, and those that it has given."""
+    left, given = iter(answers), []
+
+    async def ask() -> object:
+        given.append(next(left))
+        if isinstance(given[-1], Exception):
+            raise given[-1]
+        return given[-1]
+
+    return ask, given
+
+
 def test_what_the_store_wants_to_be_waited_is_waited() -> None:
     class Later(TooMuch):
         status = 429
         headers = {"Retry-After": "33"}
 
-    answers = iter([Later(), 7])
-
-    async def ask() -> int:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def work() -> int:
-        return await ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None)
-
-    assert simulate(work) == (7, 33)
+    ask, _ = scripted(Later(), 7)
+    assert simulate(lambda: ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None)) == (7, 33)
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["never answered", "answered before"])
@@ -189,53 +175,30 @@ def test_a_request_that_failed_on_its_way_is_repeated_for_a_while(answered: bool
     "error", [TimeoutError(), ConnectionResetError(), ConnectionAbortedError()], ids=repr
 )
 def test_what_may_pass_is_asked_again(error: Exception) -> None:
-    answers = iter([error, error, 7])
-
-    async def ask() -> int:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def work() -> int:
-        return await ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None)
-
-    assert simulate(work)[0] == 7
+    ask, _ = scripted(error, error, 7)
+    assert simulate(lambda: ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None))[0] == 7
 
 
-@pytest.mark.parametrize("error", [EOFError("a bad zip"), PermissionError("no"), ValueError("a bug")])
-def test_other_errors_are_told_at_once(error: Exception) -> None:
-    asked = 0
-
-    async def ask() -> int:
-        nonlocal asked
-        asked += 1
-        raise error
-
-    async def work() -> None:
-        with pytest.raises(type(error)):
-            await ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: 0)
-
-    assert simulate(work)[1] == 0
-    assert asked == 1
+GAVE_UP = StorageError("get fails again and again", key="a")
+GAVE_UP.__cause__ = TooMuch()
 
 
-def test_a_layer_that_gave_up_is_not_asked_again() -> None:
-    asked = 0
-
-    async def ask() -> int:
-        nonlocal asked
-        asked += 1
-        raise StorageError("get fails again and again", key="a") from TooMuch()
+@pytest.mark.parametrize(
+    ("error", "limit"),
+    [(EOFError("a bad zip"), 64), (PermissionError("no"), 64), (ValueError("a bug"), 64), (GAVE_UP, 32)],
+    ids=["a bad zip", "no", "a bug", "a layer that gave up"],
+)
+def test_other_errors_are_told_at_once_and_not_asked_again(error: Exception, limit: int) -> None:
+    ask, given = scripted(error)
 
     async def work() -> int:
         pace = ConcurrencyLimiter(clock=LoopClock())
-        with pytest.raises(StorageError):
+        with pytest.raises(type(error)):
             await pace(ask, size=lambda _: 0)
         return pace.limit
 
-    assert simulate(work)[0] == 32
-    assert asked == 1
+    assert simulate(work) == (limit, 0)
+    assert given == [error]
 
 
 @settings(max_examples=30, deadline=None)

@@ -16,8 +16,8 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
-from tests.end_to_end.readers import zarr_python
 from tests.support import fixtures_index
+from tests.support.readers import by_zarr_python
 from tests.zarrlift.storage.conftest import Web, files, zipped
 from zarr.storage import ZipStore
 
@@ -433,7 +433,7 @@ def test_every_array_migrates_and_is_verified(name, placed, axes, tmp_path):
     assert refused <= {"too_large", "varlength"}
     for path, array in expected.arrays.items():
         if path not in refused:
-            seen = zarr_python.read(tmp_path / "out.zarr", path)
+            seen = by_zarr_python(tmp_path / "out.zarr", path)
             assert fixtures_index.same(seen.values, array.in_axes(axes))
             assert dict(seen.attributes) == dict(array.attributes)
     report = zarrlift.verify(source, tmp_path / "out.zarr", full=True)

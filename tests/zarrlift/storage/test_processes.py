@@ -21,9 +21,10 @@ from tests.zarrlift.storage.conftest import files, fill, zipped
 from zarr.storage import MemoryStore
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.transfer import worker
 from zarrlift.transfer.events import Event, TaskDone
-from zarrstack.core.errors import JobError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 
 KILLER = Path(__file__).parents[1] / "jobs" / "faults" / "killed_run.py"
 

@@ -20,6 +20,7 @@ from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.core.grid.grid import Grid
@@ -28,7 +29,6 @@ from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
 from zarrlift.planning.regrid.boxes import Box, Candidates
 from zarrlift.transfer.region_buffer import CarryOver, RegionBuffer
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 SHAPE = (25, 24, 26)
 CASES = {

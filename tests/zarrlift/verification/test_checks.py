@@ -14,6 +14,8 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.documents import layout as of_layout
+from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
 from tests.zarrlift.storage.test_processes import Cluster
 from zarr.storage import MemoryStore
@@ -23,9 +25,9 @@ from zarrlift.archive.nodes import Layout
 from zarrlift.conventions import xarray
 from zarrlift.conventions.ome import convention
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.compare import matches_json_text, mismatch, same
-from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touched
 from zarrlift.errors import JobError, WorkerError
@@ -41,48 +43,24 @@ from zarrlift.verification.before_publishing import compare_sample
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 
 BYTES = CodecSpec("bytes", {"endian": "little"})
 ZSTD = CodecSpec("zstd", {"level": 3, "checksum": False})
 TRANSPOSE = CodecSpec("transpose", {"order": [1, 0]})
 
 
-def layout(
-    *codecs: CodecSpec,
-    shape: tuple[int, ...] = (7, 5),
-    chunks: tuple[int, ...] = (3, 2),
-    data_type: str = "float32",
-    fill: object = 0.0,
-    keys: KeyEncoding = KeyEncoding("v2", "."),  # noqa: B008 - frozen
-    names: tuple[str | None, ...] | None = None,
-) -> Layout:
-    return Layout(
-        shape=shape,
-        data_type=DataType(data_type),
-        fill_value=fill,
-        chunk_shape=chunks,
-        chain=Chain(codecs or (BYTES,)),
-        keys=keys,
-        dimension_names=names,
+def layout(*codecs: CodecSpec, **changes: Any) -> Layout:
+    return of_layout(
+        *codecs, **{"shape": (7, 5), "chunks": (3, 2), "data_type": "float32", "fill": 0.0, **changes}
     )
 
 
-def document(of: Layout, **changes: object) -> dict:
-    made = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": list(of.shape),
-        "data_type": of.data_type.to_json(),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(of.chunk_shape)}},
-        "chunk_key_encoding": of.keys.to_json(),
-        "fill_value": of.fill_value,
-        "codecs": of.chain.to_json(),
-        "attributes": {},
-    }
-    if of.dimension_names is not None:
-        made["dimension_names"] = list(of.dimension_names)
-    return {**made, **changes}
+def document(of: Layout) -> dict[str, Any]:
+    named = {"dimension_names": list(of.dimension_names)} if of.dimension_names is not None else {}
+    return v3_array(
+        of.shape, of.chunk_shape, of.data_type.to_json(), chunk_key_encoding=of.keys.to_json(),
+        fill_value=of.fill_value, codecs=of.chain.to_json(), **named,
+    )  # fmt: skip
 
 
 def plan(source: Layout, destination: Layout | None = None, path: str = "a", **changes: object) -> ArrayPlan:
@@ -181,7 +159,7 @@ def test_json_texts_are_compared_as_values() -> None:
 
 
 def test_a_document_that_says_what_its_layout_says_has_no_problem() -> None:
-    for of in (layout(), layout(TRANSPOSE, BYTES, ZSTD, names=("y", None)), layout(fill="NaN")):
+    for of in (layout(), layout(TRANSPOSE, BYTES, ZSTD, dimension_names=("y", None)), layout(fill="NaN")):
         assert document_problems(plan(of)) == ()
 
 

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.end_to_end.test_digests import n5, v2
 from tests.support.fixtures_index import archive, archives
+from tests.support.job_archives import write_demo
 from tests.support.web_servers import Files, serving
 
 import zarrlift
@@ -239,8 +240,7 @@ def test_an_attribute_is_named_by_its_place(pair: tuple[Path, Path]) -> None:
 
 def test_a_broken_convention_on_one_side_is_one_difference(tmp_path: Path) -> None:
     """Conventions then convert one side alone, whose other nodes are nevertheless equal."""
-    assert main(["demo", str(tmp_path / "demo")]) == 0
-    first, second = tmp_path / "demo/spots.zarr", tmp_path / "b"
+    first, second = write_demo(tmp_path / "demo") / "spots.zarr", tmp_path / "b"
     shutil.copytree(first, second)
     document = json.loads((second / ".zattrs").read_text())
     document["multiscales"][0]["axes"] = "none"

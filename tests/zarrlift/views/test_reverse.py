@@ -19,8 +19,8 @@ import tensorstore as ts
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.end_to_end.readers.zarr_2_18 import ask
 from tests.support.fixtures_index import archive, same
+from tests.support.readers import ask_zarr_2_18
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.core.buffer.core import default_buffer_prototype
@@ -95,7 +95,7 @@ def refusals(store: ReverseView) -> dict[str, str]:
 
 def zarr_2_18(kind: str, *places: tuple[str, list[str]]) -> list[dict]:
     """What zarr 2.18.7 sees in each place; see `environments/zarr-2.18/read.py`."""
-    return ask("read.py", kind, places)
+    return ask_zarr_2_18("read.py", kind, places)
 
 
 def values_of(seen: dict) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support import web_servers
-from tests.support.environments import ENVIRONMENTS
+from tests.support.readers import ENVIRONMENTS
 from tests.zarrlift.views.test_http_server import fetch, serving
 
 import zarrlift

@@ -1,8 +1,8 @@
-"""The errors of both packages, and the record that every error and warning carries.
+"""The errors of zarrstack, and the record that every error and warning carries.
 
 A `Problem` states the place (node, key), the found and the expected value, and advice. Readers collect
 problems; code that cannot continue raises a `ZarrstackError`, which holds one. `kind` strings are stable,
-because programs match on them. `KINDS` lists them:
+because programs match on them:
 
     ZarrstackError
       metadata      MetadataError      an invalid document: fix the archive, or exclude the node
@@ -10,26 +10,26 @@ because programs match on them. `KINDS` lists them:
       chunk         ChunkError         stored bytes are damaged: restore them, or exclude the node
       cast          CastError          a value does not fit the target type: choose another, or a casting
       storage       StorageError       reading or writing failed: fix the cause, then resume
-      job           JobError           the job does not match its files: see the advice
-      verification  VerificationError  source and destination differ: do not trust the destination
       usage         UsageError         an invalid request: change it
 
-The built-in bases (ValueError for invalid data or requests, RuntimeError for failures of storage or a job)
-are for callers that do not know these classes.
+The built-in bases (ValueError for invalid data or requests, RuntimeError for failures of storage) are for
+callers that do not know these classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self, TypedDict, Unpack
 
 Severity = Literal["note", "warning", "refusal"]
-_BRIEFLY: Final = 10
-"""Maximum number of problems in `JoinedProblems.brief`."""
-_LONGEST: Final = 1000
+LONGEST: Final = 1000
 """Maximum length in characters of each text of a problem."""
+
+
+class WholeText(str):
+    """A text that is not truncated, because each of its parts has been."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class Problem:
         """Truncate long texts: a malicious document may have a fill value of a million numbers."""
         for name in ("message", "found", "expected", "advice"):
             text = getattr(self, name)
-            if text is not None and len(text) > _LONGEST and not isinstance(text, JoinedProblems):
-                object.__setattr__(self, name, text[:_LONGEST] + "...")
+            if text is not None and len(text) > LONGEST and not isinstance(text, WholeText):
+                object.__setattr__(self, name, text[:LONGEST] + "...")
 
     def at(self, *, node: str | None = None, key: str | None = None) -> Problem:
         """A copy with missing parts of its place filled in."""
@@ -102,46 +102,6 @@ class Details(TypedDict, total=False):
     advice: str | None
 
 
-def refusal(kind: str, message: str, **details: Unpack[Details]) -> Problem:
-    """A problem that excludes the node."""
-    return Problem(kind=kind, message=message, **details)
-
-
-def warning(kind: str, message: str, **details: Unpack[Details]) -> Problem:
-    """A problem with which the node is read."""
-    return Problem(kind=kind, severity="warning", message=message, **details)
-
-
-def note(kind: str, message: str, **details: Unpack[Details]) -> Problem:
-    """A harmless deviation."""
-    return Problem(kind=kind, severity="note", message=message, **details)
-
-
-def any_refusal(problems: Iterable[Problem]) -> bool:
-    """Whether any problem is a refusal."""
-    for problem in problems:  # noqa: SIM110 - usually there are none, and `any` would create a generator
-        if problem.severity == "refusal":
-            return True
-    return False
-
-
-class JoinedProblems(str):
-    """Several problems as one text: each is truncated, their list is not."""
-
-    __slots__ = ("brief",)
-    brief: JoinedProblems
-    """The same with the first problems and the number of the others, for one line."""
-
-    @classmethod
-    def of(cls, problems: Iterable[object], *, before: str = "", after: str = "") -> JoinedProblems:
-        """Join the problems, between two other texts."""
-        texts = [short(str(problem), _LONGEST) for problem in problems]
-        joined = cls(before + "; ".join(texts) + after)
-        more = [f"and {len(texts) - _BRIEFLY} more"] if len(texts) > _BRIEFLY else []
-        joined.brief = cls(before + "; ".join([*texts[:_BRIEFLY], *more]) + after)
-        return joined
-
-
 def short(text: str, most: int = 400) -> str:
     """A path or another text for display; a very long one is shortened in the middle."""
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
@@ -183,7 +143,7 @@ class ZarrstackError(Exception):
         """An error of this kind with another one's problem, and text before its message."""
         error = cls(
             before + problem.message if before else problem.message
-        )  # as it is: it may be `JoinedProblems`
+        )  # as it is: it may be `WholeText`
         error.problem = replace(problem, kind=cls.kind, message=error.problem.message)
         return error
 
@@ -222,40 +182,7 @@ class StorageError(ZarrstackError, RuntimeError):
     kind = "storage"
 
 
-class SourceChangedError(StorageError):
-    """An object of the source has changed since it was listed."""
-
-    kind = "source-changed"
-
-
-class JobError(ZarrstackError, RuntimeError):
-    """The job cannot continue: its destination, source or ledger is not as expected."""
-
-    kind = "job"
-
-
-class WorkerError(ZarrstackError, RuntimeError):
-    """A worker cannot run tasks: it is gone, or has another version."""
-
-    kind = "worker"
-
-
-class VerificationError(ZarrstackError, ValueError):
-    """Source and destination differ."""
-
-    kind = "verification"
-
-
 class UsageError(ZarrstackError, ValueError):
     """The request is invalid; nothing was changed."""
 
     kind = "usage"
-
-
-_ERRORS: list[type[ZarrstackError]] = [
-    ZarrstackError,
-    *ZarrstackError.__subclasses__(),
-    *StorageError.__subclasses__(),
-]
-KINDS: Final[Mapping[str, type[ZarrstackError]]] = MappingProxyType({each.kind: each for each in _ERRORS})
-"""All kinds and their errors; "error" is the base class's own kind and never raised."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
-from .codec_spec import CodecSpec
 from .errors import ChunkError, MetadataError, UnsupportedError
+from .extension import Extension
 from .json_text import JSON, excerpt
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class IndexFormat:
             raise MetadataError(
                 "a shard must have index_codecs", found=excerpt(listed), expected="[bytes, crc32c]"
             )
-        specs = [CodecSpec.from_json(item) for item in listed]
+        specs = [Extension.from_json(item, "codec") for item in listed]
         names = [spec.name for spec in specs]
         if names not in (["bytes"], ["bytes", "crc32c"]):
             raise UnsupportedError(

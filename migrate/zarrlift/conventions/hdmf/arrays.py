@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...archive.decoder import object_bound
 from ...archive.nodes import ArrayNode, Layout
 from ...core.chain.chain import Chain
+from ...core.codec_spec import CodecSpec
 from ...core.codecs.hdmf import fields_of, is_absent, text
 from ...core.codecs.pipeline import Pipeline
 from ...core.data_types.v3 import DataType, fill_to_json, zero_fill

@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from zarrstack.core.errors import Problem, Severity, any_refusal
+from zarrstack.core.errors import Problem, Severity
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 from ...archive.nodes import GroupNode
+from ...core.problems import any_refusal
 from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
 from .images import UNKNOWN, image_problems, version_of, with_text_paths

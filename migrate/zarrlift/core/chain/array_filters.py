@@ -26,7 +26,7 @@ from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import excerpt
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
+    from ..codec_spec import CodecSpec
 
 Endian: TypeAlias = Literal["little", "big"]
 

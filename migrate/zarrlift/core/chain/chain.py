@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
+from ..codec_spec import CodecSpec
 from .array_filters import ARRAY_FILTERS, Endian, endian_from_json, endian_to_json
 from .optional_codecs import ARRAY_TO_BYTES_IN_V3
 

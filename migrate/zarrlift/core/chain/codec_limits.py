@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.json_text import JSON
+
+from ..codec_spec import CodecSpec
 
 _LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
     "gzip": ("level", 0, 9),

@@ -1,6 +1,6 @@
 """The table of who can read what of a Zarr v3 result: features of nodes, by reader and version.
 
-The table is `readers.json` beside this module, which is read on first use. `tests/environments/readers.py`
+The table is `readers.json` beside this module, which is read on first use. `tests/support/reader_evidence.py`
 writes what was tested: an array per feature, opened by each reader, its values compared. Rows of readers that
 could not be installed there state the document that they were taken from.
 

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem, ZarrstackError, refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 
+from ..codec_spec import CodecSpec
 from ..data_types.v3 import DataType
+from ..problems import refusal
 from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
 from .chain import Chain
 from .codec_limits import limits_problem, within_limits

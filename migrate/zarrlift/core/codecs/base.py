@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from ..data_types.v3 import DataType
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"

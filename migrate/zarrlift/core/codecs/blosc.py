@@ -27,8 +27,7 @@ from .bounds import buffer_length, bytes_text
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _HEADER: Final = struct.Struct("<BBBBIII")

@@ -19,8 +19,7 @@ from .bounds import buffer_length, elements_in, elements_of, items_as_octets, oc
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

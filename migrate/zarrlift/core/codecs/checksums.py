@@ -26,8 +26,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
     Octets = npt.NDArray[np.uint8]

@@ -11,8 +11,9 @@ from zarrstack.core.errors import MetadataError
 from zarrstack.core.json_text import canonical
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
     from zarrstack.core.json_text import JSON
+
+    from ..codec_spec import CodecSpec
 
 _MISSING: Any = object()
 

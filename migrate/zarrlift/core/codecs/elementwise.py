@@ -24,8 +24,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 FACTS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {

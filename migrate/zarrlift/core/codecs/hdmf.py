@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, MetadataError, UnsupportedError
 
+from ..codec_spec import CodecSpec
 from ..data_types.v3 import DataType
 from ..pickle.load import read_array
 from .base import DEFAULT_OPTIONS, ArrayCodec, InnerChunk, ObjectCodec, Options, memory

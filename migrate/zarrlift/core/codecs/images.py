@@ -24,8 +24,7 @@ from .optional import DecodedOnly, require_exact, require_package
 from .tiff_header import tiff_bytes
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _PREFIX: Final = "imagecodecs_"

@@ -31,8 +31,7 @@ from .lz4 import SIZE_PREFIX, require_ratio, unpack
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 SMALLEST_BLOCK: Final = 64

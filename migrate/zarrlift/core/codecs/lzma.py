@@ -23,8 +23,7 @@ from .streams import unpack
 if TYPE_CHECKING:
     import numpy as np
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 MEMORY_LIMIT: Final = 256 << 20

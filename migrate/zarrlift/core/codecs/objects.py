@@ -32,8 +32,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

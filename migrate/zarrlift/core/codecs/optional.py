@@ -14,8 +14,7 @@ from .base import BytesCodec, Size
 if TYPE_CHECKING:
     from typing import Any
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _LARGEST: Final = 256

@@ -19,8 +19,7 @@ from .config import Configuration
 from .optional import DecodedOnly, native_number, require_exact, require_package
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _MEMBERS: Final = (

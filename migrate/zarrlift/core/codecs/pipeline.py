@@ -20,10 +20,10 @@ from .layout import in_c_order
 from .registry import compile_array_codec, compile_bytes_codec
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
     from zarrstack.core.json_text import JSON
 
     from ..chain.chain import Chain
+    from ..codec_spec import CodecSpec
     from ..data_types.v3 import DataType
     from .base import Buffer
 

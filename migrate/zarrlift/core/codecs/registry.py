@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from zarrstack.core.codec_spec import CodecSpec
+    from ..codec_spec import CodecSpec
 
 BYTES_CODECS: Final[Mapping[str, str]] = {
     "blosc": "blosc:Blosc",

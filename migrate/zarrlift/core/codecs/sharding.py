@@ -26,8 +26,7 @@ from .config import Configuration
 from .pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

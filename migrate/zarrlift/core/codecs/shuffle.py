@@ -17,8 +17,7 @@ from .bounds import elements_in, elements_of, octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 

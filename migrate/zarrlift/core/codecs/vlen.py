@@ -24,8 +24,7 @@ from .bounds import buffer_length
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

@@ -27,8 +27,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy as np
 
-    from zarrstack.core.codec_spec import CodecSpec
-
+    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"

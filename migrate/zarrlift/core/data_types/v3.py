@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from zarrstack.core.errors import CastError, UnsupportedError
-from zarrstack.core.frozen_json import frozen, thawed
 from zarrstack.core.json_text import JSON, canonical
 
+from ..frozen_json import frozen, thawed
 from .bits import same_bits
 from .fill_forms import NAT, expect, fill_form, from_base64, read_fill, refusing, to_base64, whole_number
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3

@@ -15,20 +15,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import Separator
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    UnsupportedError,
-    ZarrstackError,
-    any_refusal,
-    refusal,
-)
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
+from ..codec_spec import CodecSpec
 from ..data_types.v3 import DataType
 from ..grid.chunk_keys_draft import DraftKeys
+from ..problems import any_refusal, refusal
 from ..shapes import Shape, read_lengths, whole_chunks
 from ..zarr_v2.chain import packing
 from .codecs import read_codec, read_layout, read_shards

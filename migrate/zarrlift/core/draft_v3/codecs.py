@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
+from ..codec_spec import CodecSpec
 from ..shapes import Shape, read_lengths
 
 _SHARDING: Final = re.compile(

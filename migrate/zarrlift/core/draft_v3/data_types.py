@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, warning
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, canonical, excerpt
 
 from ..data_types.fill_forms import refusing
@@ -24,6 +24,7 @@ from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
 from ..data_types.v3 import DataType, fill_to_json, zero_fill
+from ..problems import warning
 
 Dtype: TypeAlias = np.dtype[Any]
 

@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, NamedTuple
 
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, warning
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
+
+from ..problems import warning
 
 ENTRY: Final = "zarr.json"
 """Key of the entry point."""

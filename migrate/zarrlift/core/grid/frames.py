@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.shard_index import IndexFormat, ShardIndex, packed
 
 from ..chain.chain import Chain
+from ..codec_spec import CodecSpec
 from ..shapes import Shape
 from .chunk_keys_n5 import Axes
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, note, warning
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
+from ..codec_spec import CodecSpec
 from ..codecs.config import Configuration
+from ..problems import note, warning
 
 _LARGEST: Final = (1 << 31) - 1
 

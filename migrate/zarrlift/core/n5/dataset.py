@@ -14,23 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    UnsupportedError,
-    ZarrstackError,
-    any_refusal,
-    note,
-    refusal,
-    warning,
-)
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
+from ..codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
 from ..grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
+from ..problems import any_refusal, note, refusal, warning
 from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
 from .blocks import BlockHeader
 from .compression import read_compression

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Final
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UnsupportedError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES
+from ..codec_spec import CodecSpec
 from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
 from ..grid.chunk_keys_n5 import Axes, reverse_axes
 from ..shapes import Shape

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
 from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
 from ..chain.optional_codecs import IMAGECODECS, PACKAGES
+from ..codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UnsupportedError
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..chain.chain import Chain
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES
+from ..codec_spec import CodecSpec
 from ..codecs.pipeline import axes_order
 from ..data_types.bits import same_bits
 from ..data_types.fill_forms import fill_form

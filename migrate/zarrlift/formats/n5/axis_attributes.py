@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from zarrstack.core.errors import Problem, note
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON
 
+from ...core.problems import note
 from ...recipe.options import Axes
 
 _OF_GROUPS: Final = frozenset(

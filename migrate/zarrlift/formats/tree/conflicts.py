@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from zarrstack.core.errors import Problem, StorageError, refusal
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import ArrayNode, Node
+from ...core.problems import refusal
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from .directory import NodeDirectory

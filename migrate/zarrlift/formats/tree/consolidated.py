@@ -13,9 +13,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias
 
-from zarrstack.core.errors import MetadataError, Problem, Severity, warning
+from zarrstack.core.errors import MetadataError, Problem, Severity
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
+from ...core.problems import warning
 from .documents import parse_object
 
 KEY: Final = ".zmetadata"

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, any_refusal
+from zarrstack.core.errors import Problem, StorageError
 
+from ...core.problems import any_refusal
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
 

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.errors import MetadataError, Problem, StorageError, refusal
+from zarrstack.core.errors import MetadataError, Problem, StorageError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...core.git_pointers import pointer
+from ...core.problems import refusal
 from ...storage.base import Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage

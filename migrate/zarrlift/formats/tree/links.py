@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from zarrstack.core.errors import Problem, refusal, warning
+from zarrstack.core.errors import Problem
+
+from ...core.problems import refusal, warning
 
 
 def unfollowed_link(path: str | None, key: str | None, target: str) -> Problem:

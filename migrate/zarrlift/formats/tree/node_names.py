@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from zarrstack.core.errors import Problem, refusal, warning
+from zarrstack.core.errors import Problem
 
+from ...core.problems import refusal, warning
 from .directory import NodeDirectory
 
 MAX_LEVELS: Final = 256

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import Problem, UsageError, any_refusal
-from zarrstack.core.json_text import JSON, JSONObject, document
+from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.json_text import JSON, JSONObject
 
 from ...archive.nodes import ArrayNode, GroupNode, Layout, SourceDocument
+from ...core.json_document import document
+from ...core.problems import any_refusal
 from ...recipe.options import Reading
 from ...storage.base import Storage
 from ..table import FORMATS, NodeFormat

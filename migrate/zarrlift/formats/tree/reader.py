@@ -10,11 +10,12 @@ from functools import partial
 from importlib import import_module
 from typing import Final, Literal
 
-from zarrstack.core.errors import Problem, StorageError, UsageError, note, refusal
+from zarrstack.core.errors import Problem, StorageError, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import Archive, ArrayNode, Layout, Node
+from ...core.problems import note, refusal
 from ...recipe.options import Reading
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage

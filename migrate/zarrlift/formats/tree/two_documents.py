@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, note, refusal
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join, prefix_of
 
+from ...core.problems import note, refusal
 from ...recipe.options import Format
 from ...storage.base import Storage
 from ..table import V2_ARRAY as ARRAY

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from zarrstack.core.errors import Problem, note
+from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, Node
 from ...core.node_paths import nearest
+from ...core.problems import note
 from ...storage.base import CLAIM
 from .directory import NodeDirectory
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, refusal
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
+from ...core.problems import refusal
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.scratch import is_own
 from ...storage.local.storage import LocalStorage

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import Separator
-from zarrstack.core.errors import Problem, ZarrstackError, any_refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
 from ...archive.nodes import Layout
@@ -23,6 +23,7 @@ from ...core.data_types.v2 import parse_v2_dtype
 from ...core.data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
 from ...core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ...core.grid.chunk_keys import ChunkKeys
+from ...core.problems import any_refusal
 from ...core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
 from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
 from .fast_path import plainly_right

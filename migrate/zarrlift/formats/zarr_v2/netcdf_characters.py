@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, warning
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
+from ...core.problems import warning
 from ...storage.base import Storage
 from ..tree.directory import CHUNK
 

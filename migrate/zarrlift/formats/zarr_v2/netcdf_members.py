@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from zarrstack.core.errors import Problem, note, warning
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
+
+from ...core.problems import note, warning
 
 _NAMES: Final = ("_nczarr_group", "_nczarr_superblock", "_nczarr_array")
 _ATTRIBUTE: Final = {spelled: name for name in _NAMES for spelled in (name, name.upper())}

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal, warning
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
 from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import Layout, SourceDocument
 from ...core.identity_cache import IdentityCache
+from ...core.problems import any_refusal, warning
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.files import BadObjectError
 from ..table import V2_ARRAY as ARRAY

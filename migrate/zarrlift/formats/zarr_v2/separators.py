@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import Separator
-from zarrstack.core.errors import Problem, note, refusal
+from zarrstack.core.errors import Problem
 
+from ...core.problems import note, refusal
 from ...storage.base import DirectoryEntry
 
 _NUMBER: Final = re.compile(r"[0-9]+")

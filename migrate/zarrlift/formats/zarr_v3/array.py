@@ -13,14 +13,7 @@ from typing import Any, Final
 
 from zarrstack.base.array_documents import GUARD
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    UnsupportedError,
-    ZarrstackError,
-    any_refusal,
-    refusal,
-)
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.shard_index import IndexFormat
 
@@ -29,6 +22,7 @@ from ...core.chain.chain import Chain
 from ...core.codecs.pipeline import Pipeline
 from ...core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from ...core.grid.frames import Shards
+from ...core.problems import any_refusal, refusal
 from ...core.shapes import Shape, read_lengths, whole_chunks
 
 SHARDING: Final = "sharding_indexed"

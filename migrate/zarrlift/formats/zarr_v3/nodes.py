@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from zarrstack.base.array_documents import GUARD
-from zarrstack.core.errors import Problem, refusal, warning
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import SourceDocument
+from ...core.problems import refusal, warning
 from ...storage.base import DirectoryEntry
 from ..table import V3 as NAME
 from ..tree import consolidated

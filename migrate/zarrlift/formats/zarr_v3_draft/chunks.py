@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, refusal
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import ArrayNode, GroupNode, Layout, Node
 from ...core.draft_v3.nodes import Dialect
 from ...core.grid.chunk_keys_draft import DraftKeys
+from ...core.problems import refusal
 from ...storage.base import DirectoryEntry, Storage
 from ..tree.nodes import implicit_group
 from ..tree.walk import passed_over

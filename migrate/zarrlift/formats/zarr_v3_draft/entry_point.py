@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, warning
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
 from ...core.draft_v3.nodes import ENTRY, Dialect, DraftEntryPoint, write_entry
+from ...core.problems import warning
 from ...storage.base import Storage
 from ..tree.walk import passed_over
 

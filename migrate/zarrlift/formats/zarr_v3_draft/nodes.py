@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
-from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, refusal
-from zarrstack.core.json_text import canonical, document
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.json_text import canonical
 from zarrstack.core.paths import parents
 from zarrstack.core.shard_index import IndexFormat
 
@@ -28,6 +28,8 @@ from ...core.codecs.registry import compile_bytes_codec
 from ...core.draft_v3.array import describe_array
 from ...core.draft_v3.nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
 from ...core.grid.frames import Shards
+from ...core.json_document import document
+from ...core.problems import refusal
 from ...core.zarr_v2.chain import read_chain
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage

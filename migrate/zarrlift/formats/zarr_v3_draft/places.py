@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, refusal, warning
+from zarrstack.core.errors import Problem, StorageError
 
 from ...core.draft_v3.nodes import CONSOLIDATED, Dialect, bad_node_name
+from ...core.problems import refusal, warning
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
 from ..tree.directory import NodeDirectory

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.errors import JobError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 
+from ...errors import JobError
 from ...planning.regrid.blocks import memory_budget
 from ...planning.unapplied_options import refuse_unapplied
 from ...transfer.unexpected_errors import unexpected_error

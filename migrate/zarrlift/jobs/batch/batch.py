@@ -10,9 +10,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, Unpack
 
-from zarrstack.core.errors import JobError, UsageError, any_refusal
+from zarrstack.core.errors import UsageError
 
-from ...errors import Interrupted
+from ...core.problems import any_refusal
+from ...errors import Interrupted, JobError
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
 from ...recipe.options import Places, Running, Updating, Watching
 from ...recipe.signatures import explicit, given

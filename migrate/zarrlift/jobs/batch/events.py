@@ -17,8 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 
+from ...errors import JobError
 from ...storage.local.owner_process import OwnerProcess
 from ..ledger.database import stamp
 from ..ledger.find_job import LIST_SUFFIX

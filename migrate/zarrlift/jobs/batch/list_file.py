@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
+from ...errors import JobError
 from ...storage.local.partial_files import create_file, partial_name
 from ...storage.local.presence import is_file
 from ...storage.local.sibling_names import sibling, with_suffix

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from zarrstack.core.errors import JoinedProblems, Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
+from ...core.problems import JoinedProblems
 from ...formats.search import search
 from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact

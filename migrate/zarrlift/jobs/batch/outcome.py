@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeAlias
 
-from zarrstack.core.errors import JobError, JoinedProblems, any_refusal
 from zarrstack.core.json_text import JSONObject
 
+from ...core.problems import JoinedProblems, any_refusal
+from ...errors import JobError
 from ..units import columns, safe
 from .rows import COMPLETE, BatchRow, counts
 

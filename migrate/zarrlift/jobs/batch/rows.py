@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ...core.json_fields import json_of_fields
+from ...errors import JobError
 from ..current_status import activity
 from ..ledger.database import damage_told, stamp
 from ..ledger.find_job import names_of, places_of

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from zarrstack.core.errors import JobError, Problem, ZarrstackError, any_refusal
+from zarrstack.core.errors import Problem, ZarrstackError
 
+from ...core.problems import any_refusal
+from ...errors import JobError
 from ...recipe.options import Moved, Places
 from ...storage.open_storage import is_url
 from ...storage.reference_options import of_references

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
+from ...errors import JobError
 from ...recipe.keywords import PlacesKeywords, RequestKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import PathText, Places, Request, Running, Watching, values
 from ...recipe.recipe import Recipe

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from zarrstack.core.errors import JobError, Problem, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError
 
+from ...errors import JobError
 from ...recipe.options import JobPlace, Places, Updating, values
 from ...storage.base import BESIDE
 from ...storage.local.partial_files import sweep_partial

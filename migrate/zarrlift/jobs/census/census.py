@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.errors import Problem
 
 from ...core.json_fields import FieldsAsJSON
+from ...core.problems import any_refusal
 
 _NAMES: Final = 100
 """Maximum number of names of a tally that are kept; the others are only counted."""

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
-from zarrstack.core.errors import Problem, WorkerError, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...archive.chunk_inventory import Indexes
+from ...errors import WorkerError
 from ...planning.plans import ArrayPlan
 from ...recipe.options import VerifyLevel
 from ...storage.base import Storage

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zarrstack.core.errors import JobError
 from zarrstack.core.json_text import excerpt
 
+from ...errors import JobError
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
@@ -215,9 +215,9 @@ def require_file(path: JobPath) -> None:
 
 def lock_file(path: JobPath) -> int | None:
     """Lock the file against other runners until this process ends; the kernel releases the lock."""
-    from zarrstack.system import file_locks
+    from ...storage.local import byte_locks
 
-    if not file_locks.HERE:  # SQLite's own locks still protect the ledger
+    if not byte_locks.HERE:  # SQLite's own locks still protect the ledger
         return None
     try:
         descriptor = os.open(path, os.O_RDWR)
@@ -227,7 +227,7 @@ def lock_file(path: JobPath) -> int | None:
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
     try:
-        file_locks.lock_byte(descriptor)
+        byte_locks.lock_byte(descriptor)
     except OSError as error:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):

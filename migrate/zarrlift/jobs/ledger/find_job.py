@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
 from zarrstack.core.similar_names import meant
 
+from ...errors import JobError
 from ...recipe.options import JobPlace, PathText
 from ...storage.local.presence import exists, is_file
 from ...storage.local.sibling_names import sibling, with_suffix

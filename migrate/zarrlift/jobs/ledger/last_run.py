@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from zarrstack.core.errors import JobError
-
+from ...errors import JobError
 from ...recipe.options import VerifyLevel
 from ...storage.local.owner_process import OwnerProcess
 from .ledger import Job

@@ -20,9 +20,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
+from ...errors import JobError
 from ...planning.plans import Plan, Planned
 from ...transfer.counts import MoveResult
 from .. import log_messages

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from zarrstack.core.errors import JobError
-
+from ...errors import JobError
 from ...storage.open_storage import is_url
 from .database import SQLITE, require_file
 from .home import Home

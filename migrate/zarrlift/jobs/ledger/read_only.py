@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from zarrstack.core.errors import JobError
+from ...errors import JobError
 
 _WAIT_MS: Final = 10_000
 """Maximum time to wait for a commit in milliseconds."""

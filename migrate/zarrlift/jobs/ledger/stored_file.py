@@ -20,8 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from zarrstack.core.errors import JobError, StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
+from ...errors import JobError
 from ...storage.remote.stored_object import ObjectVersion, StoredObject
 
 INTERVAL: Final = 30.0

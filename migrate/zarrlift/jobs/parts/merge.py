@@ -8,8 +8,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 
+from ...errors import JobError
 from ...storage.base import Storage
 from ...storage.local.scratch import LAYERED, directory_of
 from ...storage.local.storage import LocalStorage

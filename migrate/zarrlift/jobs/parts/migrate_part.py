@@ -13,8 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self, Unpack
 
-from zarrstack.core.errors import JobError, Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError
 
+from ...errors import JobError
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching

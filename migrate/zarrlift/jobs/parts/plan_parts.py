@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Unpack
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
+from ...errors import JobError
 from ...planning.plans import Plan
 from ...recipe.keywords import PlacesKeywords, RequestKeywords, TakingOverKeywords
 from ...recipe.options import PathText, Places, Request, TakingOver

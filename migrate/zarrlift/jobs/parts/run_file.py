@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 
+from ...errors import JobError
 from ...storage.base import Storage
 from ...storage.local.owner_process import OwnerProcess
 from ...storage.local.storage import LocalStorage
@@ -84,7 +85,7 @@ class RunFile:
         self, job: Job, part: int, earlier: Iterable[PartRun], destination: Storage, *, fsync: bool
     ) -> None:
         """`destination` is the storage without layers; `fsync`: tasks that end have reached the disk."""
-        from zarrstack.system import file_locks
+        from ...storage.local import byte_locks
 
         suffix = f"{part:03}-{os.urandom(4).hex()}"
         self.id = f"{job.id}-{suffix}"
@@ -99,7 +100,7 @@ class RunFile:
         except OSError as error:
             raise unwritable(self._path, error) from error
         with contextlib.suppress(OSError):  # a file system without locks
-            file_locks.lock_byte(self._file.fileno())
+            byte_locks.lock_byte(self._file.fileno())
         turn = 1 + max((run.turn for run in earlier), default=0)
         about = {"job": job.id, "part": part, "turn": turn, "generation": int(job.fact("generation") or 0)}
         owner = OwnerProcess.of_this_process().to_json()

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from zarrstack.core.errors import JobError
-
+from ...errors import JobError
 from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ...recipe.options import Executing, Request, Running, VerifyLevel, values

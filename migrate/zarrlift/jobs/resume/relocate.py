@@ -14,11 +14,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from zarrstack.core.errors import JobError
-from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
+from ...core.json_document import document
+from ...errors import JobError
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
 from ...recipe.options import Moved, PathText, Places

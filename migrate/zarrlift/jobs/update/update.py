@@ -10,9 +10,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Unpack
 
-from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
 
+from ...core.problems import any_refusal
 from ...planning.inventories import Inventories
 from ...recipe.keywords import (
     JobPlaceKeywords,

@@ -6,9 +6,9 @@ import json
 from contextlib import closing
 from dataclasses import replace
 
-from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
+from ...core.json_document import document
 from ...planning.array_planner import digest
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan

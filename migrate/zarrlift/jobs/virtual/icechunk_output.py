@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import StorageError, UsageError
-from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.json_text import JSONObject
 
+from ...core.json_document import document
 from ...storage.icechunk.place import MAIN, IcechunkPlace, icechunk_errors, is_empty, major, with_containers
 from ...storage.icechunk.session import SessionStorage
 from ...storage.remote.obstore_s3 import s3_settings

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.json_text import JSONObject
 
 from ...core.grid.grid import Grid
+from ...core.json_document import document
 from ...formats.describe import describe
 from ...storage.local.partial_files import sweep_partial
 from ...storage.local.storage import LocalStorage

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, SourceChangedError, UsageError, ZarrstackError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import NOT_LISTED
 from ...core.grid.frames import N5Blocks
+from ...errors import SourceChangedError
 from ...formats.describe import describe
 from ...planning.inventories import Inventories
 from ...planning.planner import make_plan

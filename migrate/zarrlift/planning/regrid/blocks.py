@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, UsageError, refusal
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.shard_index import PAIR_BYTES
 
 from ...archive.chunk_inventory import Inventory, object_sizes, task_bytes, within_limit
@@ -22,6 +22,7 @@ from ...archive.nodes import Layout
 from ...core.grid.frames import Shards
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import gathered, touched
+from ...core.problems import refusal
 from ...storage.base import Storage
 from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ...storage.local.storage import LocalStorage

@@ -15,12 +15,13 @@ from math import prod
 from typing import Any, Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.codec_spec import CodecSpec
-from zarrstack.core.errors import Problem, note
+from zarrstack.core.errors import Problem
 
 from ...archive.chunk_inventory import Inventory
 from ...archive.nodes import Layout
 from ...core.chain.chain import Chain
+from ...core.codec_spec import CodecSpec
+from ...core.problems import note
 from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ...storage.local.scratch import PASSES
 from .blocks import BASE, Blocks, available_cores, block_bounds, choose_blocks

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarr.storage import MemoryStore, WrapperStore
 
-from zarrstack.core.errors import JobError, StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.version import __version__
 
+from ...errors import JobError
 from ..base import BESIDE, Storage
 from ..reference_options import AskedReferences
 from ..remote.error_text import plainly

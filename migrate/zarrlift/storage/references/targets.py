@@ -17,16 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from zarrstack.core.errors import (
-    SourceChangedError,
-    StorageError,
-    UnsupportedError,
-    UsageError,
-    ZarrstackError,
-    short,
-)
+from zarrstack.core.errors import StorageError, UnsupportedError, UsageError, ZarrstackError, short
 from zarrstack.core.paths import local_path
 
+from ...errors import SourceChangedError
 from ..base import Storage
 from ..listed_versions import Version, version_number
 from ..local.storage import LocalStorage

@@ -13,8 +13,7 @@ import time
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from zarrstack.core.errors import WorkerError
-
+from ...errors import WorkerError
 from .engine import Engine
 
 _ASK_AGAIN: Final = 1.0

@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from zarrstack.core.errors import WorkerError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 
+from ...errors import WorkerError
 from .engine import Engine
 
 T = TypeVar("T")

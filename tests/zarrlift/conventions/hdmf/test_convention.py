@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.environments import ENVIRONMENTS
 from tests.support.hdmf_files import CASES, documents, edit, expected, files, fixture, small, write_pickled
+from tests.support.readers import ENVIRONMENTS
 
 import zarrlift
 from zarrlift.core.chain.chain import Chain

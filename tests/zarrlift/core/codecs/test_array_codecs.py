@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail, InnerChunk, Options
 from zarrlift.core.codecs.registry import compile_array_codec
 from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.data_types.v3 import DataType
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError
 
 OBJECT = DataType("object")

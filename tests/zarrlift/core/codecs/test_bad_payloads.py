@@ -18,11 +18,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import checksums, elementwise
 from zarrlift.core.codecs.base import HeadAndTail, Size
 from zarrlift.core.codecs.deflate import rewrap_zlib_to_gzip
 from zarrlift.core.codecs.registry import compile_bytes_codec
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
 
 MEGABYTE = 1 << 20

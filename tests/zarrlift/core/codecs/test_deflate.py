@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import deflate
 from zarrlift.core.codecs.base import Size
 from zarrlift.core.codecs.registry import compile_bytes_codec
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError
 
 MEGABYTE = 1 << 20

@@ -16,11 +16,11 @@ from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArray, archive, archives, same
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v2 import parse_v2_dtype
 from zarrlift.core.grid.grid import Grid
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ZarrstackError
 
 OBJECT_CODECS = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail, Size
 from zarrlift.core.codecs.registry import ARRAY_CODECS, BYTES_CODECS, compile_bytes_codec
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, UnsupportedError
 
 RAW_LZMA = [{"id": 3, "dist": 4}, {"id": 33, "preset": 1}]

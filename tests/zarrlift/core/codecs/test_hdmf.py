@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError
 
 CODECS = {"numcodecs.pickle": numcodecs.Pickle(), "numcodecs.json2": numcodecs.JSON()}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail, Size
 from zarrlift.core.codecs.registry import compile_bytes_codec
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError
 
 MAGIC = "4c5a34426c6f636b"

@@ -20,6 +20,7 @@ from tests.support.optional_archives import optional, seen_by_zarr2
 
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.chain.optional_codecs import PACKAGES
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import optional as optional_module
 from zarrlift.core.codecs import zstd
 from zarrlift.core.codecs.base import Size
@@ -28,7 +29,6 @@ from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import BYTES_CODECS, compile_bytes_codec
 from zarrlift.core.codecs.zstd import Zstd
 from zarrlift.core.zarr_v2.chain import read_chain
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
 
 REFUSED = {"images/jpegxr_u2"}

@@ -14,17 +14,18 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.support.documents import v3_array
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import deflate, layout
 from zarrlift.core.codecs.base import OBJECT_LIMIT, HeadAndTail, Size
 from zarrlift.core.codecs.layout import in_c_order
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.data_types.v3 import DataType
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import CastError, ChunkError, MetadataError
 
 
@@ -139,16 +140,7 @@ def test_v3_chunks_go_both_ways_between_here_and_zarr(tail, endian):
     store: dict = {}
     codecs = [{"name": "transpose", "configuration": {"order": [2, 0, 1]}}]
     codecs += [{"name": "bytes", "configuration": {"endian": endian}}, *V3_TAILS[tail]]
-    document = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [5, 3, 4],
-        "data_type": "float32",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5, 3, 4]}},
-        "chunk_key_encoding": {"name": "default"},
-        "fill_value": 0,
-        "codecs": codecs,
-    }
+    document = v3_array([5, 3, 4], data_type="float32", codecs=codecs)
     buffer = default_buffer_prototype().buffer
     store["zarr.json"] = buffer.from_bytes(json.dumps(document).encode())
     array = zarr.open_array(MemoryStore(store), mode="r+")

@@ -10,18 +10,18 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import pytest
-from tests.support.optional_archives import tiff, tiff_seen_by_zarr2
+from tests.support.optional_archives import seen_by_zarr2, tiff
 
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import tiff_header
 from zarrlift.core.codecs.base import Size
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import compile_bytes_codec
 from zarrlift.core.codecs.tiff_header import DEPTHS, TILE_LENGTH, TILE_WIDTH, tiff_bytes
 from zarrlift.core.zarr_v2.chain import read_chain
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError
 
-ARRAYS = sorted(tiff_seen_by_zarr2()["codecs.zarr"])
+ARRAYS = sorted(seen_by_zarr2(tiff)["codecs.zarr"])
 PIXELS = bytes(range(240))
 """An image of 10 rows of 12 pixels of 2 bytes."""
 EXACT = Size(240, exact=True)

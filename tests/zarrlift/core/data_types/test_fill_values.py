@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.v3_documents import document, read_by_tensorstore, read_by_zarr
+from tests.support.documents import of_three, read_by_tensorstore, read_by_zarr
 
 from zarrlift.core.data_types.numpy_types import CORE
 from zarrlift.core.data_types.v3 import NAT, DataType, fill_from_json, fill_to_json, same_bits, zero_fill
@@ -100,7 +100,7 @@ ZARR_LOSES = {"signalling NaN", "complex"} | ({"NaN of float16"} if sys.version_
 @pytest.mark.parametrize("name", EXACT)
 def test_zarr_python_reads_the_same_value(name):
     data_type, data, raw = EXACT[name]
-    seen = read_by_zarr(document(data_type.to_json(), data))[:1]
+    seen = read_by_zarr(of_three(data_type.to_json(), data))[:1]
     same = seen.astype(data_type.numpy.newbyteorder("<")).tobytes().hex() == raw
     assert same == (name not in ZARR_LOSES)
 
@@ -110,7 +110,7 @@ TENSORSTORE = {name: row for name, row in EXACT.items() if row[0].name in (*CORE
 
 @pytest.mark.parametrize(("data_type", "data", "raw"), TENSORSTORE.values(), ids=TENSORSTORE)
 def test_tensorstore_reads_the_same_value(data_type, data, raw):
-    seen = read_by_tensorstore(document(data_type.to_json(), data))[:1]
+    seen = read_by_tensorstore(of_three(data_type.to_json(), data))[:1]
     if data_type is V3:
         assert seen.shape == (1, 3)  # and numpy shows none of it: the items are of type V0
     else:
@@ -123,7 +123,7 @@ def test_tensorstore_reads_the_same_value(data_type, data, raw):
 def test_values_of_any_length_keep_their_type(data_type, value):
     data = fill_to_json(value, data_type)
     assert fill_from_json(data, data_type) == value
-    seen = read_by_zarr(document(data_type.to_json(), data))[0]
+    seen = read_by_zarr(of_three(data_type.to_json(), data))[0]
     assert (str(seen) if data_type is STRING else seen) == value
 
 

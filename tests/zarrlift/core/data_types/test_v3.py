@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.v3_documents import document, read_by_tensorstore, read_by_zarr
+from tests.support.documents import of_three, read_by_tensorstore, read_by_zarr
 
 from zarrlift.core.data_types.numpy_types import CORE, MAX_DEPTH
 from zarrlift.core.data_types.v3 import DataType, fill_to_json, same_bits, zero_fill
@@ -72,14 +72,14 @@ class TestKnownTypes:
     def test_zarr_python_reads_it_with_its_zero(self, data, dtype, tensorstore_reads):
         data_type = DataType.from_json(data)
         zero = zero_fill(data_type)
-        seen = read_by_zarr(document(data, fill_to_json(zero, data_type)))
+        seen = read_by_zarr(of_three(data, fill_to_json(zero, data_type)))
         assert seen.shape == (3,)
         assert dtype.hasobject or seen.dtype == dtype
         assert same_bits(str(seen[0]) if data == "string" else seen[0], zero)
 
     def test_tensorstore_reads_it_or_says_so(self, data, dtype, tensorstore_reads):
         data_type = DataType.from_json(data)
-        content = document(data, fill_to_json(zero_fill(data_type), data_type))
+        content = of_three(data, fill_to_json(zero_fill(data_type), data_type))
         if tensorstore_reads:
             # raw_bytes come as one more axis of single bytes.
             assert read_by_tensorstore(content).shape in {(3,), (3, data_type.itemsize)}
@@ -89,7 +89,7 @@ class TestKnownTypes:
 
 
 def test_tensorstore_opens_one_field_of_a_flat_struct():
-    content = document(POINT, "AADAPwcA")
+    content = of_three(POINT, "AADAPwcA")
     assert read_by_tensorstore(content, field="x").tolist() == [1.5] * 3
     assert read_by_tensorstore(content, field="y").tolist() == [7] * 3
 
@@ -169,9 +169,9 @@ def test_no_reader_takes_types_of_zero_bytes(data):
     with pytest.raises(MetadataError):
         DataType.from_json(data)
     with pytest.raises(ValueError, match="length"):
-        read_by_zarr(document(data, ""))
+        read_by_zarr(of_three(data, ""))
     with pytest.raises(ValueError, match="data_type"):
-        read_by_tensorstore(document(data, ""))
+        read_by_tensorstore(of_three(data, ""))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import fixtures_index
-from tests.support.fixture_objects import FixtureObjects
+from tests.support.fixtures_index import FixtureObjects
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType, fill_from_json
 from zarrlift.core.draft_v3.array import DraftArray, describe_array
@@ -19,7 +20,6 @@ from zarrlift.core.draft_v3.nodes import ENTRY, Dialect, is_entry, read_entry, r
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.zarr_v2.chain import read_chain
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UnsupportedError, ZarrstackError
 
 TEXT, ZARR_PYTHON = Dialect.TEXT, Dialect.ZARR_PYTHON

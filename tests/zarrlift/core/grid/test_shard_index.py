@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.v3_documents import document
+from tests.support.documents import of_three
 
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
 from zarrstack.core.shard_index import MISSING, IndexFormat, ShardIndex, checksum
@@ -195,7 +195,7 @@ class TestReaders:
     def sharded(self, form):
         inner = [{"name": "bytes", "configuration": {"endian": "little"}}]
         configuration = {"chunk_shape": [2, 3], "codecs": inner} | form.to_json()
-        return document(
+        return of_three(
             "uint16",
             7,
             shape=[4, 6],

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import fixtures_index
 from tests.support.every import try_each
-from tests.support.fixture_objects import FixtureObjects
-from tests.support.fixtures_index import archive, archives
+from tests.support.fixtures_index import FixtureObjects, archive, archives
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.chunk_keys_n5 import N5Keys, reverse_axes
@@ -27,7 +27,6 @@ from zarrlift.core.n5.blocks import DEFAULT, OBJECT, VARLENGTH, BlockHeader, hea
 from zarrlift.core.n5.dataset import STANDARD, describe_dataset, is_dataset, user_attributes, version_problem
 from zarrlift.core.n5.unstated_shards import chunks_in_shard
 from zarrlift.core.n5.writer import chain_for_n5, dataset_members, require_own_names, require_zero_fill
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError, ZarrstackError
 from zarrstack.core.shard_index import IndexFormat, ShardIndex
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.pipeline import axes_order
 from zarrlift.core.data_types.v3 import DataType, fill_to_json
 from zarrlift.core.zarr_v2.writer import array_document, chain_for_v2, fill_for_v2
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UnsupportedError
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})

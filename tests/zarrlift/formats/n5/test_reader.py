@@ -16,18 +16,17 @@ from hypothesis import strategies as st
 from tests.support import fixtures_index
 from tests.support.damaged_archives import copied
 from tests.support.fixtures_index import archive
-from tests.support.format_readers import n5
-from tests.support.v2_trees import messages, node, tree
+from tests.support.v2_trees import messages, n5, node, tree
 from tests.zarrlift.storage.test_containers import in_memory
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.grid.chunk_keys_n5 import N5Keys
 from zarrlift.core.grid.frames import N5Blocks
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
 
 DATASET = {
@@ -119,25 +118,6 @@ def test_a_dataset_that_lost_a_member_is_a_broken_array_not_a_group(member, tmp_
     assert {problem.key for problem in array.problems} == {"attributes.json"}
 
 
-REFUSED = {
-    "lengths that differ": (dataset(blockSize=[4, 2]), "blockSize"),
-    "an unknown compression": (dataset(compression={"type": "snappy"}), "unknown N5 compression 'snappy'"),
-    "jpeg": (dataset(compression={"type": "jpeg", "quality": 90}), "jpeg"),
-    "objects": (dataset(dataType="object"), "variable length"),
-    "text": (dataset(dataType="string"), "variable length"),
-    "label multisets": ({**DATASET, "isLabelMultiset": True}, "label multisets"),
-    "a block of nothing": (dataset(blockSize=[4, 0, 2]), "blockSize"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_described_is_refused_by_name(case, tmp_path):
-    document, says = REFUSED[case]
-    array = one(tmp_path, document)
-    assert array.refused
-    assert says in messages(array)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
     | st.sampled_from(["uint8", "gzip", "lz4", "blosc", "raw"]),
@@ -206,32 +186,6 @@ def test_numbers_name_groups_and_datasets_as_well_as_blocks(tmp_path):
     assert not any(found.refused for found in archive.nodes)
 
 
-@pytest.mark.parametrize("name", ["inner", "9"])
-def test_a_dataset_below_a_dataset_is_refused_and_the_outer_one_is_not(name, tmp_path):
-    archive = read(tmp_path, {"a/attributes.json": DATASET, f"a/{name}/attributes.json": DATASET})
-    assert not node(archive, "a").refused
-    assert "is inside an array" in messages(node(archive, f"a/{name}"))
-    assert node(archive, f"a/{name}").problems[0].key == f"a/{name}/attributes.json"
-
-
-def test_no_document_anywhere_is_no_archive(tmp_path):
-    with pytest.raises(UsageError, match="no N5"):
-        read(tmp_path, {"notes.txt": b"mine", "a/b.txt": b"mine"})
-
-
-def test_one_broken_array_does_not_stop_the_others(tmp_path):
-    archive = read(tmp_path, {
-        "good/attributes.json": DATASET, "bad/attributes.json": b"{", "bad/0/0/0": b"x",
-        "worse/attributes.json": b"\xff", "list/attributes.json": b"[]",
-    })  # fmt: skip
-    assert not node(archive, "good").refused
-    for path in ("bad", "worse", "list"):
-        assert node(archive, path).refused
-        assert isinstance(node(archive, path), ArrayNode)
-        assert node(archive, path).problems[0].key == f"{path}/attributes.json"
-    assert {found.path for found in archive.nodes} == {"", "good", "bad", "worse", "list"}
-
-
 def test_a_broken_document_above_datasets_is_a_groups(tmp_path):
     archive = read(tmp_path, {"group/attributes.json": b"{", "group/a/attributes.json": DATASET})
     assert isinstance(node(archive, "group"), GroupNode)
@@ -278,12 +232,6 @@ def test_the_version_counts_at_the_root(version, severity, tmp_path):
         [] if severity is None else [severity]
     )
     assert node(archive, "a").problems == ()
-
-
-def test_strays_are_told(tmp_path):
-    others = {"notes.txt": b"", ".DS_Store": b"", "._attributes.json": b""}
-    archive = read(tmp_path, {"attributes.json": ROOT, "a/attributes.json": DATASET, **others})
-    assert [(problem.kind, problem.key) for problem in archive.problems] == [("stray", "notes.txt")]
 
 
 def test_links_are_judged(tmp_path):

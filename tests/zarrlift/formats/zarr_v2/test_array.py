@@ -17,6 +17,7 @@ from tests.support.v2_trees import array, messages, node, one, read
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, Layout
+from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.formats.describe import describe
@@ -35,7 +36,6 @@ from zarrlift.formats.zarr_v2.fill_values import (
     zero_object,
 )
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError
 
 BLOSC = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}

@@ -7,8 +7,7 @@ import os
 
 import pytest
 from tests.support import fixtures_index
-from tests.support.format_readers import zarr_v2
-from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree
+from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree, zarr_v2
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.describe import describe
@@ -91,26 +90,14 @@ def test_names_v3_cannot_hold_are_refused_by_name(tmp_path, name):
     assert repr(name) in messages(found)
 
 
-def test_reserved_names_are_warned_of(tmp_path):
-    archive = read(tmp_path, {".zgroup": GROUP, "__x/.zarray": ARRAY})
-    assert not node(archive, "__x").refused
-    assert "reserved" in messages(node(archive, "__x"), "warning")
-
-
-def test_names_that_differ_only_by_case_are_warned_of(tmp_path):
-    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, "A/.zarray": ARRAY})
-    assert "/A too" in messages(node(archive, "a"), "warning")
+@pytest.mark.parametrize(("names", "said"), [(["__x"], "reserved"), (["a", "A"], "/A too")])
+def test_names_that_are_reserved_or_differ_only_by_case_are_warned_of(tmp_path, names, said):
+    archive = read(tmp_path, {".zgroup": GROUP, **{f"{name}/.zarray": ARRAY for name in names}})
+    assert not node(archive, names[0]).refused
+    assert said in messages(node(archive, names[0]), "warning")
 
 
 # ----- what belongs to no node
-
-
-def test_files_of_operating_systems_are_passed_over_and_others_noted(tmp_path):
-    strays = {"._x": b"", ".DS_Store": b"", "README": b"hi", "docs/page.txt": b"hi"}
-    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, **strays})
-    assert [problem.key for problem in archive.problems] == ["README", "docs/page.txt"]
-    assert {problem.severity for problem in archive.problems} == {"note"}
-    assert paths(archive) == ["", "a"]
 
 
 @pytest.mark.parametrize("chunk", ["a/0.0", "a/0/0", "a/b/0"])
@@ -119,12 +106,6 @@ def test_chunks_without_their_document_are_a_refused_array(tmp_path, chunk):
     refused = [found for found in archive.nodes if found.refused]
     assert [found.path for found in refused] == ["a/b" if "b" in chunk else "a"]
     assert chunk in messages(refused[0])
-
-
-def test_a_node_inside_an_array_is_refused_by_name(tmp_path):
-    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, "a/0.0": b"", "a/in/.zarray": ARRAY})
-    assert [found.path for found in archive.nodes if found.refused] == ["a/in"]
-    assert "inside an array; found /a is an array" in messages(node(archive, "a/in"))
 
 
 def test_attributes_without_a_node_make_a_group_with_a_warning(tmp_path):
@@ -209,21 +190,6 @@ def test_a_document_that_is_a_dangling_link_is_an_error_not_an_absence(tmp_path)
     assert "a link leads nowhere" in messages(node(zarr_v2.read(storage), "a"))
 
 
-def test_a_file_that_cannot_be_read_refuses_its_node_only(tmp_path, monkeypatch):
-    storage = tree(tmp_path, {".zgroup": GROUP, "bad/.zarray": ARRAY, "good/.zarray": ARRAY})
-    real = LocalStorage.get
-
-    def get(self, key, bound=None):
-        if key == "bad/.zarray":
-            raise StorageError("cannot read", key=key, found="Input/output error")
-        return real(self, key, bound)
-
-    monkeypatch.setattr(LocalStorage, "get", get)
-    archive = zarr_v2.read(storage)
-    assert "bad/.zarray" in messages(node(archive, "bad"))
-    assert not node(archive, "good").refused
-
-
 def test_a_directory_that_cannot_be_listed_refuses_its_node_only(tmp_path, monkeypatch):
     storage = tree(tmp_path, {".zgroup": GROUP, "bad/.zgroup": GROUP, "good/.zarray": ARRAY})
     real = LocalStorage.scandir
@@ -242,7 +208,7 @@ def test_a_directory_that_cannot_be_listed_refuses_its_node_only(tmp_path, monke
 def test_a_document_that_cannot_be_read_is_told_of_once(tmp_path, monkeypatch):
     """Not as attributes without a node too, nor as what consolidated metadata has and the archive has not."""
     both = {"bad/.zarray": ARRAY, "bad/.zattrs": {"a": 1}}
-    everything = {".zgroup": GROUP, **both}
+    everything = {".zgroup": GROUP, "good/.zarray": ARRAY, **both}
     consolidated = {"zarr_consolidated_format": 1, "metadata": everything}
     storage = tree(tmp_path, {**everything, ".zmetadata": consolidated})
     real = LocalStorage.get
@@ -255,7 +221,8 @@ def test_a_document_that_cannot_be_read_is_told_of_once(tmp_path, monkeypatch):
     monkeypatch.setattr(LocalStorage, "get", get)
     archive = zarr_v2.read(storage)
     assert [problem.message for problem in archive.all_problems()] == ["cannot read"]
-    assert node(archive, "bad").refused
+    assert "bad/.zarray" in messages(node(archive, "bad"))
+    assert not node(archive, "good").refused
 
 
 # ----- consolidated metadata

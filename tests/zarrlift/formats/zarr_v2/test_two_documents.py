@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.format_readers import zarr_v2
-from tests.support.v2_trees import array, messages, node, read, tree
+from tests.support.v2_trees import array, messages, node, read, tree, zarr_v2
+from tests.zarrlift.formats.test_alike import V3
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
@@ -19,16 +19,6 @@ from zarrstack.core.errors import UsageError
 
 GROUP = {"zarr_format": 2}
 ARRAY = {**array(), "shape": [4], "chunks": [2], "dtype": "|u1", "compressor": None}
-V3: dict[str, Any] = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "uint8",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "fill_value": 0,
-    "codecs": [{"name": "bytes"}],
-}
 SAME_KEYS = {**V3, "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "."}}}
 V3_GROUP = {"zarr_format": 3, "node_type": "group"}
 OLD = {"0": b"\1\2", "1": b"\3\4"}

@@ -10,25 +10,56 @@ from typing import Any
 import pytest
 from tests.support import fixtures_index
 from tests.support.damaged_archives import copied, run
-from tests.support.draft_trees import ARRAY, CHUNK, ENTRY, GROUP, OLD_ENTRY, array, read
-from tests.support.draft_trees import ENTRY as TEXT_ENTRY
 from tests.support.fixtures_index import archive, archives
-from tests.support.format_readers import zarr_v3_draft
-from tests.support.v2_trees import node, tree
+from tests.support.v2_trees import node, tree, zarr_v3_draft
 from tests.zarrlift.storage.test_containers import in_memory
 from zarr.storage import MemoryStore
 
 import zarrlift
-from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.core.draft_v3.nodes import CONSOLIDATED
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
+from zarrlift.core.draft_v3.nodes import CONSOLIDATED, Dialect, DraftEntryPoint, write_entry
 from zarrlift.core.grid.chunk_keys_draft import DraftKeys
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
-from zarrlift.formats.detect import detect
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.shard_index import IndexFormat
+
+ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))
+OLD_ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.ZARR_PYTHON))
+"""zarr-python's, whose keys have `root` in them."""
+GROUP: dict[str, Any] = {"attributes": {}}
+ARRAY: dict[str, Any] = {
+    "shape": [4, 6],
+    "data_type": "int32",
+    "chunk_grid": {"type": "regular", "chunk_shape": [2, 3], "separator": "/"},
+    "chunk_memory_layout": "C",
+    "fill_value": 0,
+    "extensions": [],
+    "attributes": {},
+}
+CHUNK = bytes(24)
+SHARDING = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
+
+
+def array(*, without: str = "", shards: list[int] | None = None, **changes: Any) -> dict[str, Any]:
+    """An array's document that differs from a plain one; `shards` are chunks per shard."""
+    document = {**ARRAY, **changes}
+    if shards is not None:
+        transformer = {
+            "extension": SHARDING,
+            "type": "indexed",
+            "configuration": {"chunks_per_shard": shards},
+        }
+        document["storage_transformers"] = [transformer]
+    return {name: value for name, value in document.items() if name != without}
+
+
+def read(root: Path, entries: dict[str, Any], *, entry: Any = ENTRY, **options: Any) -> Archive:
+    """The archive that these files make, its entry point besides."""
+    return zarr_v3_draft.read(tree(root, {"zarr.json": entry, **entries}), **options)
+
 
 BOTH = pytest.mark.parametrize(
     ("entry", "meta", "data"),
@@ -567,51 +598,53 @@ def test_a_group_without_a_document_is_checked_for_its_name(tmp_path):
 # Hierarchies of the 2022 draft that have lost `zarr.json`: read by what their documents' keys show.
 
 
-def entry_told(storage: LocalStorage) -> dict[str, str]:
-    """What is said of the entry point."""
+def lost(name: str, folder: Path) -> Path:
+    """A copy of an archive without its entry point."""
+    place = copied(archive(name).path, folder / "lost.zarr")
+    (place / "zarr.json").unlink()
+    return place
+
+
+def entry_told(storage: LocalStorage) -> str:
+    """The advice about the entry point."""
     (problem,) = (item for item in describe(storage).problems if item.key == "zarr.json")
     assert problem.severity == "warning"
     assert "entry point" in problem.message
-    return {"found": problem.found or "", "advice": problem.advice or ""}
+    return problem.advice or ""
 
 
 @pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("name", [one.name for one in archives("zarr_v3_draft")])
 def test_the_same_nodes_are_found_with_and_without_it(name: str, tmp_path: Path) -> None:
-    source = archive(name).path
-    place = copied(source, tmp_path / "lost.zarr")
-    (place / "zarr.json").unlink()
-    whole, lost = describe(LocalStorage(source)), describe(LocalStorage(place))
-    assert lost.format == "zarr3-draft"
-    assert lost.nodes == whole.nodes
-    assert lost.consolidated == whole.consolidated
+    place = lost(name, tmp_path)
+    whole, found = describe(LocalStorage(archive(name).path)), describe(LocalStorage(place))
+    assert found.format == "zarr3-draft"
+    assert found.nodes == whole.nodes
+    assert found.consolidated == whole.consolidated
     entry_told(LocalStorage(place))
 
 
-@pytest.mark.parametrize("name", ["zarr-2.18/tree", "zarrita/all", "gdal/gzip", "may-2022/tree"])
+@pytest.mark.parametrize(
+    "name",
+    [f"zarr_v3_draft/{name}" for name in ("zarr-2.18/tree", "zarrita/all", "gdal/gzip", "may-2022/tree")],
+)
 def test_what_is_to_be_put_there_is_what_was_there(name: str, tmp_path: Path) -> None:
     """Spaces and the order of members apart."""
-    source = archive(f"zarr_v3_draft/{name}").path
-    place = copied(source, tmp_path / "lost.zarr")
-    (place / "zarr.json").unlink()
-    advice = entry_told(LocalStorage(place))["advice"]
+    advice = entry_told(LocalStorage(lost(name, tmp_path)))
     meant = json.loads(advice[advice.index("{") : advice.rindex("}") + 1])
-    assert meant == json.loads((source / "zarr.json").read_bytes())
+    assert meant == json.loads((archive(name).path / "zarr.json").read_bytes())
 
 
 def test_it_migrates_with_the_values_it_has(tmp_path: Path) -> None:
-    source = archive("zarr_v3_draft/zarr-2.18/consolidated").path
-    place = copied(source, tmp_path / "lost.zarr")
-    (place / "zarr.json").unlink()
-    ran = run("migrate", place, tmp_path / "out.zarr")
+    name = "zarr_v3_draft/zarr-2.18/consolidated"
+    ran = run("migrate", lost(name, tmp_path), tmp_path / "out.zarr")
     assert ran.code == 0
     assert "entry point of this hierarchy of the 2022 draft is missing" in " ".join(ran.out.split())
-    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok
+    assert zarrlift.verify(archive(name).path, tmp_path / "out.zarr", full=True).ok
 
 
 def test_in_a_store_it_is_found_too(tmp_path: Path) -> None:
-    place = copied(archive("zarr_v3_draft/zarr-2.18/implicit_root").path, tmp_path / "lost.zarr")
-    (place / "zarr.json").unlink()
+    place = lost("zarr_v3_draft/zarr-2.18/implicit_root", tmp_path)
     assert zarrlift.inspect(in_memory(place, tmp_path)).format == "zarr3-draft"
 
 
@@ -621,37 +654,14 @@ def test_in_a_store_it_is_found_too(tmp_path: Path) -> None:
         ({"meta/root/a.array.json": ARRAY, "data/root/a/c0/0": CHUNK}, OLD_ENTRY),
         ({"meta/root.group.json": GROUP}, OLD_ENTRY),
         ({"meta/root.array.json": ARRAY, "meta/.DS_Store": b"x"}, OLD_ENTRY),
-        ({"meta/a.array.json": ARRAY}, TEXT_ENTRY),
-        ({"meta/array.json": ARRAY}, TEXT_ENTRY),
-        ({"meta/group.json": GROUP, "meta/root/a.array.json": ARRAY}, TEXT_ENTRY),
-        ({"meta/a/b.array.json": ARRAY, "meta/root/a.array.json": ARRAY}, TEXT_ENTRY),
+        ({"meta/a.array.json": ARRAY}, ENTRY),
+        ({"meta/array.json": ARRAY}, ENTRY),
+        ({"meta/group.json": GROUP, "meta/root/a.array.json": ARRAY}, ENTRY),
+        ({"meta/a/b.array.json": ARRAY, "meta/root/a.array.json": ARRAY}, ENTRY),
     ],
 )
 def test_the_keys_show_the_dialect(entries: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
-    assert json.dumps(entry) in entry_told(tree(tmp_path, entries))["advice"]
-
-
-@pytest.mark.parametrize(
-    "entries",
-    [
-        {"meta/notes.json": {}, "data/root/a/c0/0": CHUNK},
-        {"metadata/root/a.array.json": ARRAY},
-        {"data/root/a/c0/0": CHUNK},
-    ],
-)
-def test_without_a_document_there_is_no_archive(entries: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no archive found"):
-        detect(tree(tmp_path, entries))
-
-
-def test_another_formats_documents_count_first(tmp_path: Path) -> None:
-    entries = {"a/.zgroup": {"zarr_format": 2}, "meta/root/a.array.json": ARRAY}
-    assert detect(tree(tmp_path, entries)) == "zarr2"
-
-
-def test_who_asks_for_another_format_is_told_that_it_is_not_here(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no archive found"):
-        detect(tree(tmp_path, {"meta/root/a.array.json": ARRAY}), format="n5")
+    assert json.dumps(entry) in entry_told(tree(tmp_path, entries))
 
 
 # Draft archives by zarr-python, zarrita and GDAL, and some after the text.

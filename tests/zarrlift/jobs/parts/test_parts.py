@@ -24,6 +24,7 @@ from tests.zarrlift.jobs.faults.test_kill import run_and_kill
 from tests.zarrlift.jobs.parts.conftest import RECIPE
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.parts import run_file
 from zarrlift.jobs.parts.division import Division
@@ -31,11 +32,10 @@ from zarrlift.jobs.parts.migrate_part import PartShare
 from zarrlift.jobs.parts.part_index import VARIABLES
 from zarrlift.planning.plans import ArrayPlan, Plan
 from zarrlift.planning.regrid.intermediate import IntermediateArray
-from zarrlift.storage.local import owner_process
+from zarrlift.storage.local import byte_locks, owner_process
 from zarrlift.transfer.events import Event, Planned
 from zarrlift.transfer.tasks import pass_numbers
-from zarrstack.core.errors import JobError, UsageError
-from zarrstack.system import file_locks
+from zarrstack.core.errors import UsageError
 
 MakesJob = Callable[..., Path]
 
@@ -464,7 +464,7 @@ def test_what_is_refused(planned: MakesJob, source: Path, tmp_path: Path) -> Non
     zarrlift.migrate_part(job, 1)
     (file,) = tmp_path.glob("job.db.part-001-*")
     with file.open("r+b") as of_another:
-        file_locks.lock_byte(of_another.fileno())
+        byte_locks.lock_byte(of_another.fileno())
         with pytest.raises(JobError, match="another process is running"):
             zarrlift.migrate_part(job, 1)
     with pytest.raises(JobError, match="ledger of a part"):

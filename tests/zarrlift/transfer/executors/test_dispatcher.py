@@ -18,12 +18,13 @@ import zarr
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
+from zarrlift.errors import WorkerError
 from zarrlift.transfer.executors import dispatcher
 from zarrlift.transfer.executors.choice import open_engine
 from zarrlift.transfer.executors.dispatcher import Dispatcher, LostTaskError
 from zarrlift.transfer.executors.engine import Engine, slots_of
 from zarrlift.transfer.executors.process_pool import ProcessEngine
-from zarrstack.core.errors import UsageError, WorkerError
+from zarrstack.core.errors import UsageError
 
 
 class Held(Executor):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .json_text import JSON
+from zarrstack.core.json_text import JSON
 
 
 def frozen(value: JSON) -> JSON:

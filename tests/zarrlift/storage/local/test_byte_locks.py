@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zarrstack.system import file_locks
+from zarrlift.storage.local import byte_locks
 
 
 def test_a_locked_file_is_locked_once_and_leaves_sqlite_its_bytes(tmp_path: Path) -> None:
@@ -15,13 +15,13 @@ def test_a_locked_file_is_locked_once_and_leaves_sqlite_its_bytes(tmp_path: Path
     path = tmp_path / "job.db"
     path.touch()
     with path.open("r+b") as holder, path.open("r+b") as other:
-        assert not file_locks.is_byte_locked(other.fileno())
-        file_locks.lock_byte(holder.fileno())
-        if not file_locks.HERE:
+        assert not byte_locks.is_byte_locked(other.fileno())
+        byte_locks.lock_byte(holder.fileno())
+        if not byte_locks.HERE:
             return
-        assert file_locks.is_byte_locked(other.fileno())
+        assert byte_locks.is_byte_locked(other.fileno())
         with pytest.raises(BlockingIOError):
-            file_locks.lock_byte(other.fileno())
+            byte_locks.lock_byte(other.fileno())
         if sys.platform == "linux":
             import fcntl
 

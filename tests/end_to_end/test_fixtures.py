@@ -1,20 +1,11 @@
-"""Every array of every fixture, migrated with no option, read by readers that are not ours.
-
-What the old writer reads from its own archive (fixtures/, see `fixtures_index`) is held
-against what each reader makes of the migrated array, bit for bit. An array that cannot be
-migrated must be refused by name; one that a reader does not support must stand in
-`UNREADABLE` with its data type, and the other way round: a reader that learns to read a
-type fails the test that says it cannot.
-
-A format takes part once its name stands in `FORMATS`; what is refused of it stands in the tables.
-"""
+"""Every array of every fixture, as readers that are not ours see it: migrated, in place, and by reference."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -22,18 +13,31 @@ from typing import Literal
 import numpy as np
 import pytest
 from numpy.lib import recfunctions
-from tests.end_to_end.readers.base import CannotRead, Seen, parametrize_readers
 from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, Format, archive, archives, same
+from tests.support.readers import (
+    OF_ALL_FEATURES,
+    READERS,
+    CannotRead,
+    Seen,
+    by_xarray,
+    by_zarr_python,
+    parametrize_readers,
+)
+from tests.support.virtual import opened_icechunk, opened_kerchunk
 
 import zarrlift
 
-READERS = {
-    "zarr-python": "zarr_python",
-    "tensorstore": "tensorstore_zarr3",
-    "zarrs": "zarrs_pipeline",
-    "zarrita": "zarrita_js",
-}
+# Every array of every fixture, migrated with no option, read by readers that are not ours.
+#
+# What the old writer reads from its own archive (fixtures/, see `fixtures_index`) is held
+# against what each reader makes of the migrated array, bit for bit. An array that cannot be
+# migrated must be refused by name; one that a reader does not support must stand in
+# `UNREADABLE` with its data type, and the other way round: a reader that learns to read a
+# type fails the test that says it cannot.
+#
+# A format takes part once its name stands in `FORMATS`; what is refused of it stands in the tables.
+
 
 _TEXT_AND_STRUCTS = frozenset({"fixed_length_utf32", "null_terminated_bytes", "structured"})
 _TIMES = frozenset({"numpy.datetime64", "numpy.timedelta64"})
@@ -261,9 +265,9 @@ def assert_seen(
 @pytest.mark.slow(one_in=37)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
-@parametrize_readers(READERS)
+@parametrize_readers(OF_ALL_FEATURES)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
-    read = importlib.import_module(f"tests.end_to_end.readers.{READERS[reader]}").read
+    read = READERS[reader]
 
     def check(array: ExpectedArray) -> None:
         destination, outcome = results(one.name)
@@ -306,11 +310,8 @@ def _labelled(array: ExpectedArray) -> bool:
     "array", [array for array in ARRAYS if "people" in array.archive.name and _labelled(array)], ids=str
 )
 def test_xarray_shows_a_migrated_variable_with_its_dimensions(array: ExpectedArray, results) -> None:
-    from tests.end_to_end.readers import xarray_dataset
-
     destination, _ = results(array.archive.name)
-    seen = xarray_dataset.read(destination, array.path)
-    assert_seen(array, seen, exactly=False)
+    assert_seen(array, by_xarray(destination, array.path), exactly=False)
 
 
 @pytest.mark.slow(one_in=9)
@@ -344,3 +345,157 @@ def test_our_own_verification_agrees(one: ExpectedArchive, full: bool, results) 
     kept_back = {p.node for p in outcome.problems if p.severity == "refusal"}
     assert [str(p) for p in report.problems if p.node not in kept_back] == []
     assert report.ok == (not kept_back)
+
+
+# Every array of every fixture where its stored bytes stay as they are: in place, and `--codecs keep`.
+#
+# What zarr-python makes of the v3 documents is held against what the old writer reads, bit for
+# bit. What no v3 document can say about stored bytes must be refused by name, and only that
+# (`KEPT_BACK`). In place no group is published above a refused node, so that arrays are opened
+# one by one; undoing it gives back the tree as it was.
+
+
+WAYS = ("in place", "keep")
+
+KEPT_BACK: tuple[tuple[str, str], ...] = (
+    (r"", "objects have no v3 name as stored"),
+    (r"", "fields that are not all little-endian have no v3 name as stored"),
+    (r"/(categorize|base64)$", "no v3 reader supports codec"),
+    (r"[/:]blosc_snappy", "cname is 'snappy'"),
+    (r"n5/.*[/:]lz4(_64|_level)?$", "no v3 reader supports codec 'lz4_b"),
+    (r"/lzma_delta_filter$", "numcodecs does not decode lzma with filters in this format"),
+    (r"/quantize_astype$", "zarr-python does not read the data type that quantize stores"),
+)
+"""Arrays (by a pattern in their id) that cannot keep their bytes, and what is said of them."""
+
+IN_PLACE: tuple[Format, ...] = ("zarr_v2", "zarr_v1")
+"""Formats whose objects zarr-python can read where they lie, so that only `zarr.json` is added."""
+IN_PLACE_ARCHIVES = tuple(one for one in ARCHIVES if one.kind == "directory" and one.format in IN_PLACE)
+KEPT_CASES = [
+    pytest.param(way, one, id=f"{way}, {one}")
+    for way in WAYS
+    for one in (IN_PLACE_ARCHIVES if way == "in place" else ARCHIVES)
+    if one.arrays
+]
+
+
+@cache
+def _kept(root: Path, way: str, name: str) -> tuple[Path, zarrlift.Outcome]:
+    """An archive migrated; once per run and process."""
+    place = root / way / name.replace("/", "_")
+    if way == "keep":
+        keep = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="keep"))
+        return place, zarrlift.migrate(archive(name).path, place, recipe=keep)
+    shutil.copytree(archive(name).path, place, symlinks=True)
+    return place, zarrlift.migrate(place, in_place=True)
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory):
+    root = tmp_path_factory.mktemp("kept")
+    return lambda way, name: _kept(root, way, name)
+
+
+@pytest.mark.slow(one_in=40)
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
+@pytest.mark.parametrize(("way", "one"), KEPT_CASES)
+def test_kept_bytes_read_as_the_old_writer_read_them(way: str, one: ExpectedArchive, kept) -> None:
+    place, outcome = kept(way, one.name)
+
+    def check(array: ExpectedArray) -> None:
+        document = place / array.path / "zarr.json"
+        if reason := refused(outcome, array.path):
+            assert not document.exists()
+            known = any(re.search(pattern, array.id) and words in reason for pattern, words in KEPT_BACK)
+            if not known and array.needs is None:  # then a copy is refused too
+                words = listed(REFUSED, array)
+                assert may_be_refused(array) is not None if words is None else words in reason, reason
+            return
+        assert document.exists()
+        if array.unreadable is not None:
+            return
+        seen = by_zarr_python(place, array.path)
+        assert_seen(array, seen, exactly=True, axes="kept" if way == "in place" else "reversed")
+
+    try_each(one.arrays.values(), check)
+
+
+@pytest.mark.slow(one_in=40)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("one", IN_PLACE_ARCHIVES, ids=str)
+def test_keeping_moves_every_chunk_as_it_lies(one: ExpectedArchive, kept) -> None:
+    _, outcome = kept("keep", one.name)
+    assert {array.route.name for array in outcome.plan.arrays} <= {"relink"}
+    place, outcome = kept("in place", one.name)
+    assert {array.route.name for array in outcome.plan.arrays} <= {"stay"}
+    before, after = tree(one.path), tree(place)
+    assert {name: after.get(name) for name in before} == before
+    assert {name.rpartition("/")[2] for name in after.keys() - before.keys()} <= {"zarr.json"}
+
+
+@pytest.mark.slow(one_in=10)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("one", IN_PLACE_ARCHIVES, ids=str)
+def test_undo_gives_the_tree_back(one: ExpectedArchive, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    shutil.copytree(one.path, place, symlinks=True)
+    before = tree(place)
+    zarrlift.migrate(place, in_place=True, verify="none")
+    zarrlift.undo(place)
+    assert tree(place) == before
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Every file below a path, by relative name."""
+    return {
+        file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()
+    }
+
+
+# Every array of every fixture by reference: nothing is copied, and zarr-python reads what the writer reads.
+#
+# Through Icechunk, and through fsspec's references for what kerchunk writes. What no v3 document can say
+# about stored bytes is refused by name, as where they are kept (`KEPT_BACK`).
+
+
+FORMS = {"icechunk": opened_icechunk, "kerchunk": opened_kerchunk}
+DIRECTORIES = tuple(one for one in ARCHIVES if one.kind == "directory" and one.arrays)
+REFERRED_CASES = [pytest.param(form, one, id=f"{form}, {one}") for form in FORMS for one in DIRECTORIES]
+
+
+@cache
+def _referred(root: Path, form: str, name: str) -> tuple[object, zarrlift.Outcome]:
+    """References to an archive; once per run and process."""
+    place = root / f"{name.replace('/', '_')}.json"
+    destination = str(place) if form == "kerchunk" else f"icechunk://{place.with_suffix('')}"
+    outcome = zarrlift.migrate(archive(name).path, destination, virtual=True)
+    return FORMS[form](destination, archive(name).path), outcome
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory):
+    root = tmp_path_factory.mktemp("references")
+    return lambda form, name: _referred(root, form, name)
+
+
+@pytest.mark.slow(one_in=110)
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
+@pytest.mark.parametrize(("form", "one"), REFERRED_CASES)
+def test_references_read_as_the_old_writer_read_the_archive(
+    form: str, one: ExpectedArchive, references
+) -> None:
+    store, outcome = references(form, one.name)
+    assert outcome.ok or all(problem.node is not None for problem in outcome.problems)
+
+    def check(array: ExpectedArray) -> None:
+        if reason := refused(outcome, array.path):
+            known = any(re.search(pattern, array.id) and words in reason for pattern, words in KEPT_BACK)
+            if not known and array.needs is None:  # then a copy is refused too
+                words = listed(REFUSED, array)
+                assert may_be_refused(array) is not None if words is None else words in reason, reason
+            return
+        if array.unreadable is not None:
+            return
+        assert_seen(array, by_zarr_python(store, array.path), exactly=True)
+
+    try_each(one.arrays.values(), check)

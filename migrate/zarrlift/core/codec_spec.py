@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .extension import Extension
+from zarrstack.core.extension import Extension
+from zarrstack.core.json_text import JSON, canonical
+
 from .frozen_json import frozen, thawed
-from .json_text import JSON, canonical
 
 
 @dataclass(frozen=True, slots=True)
