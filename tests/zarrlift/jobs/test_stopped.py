@@ -25,6 +25,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import unsynced_files
 from zarrlift.jobs.run import Run
+from zarrlift.jobs.update import retire
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.scratch import LAYERED
 from zarrlift.storage.local.storage import LocalStorage
@@ -512,6 +513,23 @@ def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(
     monkeypatch.setattr(disk_sync, "sync", flushed.append)
     assert zarrlift.resume(destination, fsync=True).ok
     assert [Path(storage.root) for storage in flushed] == [destination]
+
+
+def test_an_update_flushes_its_deletions_before_it_counts_as_complete(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """btrfs brought a deleted chunk back, which nothing looked for any more."""
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    (source / "g/recode/3").unlink()
+    flushed: list[bool] = []
+
+    def sync(_: object) -> None:
+        flushed.append((destination / "g/recode/c/3").exists())
+
+    monkeypatch.setattr(retire, "sync", sync)
+    assert zarrlift.update(destination).ok
+    assert flushed == [False]
 
 
 def test_an_update_keeps_what_it_can_no_longer_compare(
