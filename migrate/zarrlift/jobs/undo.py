@@ -29,6 +29,7 @@ from ..storage.open_storage import open_storage
 from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
 from .branch import undo_branch
+from .disk_sync import sync
 from .ledger.ledger import Job
 from .opened_job import OpenResult, opened_result
 from .ours import OwnObjects, PresentDocuments
@@ -94,6 +95,8 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
         # If something could not be removed, the next undo removes the rest.
         if not any(problem.kind == "storage" for problem in problems):
             sweep_parts(it.job, it.place)
+            if it.plan.in_place and isinstance(it.place, LocalStorage):
+                sync(it.place)  # what was removed would come back on btrfs
             it.job.note(state="undone", verified=None, undoing=None)
             it.job.commit()
             remove_inventory(it.job.path)
