@@ -42,6 +42,8 @@ class DiskSync:
         self._destination = destination
         self._fsync = fsync
         self._last = time.monotonic()
+        if fsync and isinstance(destination, LocalStorage) and job.unsynced():
+            sync(destination)  # what runs without `fsync` have recorded
 
     def sometimes(self) -> None:
         """Flush if the last flush is long enough ago; call this before the job is committed."""

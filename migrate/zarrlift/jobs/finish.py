@@ -21,12 +21,15 @@ from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOve
 from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
 from .branch import finish_branch
+from .disk_sync import sync
 from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
 from .opened_job import opened_result
 from .ours import documents
 from .outcome import Outcome, kept
+from .resume.lost_tasks import is_torn
 from .stored_inventories import changed_objects
 from .units import command
 
@@ -81,6 +84,8 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
             return it.end("incomplete", problems)
         # The chunks belong to the result and may be written by its users.
         changed = [replace(note, severity="note") for note in changed_objects(it.job, it.plan, it.place)]
+        if isinstance(it.place, LocalStorage):
+            sync(it.place)  # the new documents, before the old ones are removed
         it.job.sync_commits()
         it.job.legacy.keep(legacy)
         it.job.commit(now=True)
@@ -116,7 +121,7 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
     problems: list[Problem] = []
     pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
     for path, content in documents(storage, (node.path for node in plan.published)):
-        if content is None:
+        if content is None or is_torn(content):
             problems.append(kept("its zarr.json is gone", path, join(path, "zarr.json"), _AGAIN))
     for key, expected in pairs:
         content = storage.get(key)

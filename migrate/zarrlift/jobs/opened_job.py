@@ -162,6 +162,11 @@ class OpenJob:
     """Whether files of its last run may not have reached the disk."""
 
     @property
+    def loses(self) -> bool:
+        """Whether a crash may have lost some of the work of a complete job."""
+        return self.crashed and bool(self.job.unsynced() or self.job.nodes(done=False))
+
+    @property
     def progress(self) -> Progress | None:
         """Where progress is shown."""
         return self.run.progress
@@ -212,7 +217,7 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         if job.record.parts and verb == "resume" and not updates:
             merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
-        if crashed and job.state == "incomplete" and verb != "gather":
+        if crashed and job.state in ("incomplete", "done") and verb != "gather":
             find_torn_documents(job, ends.destination)
         still_there(job, ends.destination)
         digest = options.digest or job.fact("digest") is not None

@@ -29,6 +29,7 @@ from ..storage.open_storage import open_storage
 from ..storage.remote.store_writer import writer_for
 from ..transfer.tasks import sweep
 from .branch import undo_branch
+from .disk_sync import sync
 from .ledger.ledger import Job
 from .opened_job import OpenResult, opened_result
 from .ours import OwnObjects, PresentDocuments
@@ -83,6 +84,8 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
             kept_aside = not_yet_aside(it.job, it.place)
             if not kept_aside and left_aside(it.job, it.place) is None:
                 refuse_nothing_found(it.job, it.plan, it.storage)
+            if next(iter(it.job.legacy), None) is not None:
+                it.job.sync_commits()  # nothing else has those documents
             it.job.note(undoing="yes")
             it.job.commit(now=True)
             if not kept_aside:
@@ -91,6 +94,8 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
         # If something could not be removed, the next undo removes the rest.
         if not any(problem.kind == "storage" for problem in problems):
             sweep_parts(it.job, it.place)
+            if it.plan.in_place and isinstance(it.place, LocalStorage):
+                sync(it.place)  # what was removed would come back on btrfs
             it.job.note(state="undone", verified=None, undoing=None)
             it.job.commit()
             remove_inventory(it.job.path)
@@ -117,12 +122,13 @@ def _undone(it: OpenResult, source_options: StorageOptions, problems: list[Probl
 
 def _restored(job: Job, storage: Storage) -> int:
     """Restore what `finish` removed, unless it exists again; returns the number of documents."""
-    writer = writer_for(storage, job.id, fsync=False, in_place=True)
+    writer = writer_for(storage, job.id, fsync=True, in_place=True)
     restored = 0
     for key, content in job.legacy:
         if storage.get(key) is None:
             writer.write(key, content)
             restored += 1
+    writer.settle()
     return restored
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zarr
@@ -11,11 +12,14 @@ from tests.support.job_archives import tree, values
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.errors import JobError
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import GroupPlan
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
+from zarrlift.storage.local.storage import LocalStorage
+from zarrlift.storage.local.writer import LocalWriter
 from zarrstack.core.errors import UsageError
 
 DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
@@ -104,6 +108,43 @@ def test_finish_refuses_a_legacy_document_that_changed(source: Path) -> None:
     outcome = zarrlift.finish(source)
     assert not outcome.ok
     assert (source / "g/recode/.zarray").exists()
+
+
+def test_finish_removes_nothing_if_a_new_document_was_torn_by_a_power_failure(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    zarrlift.verify(source)
+    (source / "g/recode/zarr.json").write_bytes(b"")
+    outcome = zarrlift.finish(source)
+    assert [problem.key for problem in outcome.problems] == ["g/recode/zarr.json"]
+    assert (source / "g/recode/.zarray").exists()
+
+
+def test_what_finish_and_undo_must_not_lose_is_flushed_first(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new documents before the old ones are removed, and the job file, which then has the only copy."""
+    zarrlift.migrate(source, in_place=True)
+    zarrlift.verify(source)
+    order: list[str] = []
+    monkeypatch.setattr("zarrlift.jobs.finish.sync", lambda place: order.append("flush"))
+    sync_commits, delete, write = Job.sync_commits, LocalStorage.delete, LocalWriter.write
+
+    def noted(name: str, call: Any) -> Any:
+        def noting(self: Any, *arguments: Any) -> Any:
+            order.append(name)
+            assert name != "write" or self.fsync
+            return call(self, *arguments)
+
+        return noting
+
+    monkeypatch.setattr(Job, "sync_commits", noted("job", sync_commits))
+    monkeypatch.setattr(LocalStorage, "delete", noted("delete", delete))
+    monkeypatch.setattr(LocalWriter, "write", noted("write", write))
+    zarrlift.finish(source)
+    assert order[:3] == ["flush", "job", "delete"]
+    order.clear()
+    zarrlift.undo(source)
+    assert order[:2] == ["job", "write"]
 
 
 def test_finish_refuses_attributes_that_were_written_later(source: Path) -> None:

@@ -25,6 +25,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import lost_tasks
 from zarrlift.jobs.run import Run
+from zarrlift.jobs.update import retire
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.scratch import LAYERED
 from zarrlift.storage.local.storage import LocalStorage
@@ -366,7 +367,9 @@ def chunks(destination: Path) -> list[Path]:
 
 
 def zeroed(file: Path) -> None:
-    file.write_bytes(bytes(file.stat().st_size))
+    facts = file.stat()
+    file.write_bytes(bytes(facts.st_size))
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
 @pytest.mark.parametrize(
@@ -454,6 +457,79 @@ def test_an_array_that_was_there_already_is_compared_too(
     assert zarrlift.resume(destination).ok
     assert seen == [["relink"]], "an array with a wrong chunk is not to be seen"
     assert values(destination, 3) == values(source, 2)
+
+
+@pytest.mark.parametrize("verb", [zarrlift.resume, zarrlift.update])
+@pytest.mark.parametrize("lost", ["a chunk", "a document"])
+def test_what_a_complete_job_may_have_lost_is_compared_once(
+    verb: Any, lost: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    if lost == "a chunk":
+        zeroed(chunks(destination)[0])
+    else:
+        (destination / "h/rewrite/zarr.json").write_bytes(b"")
+    rebooted(monkeypatch)
+    assert verb(destination).state == "done"
+    assert values(destination, 3) == values(source, 2)
+    monkeypatch.undo()
+    assert verb(destination).state == "nothing to do"
+
+
+def test_a_changed_source_cannot_show_what_was_lost_until_an_update(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    zeroed(destination / "h/rewrite/c/0/1")
+    (source / "h/rewrite/0.0").write_bytes((source / "h/rewrite/1.1").read_bytes())
+    with monkeypatch.context() as patch:
+        rebooted(patch)
+        assert {problem.kind for problem in zarrlift.resume(destination).problems} == {"source-changed"}
+    assert zarrlift.update(destination).ok
+    assert values(destination, 3) == values(source, 2)
+
+
+def test_a_torn_document_whose_record_was_lost_is_written_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    stopped(source, destination, monkeypatch)
+    document = destination / "h/rewrite/zarr.json"
+    assert not document.exists()
+    document.write_bytes(bytes(100))
+    rebooted(monkeypatch)
+    assert zarrlift.resume(destination).ok
+    assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
+
+
+def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    stopped(source, destination, monkeypatch)
+    flushed: list[LocalStorage] = []
+    monkeypatch.setattr(disk_sync, "sync", flushed.append)
+    assert zarrlift.resume(destination, fsync=True).ok
+    assert [Path(storage.root) for storage in flushed] == [destination]
+
+
+def test_an_update_flushes_its_deletions_before_it_counts_as_complete(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """btrfs brought a deleted chunk back, which nothing looked for any more."""
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    (source / "g/recode/3").unlink()
+    flushed: list[bool] = []
+
+    def sync(_: object) -> None:
+        flushed.append((destination / "g/recode/c/3").exists())
+
+    monkeypatch.setattr(retire, "sync", sync)
+    assert zarrlift.update(destination).ok
+    assert flushed == [False]
 
 
 def test_an_update_keeps_what_it_can_no_longer_compare(

@@ -208,7 +208,8 @@ def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:
     db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
     try:
         if write:
-            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+            # EXTRA also flushes the end of a commit, which is that the journal is removed.
+            db.execute(f"PRAGMA synchronous={'EXTRA' if fsync else 'OFF'}")
     except sqlite3.Error:
         db.close()
         raise

@@ -338,4 +338,4 @@ class Job:
     def sync_commits(self) -> None:
         """Commit, and let later commits be on disk when they return, regardless of `fsync`."""
         self.commit()
-        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("PRAGMA synchronous=EXTRA")

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
 from ..provenance import CRATE
+
+_UNCOMPARED: Final = "uncompared"
+"""A fact of a job of which work that a crash may have lost could not be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,35 +152,48 @@ def _lost(
 
 
 def may_be_lost(job: Job) -> bool:
-    """Whether the system on which the work was recorded has restarted since, or is unknown."""
+    """Whether the system on which the work was recorded has restarted since, or is unknown.
+
+    Or whether this was so for an earlier run, which could not compare all of the work.
+    """
     last = last_run(job)
     here = boot_id()
-    return last is None or not here or last.owner.boot != here
+    return job.fact(_UNCOMPARED) is not None or last is None or not here or last.owner.boot != here
 
 
 def find_torn_documents(job: Job, destination: Storage) -> None:
-    """Mark nodes whose `zarr.json` is missing or invalid JSON as not published; StorageError.
+    """Mark nodes whose `zarr.json` is missing or torn as not published; StorageError.
 
-    The same for the root, if the file that describes its origin is not as it was written.
+    The same for the root, if the file that describes its origin is not as it was written. Torn documents are
+    removed, also those whose record was lost.
     """
     provenance = job.record.provenance
     for row in job.nodes():
-        if row.kind == "refusal" or row.state != "done":
+        if row.kind == "refusal":
             continue
         key = join(row.path, "zarr.json")
         content = destination.get(key)
+        if content is not None and is_torn(content):
+            destination.delete(key)
+            content = None
+        if row.state != "done":
+            continue
         if content is not None:
-            try:
-                json.loads(content)
-            except ValueError:
-                destination.delete(key)
-            else:
-                if row.path or provenance is None or not provenance.in_crate:
-                    continue
-                if destination.get(CRATE) == provenance.crate(job.header["format"]):
-                    continue
+            if row.path or provenance is None or not provenance.in_crate:
+                continue
+            if destination.get(CRATE) == provenance.crate(job.header["format"]):
+                continue
         job.record_node(row.id, "pending")
     job.commit()
+
+
+def is_torn(document: bytes) -> bool:
+    """Whether a document is not JSON, as after a power failure."""
+    try:
+        json.loads(document)
+    except ValueError:
+        return True
+    return False
 
 
 def compare_unsynced(
@@ -189,6 +206,7 @@ def compare_unsynced(
     plans = {array.path: array for array in plan.arrays}
     listed_now = SourceInventory(plan, source)
     unsynced = job.unsynced()
+    uncompared = None
     for row in job.nodes("array"):
         array = plans.get(row.path)
         numbers = unsynced.get(row.id)
@@ -196,15 +214,18 @@ def compare_unsynced(
             continue
         inventory = inventories.get(array.path) or listed_now(array)
         wrong = _wrong_tasks(array, inventory, source, destination, numbers)
-        if wrong is None:
-            continue  # the source changed, which is reported elsewhere
+        if wrong is None:  # the source changed, which is reported elsewhere
+            uncompared = "yes"
+            continue
         if wrong and listed_now(array).fingerprint != array.fingerprint:
             continue  # it was listed before that; an array that an update keeps may have no source at all
         if wrong and row.state == "done":
             _take_down(job, plan, destination, row.path)
             job.record_node(row.id, "pending")
         job.forget_tasks(row.id, wrong)
-    job.record_synced()
+    if uncompared is None:
+        job.record_synced()
+    job.note(**{_UNCOMPARED: uncompared})
     job.commit()
 
 

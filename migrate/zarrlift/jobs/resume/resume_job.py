@@ -48,7 +48,7 @@ def resume_job(it: OpenJob) -> Outcome:
         from ..update.update import update_job
 
         return update_job(it)
-    if job.state != "incomplete":
+    if job.state != "incomplete" and not (job.state == "done" and it.loses):
         require_visible(job, ends.destination)
         remove_previous_tree(job, ends.destination)
         writer_for(ends.destination, job.id, fsync=False).close()

@@ -16,6 +16,7 @@ from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.writer import DestinationError
 from ...transfer.tasks import sweep
+from ..disk_sync import sync
 from .differences import vanished, with_earlier_shape
 
 
@@ -25,7 +26,7 @@ def retire_vanished(plan: ArrayPlan, present: Indexes, destination: Storage) -> 
     `present` are the source's objects.
     """
     if plan.changes is not None and plan.route.name != "stay":
-        _delete(plan.path, plan.destination, vanished(plan, present), destination)
+        _delete_for_good(plan.path, plan.destination, vanished(plan, present), destination)
 
 
 def retire_outside(plan: ArrayPlan, destination: Storage) -> None:
@@ -36,7 +37,8 @@ def retire_outside(plan: ArrayPlan, destination: Storage) -> None:
     with _at_destination():
         stored = take_inventory(destination, plan.path, layout).indexes
     places = layout.objects.coordinates_of(stored)
-    _delete(plan.path, layout, stored[plan.destination.objects.indices_of(places) < 0], destination)
+    outside = stored[plan.destination.objects.indices_of(places) < 0]
+    _delete_for_good(plan.path, layout, outside, destination)
 
 
 def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
@@ -69,6 +71,13 @@ def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
 def below_first(nodes: Iterable[Planned]) -> list[Planned]:
     """Nodes in an order in which children come before their group."""
     return sorted(nodes, key=lambda node: (-node.path.count("/") - bool(node.path), node.path))
+
+
+def _delete_for_good(path: str, layout: Layout, objects: Indexes, destination: Storage) -> None:
+    """Delete objects that a power failure would bring back on btrfs, when nothing looks for them any more."""
+    _delete(path, layout, objects, destination)
+    if len(objects) and isinstance(destination, LocalStorage):
+        sync(destination)
 
 
 def _delete(path: str, layout: Layout, objects: Indexes, destination: Storage) -> None:

@@ -99,7 +99,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             plan, steps = compared(
                 job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
             )
-            if not steps.any and job.state == "done":
+            if not steps.any and job.state == "done" and not it.loses:
                 return replace(nothing_to_do(job), problems=steps.problems)
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
