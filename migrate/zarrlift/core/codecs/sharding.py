@@ -1,9 +1,9 @@
 """`sharding_indexed`: a whole shard as one array.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ . `grid/shard_index.py`
-implements the index, and suffices for moving inner chunks without decoding; this codec is for shards that are
-read or written as arrays, including nested ones. Inner chunks that equal the fill value, bit for bit, are
-omitted, as in zarr-python.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ . `shard_index.py` of
+zarrstack implements the index, and suffices for moving inner chunks without decoding; this codec is for
+shards that are read or written as arrays, including nested ones. Inner chunks that equal the fill value, bit
+for bit, are omitted, as in zarr-python.
 """
 
 from __future__ import annotations
