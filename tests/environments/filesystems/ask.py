@@ -205,7 +205,8 @@ def cache(place: Place, there: bool) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "transformers")},
     )  # fmt: skip
     ended = []
-    for together in ([run() for _ in range(3)], [run()]):
+    for number in (3, 1):
+        together = [run() for _ in range(number)]
         ended += [(each.communicate(), each.returncode) for each in together]
     texts = [error for (_, error), code in ended if code]
     if texts and "UsageError" in texts[0]:
