@@ -18,9 +18,9 @@ SECONDS: Final = 120.0
 """Seconds between two flushes."""
 
 
-def sync(storage: LocalStorage) -> bool:
-    """Flush the file system of a directory to disk; False if the system cannot do this."""
-    if sys.platform == "win32":
+def sync(storage: Storage) -> bool:
+    """Flush the file system of a directory to disk; False if it is none, or the system cannot do this."""
+    if sys.platform == "win32" or not isinstance(storage, LocalStorage):
         return False
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
@@ -42,14 +42,14 @@ class DiskSync:
         self._destination = destination
         self._fsync = fsync
         self._last = time.monotonic()
-        if fsync and isinstance(destination, LocalStorage) and job.unsynced():
+        if fsync and job.unsynced():
             sync(destination)  # what runs without `fsync` have recorded
 
     def sometimes(self) -> None:
         """Flush if the last flush is long enough ago; call this before the job is committed."""
         if self._fsync:
             self._job.record_synced()
-        elif isinstance(self._destination, LocalStorage) and time.monotonic() - self._last >= SECONDS:
+        elif time.monotonic() - self._last >= SECONDS:
             if sync(self._destination):
                 self._job.record_synced()
             self._last = time.monotonic()

@@ -21,7 +21,6 @@ from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOve
 from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
-from ..storage.local.storage import LocalStorage
 from .branch import finish_branch
 from .disk_sync import sync
 from .ledger.find_job import refuse_undone
@@ -84,8 +83,7 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
             return it.end("incomplete", problems)
         # The chunks belong to the result and may be written by its users.
         changed = [replace(note, severity="note") for note in changed_objects(it.job, it.plan, it.place)]
-        if isinstance(it.place, LocalStorage):
-            sync(it.place)  # the new documents, before the old ones are removed
+        sync(it.place)  # the new documents, before the old ones are removed
         it.job.sync_commits()
         it.job.legacy.keep(legacy)
         it.job.commit(now=True)

@@ -94,7 +94,7 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
         # If something could not be removed, the next undo removes the rest.
         if not any(problem.kind == "storage" for problem in problems):
             sweep_parts(it.job, it.place)
-            if it.plan.in_place and isinstance(it.place, LocalStorage):
+            if it.plan.in_place:
                 sync(it.place)  # what was removed would come back on btrfs
             it.job.note(state="undone", verified=None, undoing=None)
             it.job.commit()

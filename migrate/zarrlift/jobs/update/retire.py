@@ -76,7 +76,7 @@ def below_first(nodes: Iterable[Planned]) -> list[Planned]:
 def _delete_for_good(path: str, layout: Layout, objects: Indexes, destination: Storage) -> None:
     """Delete objects that a power failure would bring back on btrfs, when nothing looks for them any more."""
     _delete(path, layout, objects, destination)
-    if len(objects) and isinstance(destination, LocalStorage):
+    if len(objects):
         sync(destination)
 
 
