@@ -30,6 +30,7 @@ from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
 from .claim_holder import Attempt, ClaimHolder, held, is_scheduled
+from .ledger.database import HeldError
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .units import command
@@ -46,10 +47,6 @@ _SETTLED: Final = 0.2
 
 _claiming = threading.Lock()
 """Held while a claim is made: stores inside this process have no other means of exclusion."""
-
-
-class HeldError(JobError):
-    """Another process has the destination, or may have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,9 @@ from ...storage.local.partial_files import sweep_partial
 from ...storage.local.sibling_names import sibling
 from ...storage.open_storage import is_url, open_storage
 from ..archive_run import migrate_archive
-from ..claim import HeldError, sweep_claim
+from ..claim import sweep_claim
 from ..finish import finish
+from ..ledger.database import HeldError
 from ..observed import observed
 from ..opened_job import found_job, opened
 from ..processes.executors import RunOptions
@@ -247,7 +248,7 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     try:
         ends = request.open().limited(options.limit)
         outcome = migrate_archive(request, ends, call.job, options, call.progress)
-    except HeldError:
+    except HeldError:  # also of a process that has given its claim back, and closes its job next
         return None
     # Another process may have done it after the look above.
     return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from .stored_file import JobPath
 
 
+class HeldError(JobError):
+    """Another process has the job or its destination, or may have it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
     """The recorded path of a file."""
@@ -280,7 +284,7 @@ def lock_file(path: JobPath) -> int | None:
     except OSError as error:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
-            raise JobError(
+            raise HeldError(
                 "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
             ) from None
         raise JobError(

@@ -267,3 +267,19 @@ def test_an_archive_that_another_process_has_done_meanwhile_is_not_done_again(
     monkeypatch.setattr(run_batch.BatchRun, "_archive", late)
     outcome = planned.run(workers=1)
     assert (outcome.ran, outcome.state) == (1, "done")
+
+
+def test_an_archive_whose_job_another_process_has_open_is_left_to_it(
+    planned: zarrlift.Batch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process gives its claim back first, and closes the job next."""
+    row = planned.rows[0]
+    zarrlift.migrate(row.source, row.destination)
+    with Job.open(Path(row.job)) as job:
+        job.note(state="incomplete")
+    with Job.open(Path(row.job)):
+        assert main(["batch", "run", str(planned.path)]) == 0
+    told = capsys.readouterr()
+    assert "left to other processes, which have claimed them: 1 archive" in told.out
+    assert "another process" not in told.out + told.err
+    assert planned.run().state == "done"
