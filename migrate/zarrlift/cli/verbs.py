@@ -111,8 +111,7 @@ def answer_of(outcome: Outcome | BatchOutcome, command: str, logged_problems: li
         code=DONE if fine else PARTLY,
         text=lambda: report_batch.blocks(outcome),
         data=outcome.to_json,
-        problems=tuple,  # they are in the table
-        brief=lambda: report_batch.brief_lines(outcome),
+        brief=lambda: () if command == "status" else report_batch.brief_lines(outcome, logged_problems),
         wrong=lambda: report_batch.blocks(outcome),
     )
 

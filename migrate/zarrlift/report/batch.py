@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.ledger.rows import TaskTotals
 from ..jobs.units import bytes_text, command, count_text, duration_text, pace_texts, safe, share_text
 from . import blocks as b
 from .job_report import ARRAY_COLUMNS, array_row, charts
+from .outcome import not_in
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
+    from zarrstack.core.json_text import JSONObject
 
     from ..jobs.batch.rows import BatchOutcome, BatchRow
     from ..jobs.job_report import JobReport
@@ -127,9 +130,19 @@ def _details(row: BatchRow, report: JobReport | None, room: list[int]) -> Iterat
             yield b.Text(f"{count_text(more, 'more array')}: see the JSON report.")
 
 
-def brief_lines(outcome: BatchOutcome) -> Iterator[str]:
-    """The same in one line."""
+def brief_lines(outcome: BatchOutcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[str]:
+    """The outcome and what is wrong with each archive, unless it was logged; empty on success."""
+    if outcome.ok:
+        return
     yield f"{outcome.state}: {_counts(outcome)}"
+    wrong = [
+        f"{row.state}: {safe(row.relative)}: {text}"
+        for row in urgent_first(outcome.rows)
+        if (text := _problem(replace(row, problems=tuple(not_in(row.problems, logged_problems)))))
+    ]
+    yield from wrong[:_SHOWN]
+    if more := wrong[_SHOWN:]:
+        yield f"and {count_text(len(more), 'more archive')}"
 
 
 def progress_line(outcome: BatchOutcome) -> str:

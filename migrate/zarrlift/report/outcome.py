@@ -60,7 +60,7 @@ def problem_blocks(outcome: Outcome, logged_problems: Collection[JSONObject] = (
     """
     refused, failed = _wrong(outcome)
     yield b.Problems.of(refused, "refused")
-    others = _not_in(failed, logged_problems)
+    others = not_in(failed, logged_problems)
     yield b.Problems.of(others, "failed")
     printed_advice = {problem.advice for problem in others}
     advice = dict.fromkeys(problem.advice for problem in failed if problem.advice not in printed_advice)
@@ -69,7 +69,7 @@ def problem_blocks(outcome: Outcome, logged_problems: Collection[JSONObject] = (
             yield b.Text(safe(text), indent=2, hang=4)
 
 
-def _not_in(problems: Iterable[Problem], logged_problems: Collection[JSONObject]) -> list[Problem]:
+def not_in(problems: Iterable[Problem], logged_problems: Collection[JSONObject]) -> list[Problem]:
     """Those that were not shown, with whatever advice."""
     places = {_place(problem) for problem in logged_problems}
     return [problem for problem in problems if _place(problem.to_json()) not in places]
@@ -85,7 +85,7 @@ def brief_lines(outcome: Outcome, logged_problems: Collection[JSONObject] = ()) 
         return
     yield headline(outcome)
     refused, failed = _wrong(outcome)
-    failed = _not_in(failed, logged_problems)
+    failed = not_in(failed, logged_problems)
     for problem in (*refused, *failed)[:_BRIEFLY]:
         yield safe(str(replace(problem, advice=None)))
     if (rest := len(refused) + len(failed) - _BRIEFLY) > 0:

@@ -49,6 +49,19 @@ def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -
     assert "undone" in batch(capsys, "undo", "v3", "--yes")
 
 
+def test_what_is_refused_or_fails_is_on_standard_error_once(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (("old", *TO), ("v3.zarrlift.jsonl", "--json")):
+        assert main(["batch", "run", *words]) == 1
+        lines = capsys.readouterr().err.splitlines()
+        assert "zarrlift: incomplete: 5 done, 1 failed, 1 refused" in lines
+        assert sum(": failed: " in line or line.startswith("zarrlift: failed: ") for line in lines) == 1
+        assert sum(line.startswith("zarrlift: refused: ") for line in lines) == 1
+    main(["status", "v3"])
+    assert not capsys.readouterr().err
+
+
 def test_a_finished_batch_has_nothing_to_do(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in (BROKEN, NOTHING):
         shutil.rmtree(old / name)
