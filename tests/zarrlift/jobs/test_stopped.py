@@ -12,6 +12,7 @@ from typing import Any
 
 import obstore
 import pytest
+import zarr
 from obstore.store import MemoryStore as ObstoreMemory
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
@@ -530,6 +531,35 @@ def test_an_update_flushes_its_deletions_before_it_counts_as_complete(
     monkeypatch.setattr(retire, "sync", sync)
     assert zarrlift.update(destination).ok
     assert flushed == [False]
+
+
+def test_an_update_with_fsync_flushes_what_hides_and_narrows(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks are replaced next, and what readers of the earlier documents would see in them is wrong."""
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    array = zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2)
+    array.resize((array.shape[0] - 1, *array.shape[1:]))
+    flushed: list[int] = []
+    published: list[str] = []
+    really, replace = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        flushed.append(os.fstat(descriptor).st_ino)
+        really(descriptor)
+
+    def publish(temporary: str, target: str) -> None:
+        if target.endswith("zarr.json"):
+            assert os.stat(temporary).st_ino in flushed, target
+            published.append(os.path.relpath(target, destination))
+        replace(temporary, target)
+
+    monkeypatch.setattr(writing.os, "fsync", fsync)
+    monkeypatch.setattr(writing.os, "replace", publish)
+    assert zarrlift.update(destination, fsync=True).ok
+    assert published[:2] == ["zarr.json", "h/rewrite/zarr.json"]
+    assert values(destination, 3) == values(source, 2)
 
 
 def test_an_update_keeps_what_it_can_no_longer_compare(

@@ -104,7 +104,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
-            removed = _prepare(job, plan, steps, ends)
+            removed = _prepare(job, plan, steps, ends, fsync=options.fsync)
             outcome = it.run_to_end(plan, now)
         if outcome.state == "done":
             job.note(update=None)
@@ -151,10 +151,10 @@ def _keep_base(before: Inventories, now: Inventories, plan: Plan) -> None:
                 now[array.path] = earlier
 
 
-def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> int:
+def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints, *, fsync: bool) -> int:
     """Hide and delete what the update replaces as a whole or removes; returns the number of objects."""
     destination = ends.destination
-    _hide_consolidated(job, plan, steps, ends)
+    _hide_consolidated(job, plan, steps, ends, fsync=fsync)
     removed = 0
     for earlier in below_first(steps.removed):
         removed += clear(earlier, destination, in_place=plan.in_place)
@@ -168,12 +168,12 @@ def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> int:
     if not plan.in_place:
         if ends.local_destination is not None:
             _note_others(job, plan, ends)
-        _narrow(job, plan, ends)
+        _narrow(job, plan, ends, fsync=fsync)
     job.commit(now=True)
     return removed
 
 
-def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> None:
+def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints, *, fsync: bool) -> None:
     """Publish the root without consolidated metadata, whose descriptions of other nodes would be wrong.
 
     The last step of the run publishes the root again.
@@ -188,7 +188,7 @@ def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints) -> N
         return
     note_root_document(job, digest(content))
     if ends.destination.get("zarr.json") is not None:
-        writer = writer_for(ends.destination, job.id, fsync=False, in_place=plan.in_place)
+        writer = writer_for(ends.destination, job.id, fsync=fsync, in_place=plan.in_place)
         writer.write("zarr.json", content)
         writer.settle()
 
@@ -204,7 +204,7 @@ def _note_others(job: Job, plan: Plan, ends: Endpoints) -> None:
         job.others.keep(array.path, [key for key, is_others in objects.of_node(array, row) if is_others])
 
 
-def _narrow(job: Job, plan: Plan, ends: Endpoints) -> None:
+def _narrow(job: Job, plan: Plan, ends: Endpoints, *, fsync: bool) -> None:
     """Publish the smaller shape of each array that becomes shorter, before its objects are replaced.
 
     Objects at the new edge have no values beyond it, which readers of the earlier shape would see.
@@ -224,7 +224,7 @@ def _narrow(job: Job, plan: Plan, ends: Endpoints) -> None:
     if not narrowed:
         return
     job.commit(now=True)
-    writer = writer_for(ends.destination, job.id, fsync=False, in_place=False)
+    writer = writer_for(ends.destination, job.id, fsync=fsync, in_place=False)
     for key, smaller in narrowed.items():
         writer.write(key, smaller)
     writer.settle()
