@@ -10,5 +10,5 @@ docs: lint
 	$${ZARRLIFT_VENV:-.venv}/bin/mkdocs serve
 # The tools come from an environment of their own; ZARRLIFT_RELEASE names one that exists.
 release-check:
-	[ -n "$${ZARRLIFT_RELEASE:-}" ] || tests/environments/release/install .venv-release
+	[ -n "$${ZARRLIFT_RELEASE:-}" ] || tests/environments/install release .venv-release
 	$${ZARRLIFT_RELEASE:-.venv-release}/bin/python release/check.py

@@ -1,7 +1,7 @@
 """Check a release and build it into dist/: `make release-check`.
 
 What disagrees about the version is listed, with what to do. uv builds both distributions twice, in two
-places, which must give the same bytes; the pins of tests/environments/release decide them, since a wheel
+places, which must give the same bytes; the pins of `release` in tests/environments/pins.txt decide them, since a wheel
 names its builder. CycloneDX's tool writes what a plain installation consists of, with all licences.
 The workflow Release does this for a tag, tries the wheels on every Python, and publishes them.
 """

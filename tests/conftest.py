@@ -50,9 +50,9 @@ def brought_readers() -> set[str]:
 
 
 def remedy(row: dict[str, str]) -> str:
-    """The script that makes the environment of a reader; where there is none, the list's reason."""
-    install = HERE / "environments" / row["name"] / "install"
-    return f"made by {install.relative_to(HERE.parent)}" if install.exists() else row["reason"]
+    """The command that makes the environment of a reader; where there is none, the list's reason."""
+    made = f"\ninstall_{row['name']}() {{" in (HERE / "environments" / "install").read_text()
+    return f"made by tests/environments/install {row['name']}" if made else row["reason"]
 
 
 def is_here(row: dict[str, str]) -> bool:

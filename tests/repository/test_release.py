@@ -172,7 +172,7 @@ def test_hooks_and_docs_use_the_pinned_tools() -> None:
         for line in (ROOT / "tests" / "pins" / "oldest.txt").read_text().split()
         if "==" in line
     )
-    tools = (ROOT / "tests" / "environments" / "release" / "requirements.txt").read_text()
+    tools = (ROOT / "tests" / "environments" / "pins.txt").read_text().split("[release]")[1].split("\n\n")[0]
     pins |= dict(re.findall(r"^([\w-]+)==(\S+)", tools, re.MULTILINE))
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     revisions = {

@@ -25,7 +25,7 @@ import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.rows import TaskTotals
 
-# A real Slurm with one node, from the folder that tests/environments/slurm/install has made.
+# A real Slurm with one node, from the folder that `tests/environments/install slurm` has made.
 
 
 _CONFIGURATION = """\
