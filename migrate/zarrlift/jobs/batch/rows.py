@@ -162,6 +162,8 @@ def of_job(row: BatchRow) -> BatchRow:
         with damage_told(path), Job.open(path, write=False) as job:
             return replace(row, **_of_job(job, row), stamp=before)
     except JobError as error:
+        if not row.begun():  # another process has removed the job, which was undone, to begin again
+            return replace(row, state="pending", stamp="", problems=())
         return replace(row, state="failed", problems=(error.problem,))
 
 

@@ -140,7 +140,13 @@ def _follow_list(call: ArchiveCall) -> None:
     """
     row = call.row
     moved = Moved(source=row.source, destination=None if row.in_place else row.destination)
-    with Job.open(call.job, write=False) as job:
+    try:
+        listed = Job.open(call.job, write=False)
+    except JobError:
+        if row.begun():
+            raise
+        return  # another process has removed the job, which was undone, to begin again
+    with listed as job:
         is_same = names_of(job.header["destination"]) & names_of(row.destination)
         if job.state == "undone" or move_of(job) is None or is_same:
             return

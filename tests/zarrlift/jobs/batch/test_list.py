@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -283,3 +284,24 @@ def test_an_archive_whose_job_another_process_has_open_is_left_to_it(
     assert "left to other processes, which have claimed them: 1 archive" in told.out
     assert "another process" not in told.out + told.err
     assert planned.run().state == "done"
+
+
+@pytest.mark.parametrize("look", range(4))  # then it has the claim
+def test_a_job_that_another_process_removes_to_begin_again_is_no_failure(
+    planned: zarrlift.Batch, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    planned.run()
+    planned.undo()
+    path = Path(planned.rows[0].job)
+    open_job, looks = Job.open, itertools.count()
+
+    def removed(asked: Path, **how: bool) -> Job:
+        if asked == path and next(looks) == look:
+            path.unlink()
+        return open_job(asked, **how)
+
+    monkeypatch.setattr(Job, "open", removed)
+    outcome = planned.run()
+    assert not [problem for row in outcome.rows for problem in row.problems]
+    assert planned.run().counts == {"done": 2}
+    assert next(looks) > look
