@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import zarr
@@ -26,11 +27,12 @@ from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, ClaimHolder, claimed
 from zarrlift.jobs.claim_holder import Attempt
+from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
-from zarrlift.storage.local import owner_process, partial_files
+from zarrlift.storage.local import byte_locks, owner_process, partial_files
 from zarrlift.storage.local.owner_process import OwnerProcess
 from zarrlift.storage.local.partial_files import partial_name, sweep_partial
 from zarrlift.storage.local.storage import LocalStorage
@@ -577,3 +579,41 @@ def test_the_next_trial_of_a_file_system_removes_what_a_killed_one_has_left(
 def test_where_no_directory_is_there_is_nothing_to_sweep(tmp_path: Path) -> None:
     sweep_partial(str(tmp_path / "none/file"))
     assert list(tmp_path.iterdir()) == []
+
+
+# File systems whose locks a job cannot use: refused by name, and nothing is written.
+
+
+def without_locks(*_: object) -> NoReturn:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+class Busy(sqlite3.Connection):
+    """SQLite over SMB, where a lock stops other handles of the same process."""
+
+    def execute(self, *_: Any) -> NoReturn:
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [("cannot create the job file", "mount option nobrl"), ("cannot lock the job file", "locks")],
+)
+def test_a_file_system_without_the_locks_of_a_job_is_refused(
+    message: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = zarr.create_array(tmp_path / "a.zarr", shape=(4,), chunks=(4,), dtype="u1", zarr_format=2)
+    array[:] = 1
+    before = {*tmp_path.iterdir()}
+    if message == "cannot create the job file":
+        monkeypatch.setattr(database.sqlite3, "connect", lambda *_, **__: Busy(":memory:"))
+    elif not byte_locks.HERE:
+        return
+    else:
+        monkeypatch.setattr(byte_locks, "lock_byte", without_locks)
+    with pytest.raises(JobError, match=message) as refused:
+        zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
+    assert found in str(refused.value)
+    assert {*tmp_path.iterdir()} - {tmp_path / "b.zarr.zarrlift.db"} == before

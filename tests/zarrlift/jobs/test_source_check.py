@@ -1,4 +1,4 @@
-"""A source that changes under a job is noticed wherever it lies, and old and new are never mixed."""
+"""A source that changes under a job is noticed wherever it lies; a resume takes over what was not copied."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import fsspec
 import obstore
 import pytest
 from obstore.store import MemoryStore as ObstoreMemory
+from tests.support.bucket import serving
 from tests.support.job_archives import tree, values
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 import zarrlift
+from zarrlift.cli import main
 from zarrlift.jobs import source_check
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.planning import source_inventory
 from zarrlift.storage.open_storage import open_storage
+from zarrlift.transfer.counts import MoveResult
 from zarrlift.transfer.worker import Worker
 from zarrstack import Log, Retry, stack
 
@@ -325,3 +329,197 @@ def test_a_chunk_is_read_as_it_was_listed_or_its_array_fails(
     assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", CHUNK)}
     assert not (tmp_path / "out.zarr/h/rewrite/zarr.json").exists()
     assert zarrlift.resume(tmp_path / "out.zarr", source=kind.place).ok
+
+
+# A resume takes over changes of what was not copied yet, with a warning that the job keeps.
+
+NEXT = "h/rewrite/0.1"
+"""A chunk that the archive does not have at first."""
+EARLIER = 14
+"""The number of chunks without it."""
+
+
+@pytest.fixture(params=[a_directory, fsspec_local], ids=lambda made: made.__name__)
+def archive(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Kind:
+    (source / ".zmetadata").unlink()
+    (source / NEXT).unlink()
+    made: Kind = request.param(source, tmp_path)
+    return made
+
+
+@pytest.fixture
+def stopped_early(archive: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy that was stopped when one array was recorded, and nothing of the others."""
+    stop_after_one_task(monkeypatch)
+    with pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(archive.place, tmp_path / "out.zarr", workers=1, **archive.options)
+    monkeypatch.undo()
+    return tmp_path / "out.zarr"
+
+
+def stop_after_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one worker, that of the first array."""
+    record = Job.record_task
+    recorded: list[int] = []
+
+    def stop(self: Job, node: int, number: int, moved: MoveResult) -> None:
+        if recorded:
+            raise KeyboardInterrupt
+        record(self, node, number, moved)
+        recorded.append(node)
+
+    monkeypatch.setattr(Job, "record_task", stop)
+
+
+def remove(archive: Kind) -> None:
+    """Delete one object."""
+    (archive.local / "h/rewrite/1.1").unlink()
+
+
+def add(archive: Kind) -> None:
+    archive.put(NEXT, (archive.local / "h/rewrite/1.1").read_bytes())
+
+
+def shorten(archive: Kind) -> None:
+    """Give the array fewer rows and columns; the chunks outside remain."""
+    data = json.loads((archive.local / "h/rewrite/.zarray").read_bytes())
+    archive.put("h/rewrite/.zarray", json.dumps({**data, "shape": [21, 14]}).encode())
+
+
+DOCUMENTS = "documents (h/rewrite/.zarray)"
+CHANGES = [
+    (rewritten, "14 chunks: 1 rewritten (h/rewrite/1.1)"),
+    (remove, "13 chunks: 1 deleted (h/rewrite/1.1)"),
+    (add, "15 chunks: 1 added (h/rewrite/0.1)"),
+    (
+        shorten,
+        "5 chunks: 9 deleted (h/rewrite/0.2, h/rewrite/1.2, h/rewrite/2.2, ...); " + DOCUMENTS,
+    ),
+]
+
+
+def warned(problems: Any) -> list[tuple[str | None, str | None]]:
+    return [
+        (problem.node, problem.found)
+        for problem in problems
+        if (problem.kind, problem.severity) == ("source-changed", "warning")
+    ]
+
+
+@pytest.mark.parametrize(("change", "found"), CHANGES, ids=lambda case: getattr(case, "__name__", ""))
+@pytest.mark.parametrize("again", ["resume", "migrate"])
+@pytest.mark.slow(one_in=7)  # so that each change is among those that are left
+def test_a_change_of_an_array_that_was_not_copied_yet_is_taken_over_with_a_warning(
+    again: str, change: Any, found: str, archive: Kind, stopped_early: Path
+) -> None:
+    change(archive)
+    if again == "resume":
+        outcome = zarrlift.resume(stopped_early, source=archive.place)
+    else:
+        outcome = zarrlift.migrate(archive.place, stopped_early)
+    assert outcome.ok, outcome.problems
+    assert values(stopped_early, 3) == values(archive.local, 2)
+    assert warned(outcome.problems) == [("h/rewrite", found)]
+    (warning,) = outcome.problems
+    assert warning.expected == f"{EARLIER} chunks"
+    assert "different times" in str(warning.advice)
+    for kept in (
+        zarrlift.status(stopped_early),
+        zarrlift.job_report(stopped_early),
+        zarrlift.resume(stopped_early, source=archive.place),
+    ):
+        assert warning in kept.problems
+        assert warning.to_json() in kept.to_json()["problems"]
+
+
+def test_the_warning_is_printed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.zarr"
+    stop_after_one_task(monkeypatch)
+    assert main(["migrate", str(source), str(out), "--workers", "1", "--quiet"]) == 130
+    monkeypatch.undo()
+    rewritten(Kind(source))
+    for words, code in (
+        (("resume", str(out)), 0),
+        (("status", str(out)), 0),
+        (("status", "--check", "--verbose", str(out)), 0),
+    ):
+        capsys.readouterr()
+        assert main(list(words)) == code
+        text = " ".join(capsys.readouterr().out.split())
+        assert "1 rewritten (h/rewrite/1.1)" in text, words
+        assert "of different times" in text, words
+
+
+def test_changes_of_several_resumes_are_all_kept(
+    archive: Kind, stopped_early: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(archive)
+    with monkeypatch.context() as patched:
+        stop_after_one_task(patched)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.resume(stopped_early, source=archive.place, workers=1)
+    assert len(warned(zarrlift.status(stopped_early).problems)) == 1
+    rewritten(archive)
+    archive.put("h/.zattrs", b'{"new": 1}')
+    outcome = zarrlift.resume(stopped_early, source=archive.place)
+    assert outcome.ok
+    assert {node for node, _ in warned(outcome.problems)} == {"h", "h/rewrite"}
+    assert warned(zarrlift.job_report(stopped_early).problems) == warned(outcome.problems)
+
+
+def test_a_source_that_did_not_change_gets_no_warning(archive: Kind, stopped_early: Path) -> None:
+    outcome = zarrlift.resume(stopped_early, source=archive.place)
+    assert (outcome.ok, outcome.problems, zarrlift.status(stopped_early).problems) == (True, (), ())
+
+
+def test_an_array_with_recorded_work_still_fails(archive: Kind, stopped_early: Path) -> None:
+    assert [node.path for node in zarrlift.status(stopped_early).nodes if node.tasks_done] == ["g/recode"]
+    rewritten(archive, "g/recode/0")
+    outcome = zarrlift.resume(stopped_early, source=archive.place)
+    assert not outcome.ok
+    assert {(problem.node, problem.severity) for problem in outcome.problems} == {("g/recode", "refusal")}
+    assert not (stopped_early / "g/recode/zarr.json").exists()
+
+
+def test_so_it_is_after_parts(source: Path, tmp_path: Path) -> None:
+    job, out = tmp_path / "parts.zarrlift.db", tmp_path / "out.zarr"
+    (source / ".zmetadata").unlink()
+    zarrlift.plan_parts(source, out, job=job, parts=8)
+    assert zarrlift.migrate_part(job, 0).ok
+    (source / "h/rewrite/1.1").unlink()
+    outcome = zarrlift.resume(job)
+    assert outcome.ok, outcome.problems
+    assert warned(outcome.problems) == [("h/rewrite", "14 chunks: 1 deleted (h/rewrite/1.1)")]
+    assert warned(zarrlift.status(job).problems) == warned(outcome.problems)
+    assert values(out, 3) == values(source, 2)
+
+
+def test_a_listing_that_is_stored_beside_the_job_has_the_keys(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With it, the first resume notices the change when the array was copied, and the next takes it over."""
+    (source / ".zmetadata").unlink()
+    with serving() as bucket:
+        url = bucket.put("in", tree(source))
+        stop_after_one_task(monkeypatch)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.migrate(url, tmp_path / "out.zarr", workers=1, storage_options=bucket.options)
+        monkeypatch.undo()
+        bucket.server.remove("in/h/rewrite/1.1")
+        outcome = zarrlift.resume(tmp_path / "out.zarr", storage_options=bucket.options)
+        assert not outcome.ok
+        outcome = zarrlift.resume(tmp_path / "out.zarr", storage_options=bucket.options)
+    assert outcome.ok, outcome.problems
+    assert warned(outcome.problems) == [("h/rewrite", "14 chunks: 1 deleted (h/rewrite/1.1)")]
+
+
+def test_a_chunk_that_was_repaired_after_a_failure_is_named_too(source: Path, tmp_path: Path) -> None:
+    good = (source / "g/relink/3.3").read_bytes()
+    (source / "g/relink/3.3").write_bytes(good[:-5])
+    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    (source / "g/relink/3.3").write_bytes(good)
+    outcome = zarrlift.resume(tmp_path / "out.zarr")
+    assert outcome.ok
+    assert warned(outcome.problems) == [("g/relink", "64 chunks: 1 rewritten (g/relink/3.3)")]

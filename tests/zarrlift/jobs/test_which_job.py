@@ -1,4 +1,4 @@
-"""Which job a command means, and what is said where there is none or another."""
+"""Which job a command means, and what is said where there is none, another, or one that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zarr
+from tests.zarrlift.jobs.test_job_report import alike
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.errors import JobError, UsageError
 from zarrlift.jobs.ledger import database
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.transfer.events import Event, Planned, TaskDone
 
 OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
@@ -268,3 +273,44 @@ def test_bind_mounts(shown, point, source, destination, message, tmp_path):
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(f"zarrlift: {message}")
     assert files(tmp_path) == before
+
+
+# Job files of another version, and damaged ones, are refused by name and stay as they are.
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The file of a job, of which nothing is done."""
+    path = tmp_path / "job.db"
+    zarrlift.plan_parts(alike(tmp_path / "a.zarr"), tmp_path / "out.zarr", job=path, parts=1)
+    return path
+
+
+def change(job: Path, statement: str) -> None:
+    with closing(sqlite3.connect(job)) as database:
+        database.execute(statement)
+        database.commit()
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+@pytest.mark.parametrize(
+    "command", [zarrlift.status, zarrlift.resume, zarrlift.update, zarrlift.finish, zarrlift.undo]
+)
+def test_another_version_is_refused_by_name(version: str, command: Callable[[Path], Any], job: Path) -> None:
+    change(job, f"UPDATE meta SET value = '{version}' WHERE name = 'version'")
+    before = job.read_bytes()
+    with pytest.raises(JobError, match=f"another version; found {version}; expected 4"):
+        command(job)
+    assert job.read_bytes() == before
+
+
+def test_a_damaged_plan_is_named(job: Path) -> None:
+    change(job, "UPDATE node SET plan = '{}' WHERE path = 'a3'")
+    with Job.open(job) as opened, pytest.raises(JobError, match="damaged"):
+        opened.plan()
+
+
+def test_a_refusal_that_cannot_be_read_is_named_by_status(job: Path) -> None:
+    change(job, "UPDATE node SET plan = '{}' WHERE kind = 'refusal'")
+    with pytest.raises(JobError, match="damaged"):
+        zarrlift.status(job)

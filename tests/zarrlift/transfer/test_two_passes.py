@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import tree
-from tests.zarrlift.jobs.faults.test_kill import run_and_kill
+from tests.zarrlift.jobs.faults.test_kills import run_and_kill
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift

@@ -6,14 +6,13 @@ import random
 from typing import Final
 
 from tests.zarrlift.jobs.faults.commands import Ended
-from tests.zarrlift.jobs.faults.life_files import FILES, Files
+from tests.zarrlift.jobs.faults.judging import Expected, judged
 from tests.zarrlift.jobs.faults.life_steps import ASKING, VARIANTS, Step
 from tests.zarrlift.jobs.faults.living_archive import Archive
 from tests.zarrlift.jobs.faults.play import Play, Told
 from tests.zarrlift.jobs.faults.site import Site
 from tests.zarrlift.jobs.faults.stage import KILLED, Stage
-from tests.zarrlift.jobs.faults.users import ACTS, act
-from tests.zarrlift.jobs.faults.visible_arrays import Expected, judged
+from tests.zarrlift.jobs.faults.users import ACTS, FILES, Files, act
 
 _WRITING: Final = frozenset({"migrate", "resume", "update", "adopt", "part", "gather"})
 _COMPLETING: Final = _WRITING - {"part"}

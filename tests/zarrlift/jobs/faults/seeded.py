@@ -87,7 +87,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     counts = {"kills": asked.kills, "lives": asked.lives, "games": asked.games}
-    print("| fault | quick tests | slow tests | kills.py | lives.py | games.py |")
+    print("| fault | quick tests | slow tests | kills.py | lives.py | lives.py --games |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     undetected = 0
     for fault, files in [(NONE, {}), *patched]:
@@ -169,14 +169,19 @@ def driven(tree: Path, driver: str, seed: int, count: int, only: str) -> tuple[i
     """Runs of a driver that found something, and all."""
     if not count:
         return 0, 0
-    options = ("--runs", str(count), "--only", only) if driver == "kills" else ("--lives", str(count))
-    told = run(tree, f"{_HERE}/{driver}.py", "--seed", str(seed), *options)
+    options = {
+        "kills": ("kills.py", "--runs", str(count), "--only", only),
+        "lives": ("lives.py", "--lives", str(count)),
+        "games": ("lives.py", "--games", "--lives", str(count)),
+    }
+    program, *words = options[driver]
+    told = run(tree, f"{_HERE}/{program}", "--seed", str(seed), *words)
     last = told.strip().rpartition("\n")[2]
     total = re.search(r"(\d+) (?:runs|lives)\b", last)
     if total is None:
         if "\nAssertionError: zarrlift " in told:  # a command fails that nothing disturbs
             return AT_ONCE
-        raise RuntimeError(f"{driver}.py does not run:\n{told[-3000:]}")
+        raise RuntimeError(f"{program} does not run:\n{told[-3000:]}")
     wrong = re.search(r"(\d+) wrong", last)
     return int(wrong[1]) if wrong else 0, int(total[1])
 

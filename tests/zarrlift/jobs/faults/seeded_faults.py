@@ -258,10 +258,10 @@ FAULTS = (
                 "            _intend(job, plan, steps, updating)\n"
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"
-                "            removed = _prepare(job, plan, steps, ends)\n",
+                "            removed = _prepare(job, plan, steps, ends, fsync=options.fsync)\n",
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"
-                "            removed = _prepare(job, plan, steps, ends)\n"
+                "            removed = _prepare(job, plan, steps, ends, fsync=options.fsync)\n"
                 "            _intend(job, plan, steps, updating)\n",
             ),
         ),

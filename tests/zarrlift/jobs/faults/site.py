@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+from tests.zarrlift.jobs.faults.judging import Expected, judged, visible_arrays
 from tests.zarrlift.jobs.faults.living_archive import Archive
-from tests.zarrlift.jobs.faults.visible_arrays import Expected, judged, visible_arrays
 
 Stamps: TypeAlias = dict[str, tuple[int, int, int]]
 """Inode, size and modification time of every file."""

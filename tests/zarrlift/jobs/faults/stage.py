@@ -2,14 +2,101 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import mmap
+import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.zarrlift.jobs.faults.commands import Commands, Ended
-from tests.zarrlift.jobs.faults.control import Control, compiled
+
+SHORT = -1
+_NAME = 256
+_LOGGED = 64
+_HERE = Path(__file__).parent
+
+
+class _Failed(ctypes.Structure):
+    _fields_ = [
+        ("number", ctypes.c_uint64),
+        ("error", ctypes.c_int32),
+        ("call", ctypes.c_char * 20),
+        ("path", ctypes.c_char * _NAME),
+    ]
+
+
+class Block(ctypes.Structure):
+    """`struct control`; each field is described there."""
+
+    _fields_ = [
+        ("root", ctypes.c_char * _NAME),
+        ("calls", ctypes.c_uint64),
+        ("changes", ctypes.c_uint64),
+        ("kill_call", ctypes.c_uint64),
+        ("kill_change", ctypes.c_uint64),
+        ("kill_caller_only", ctypes.c_uint32),
+        ("network", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("fail_call", ctypes.c_uint64),
+        ("full_from", ctypes.c_uint64),
+        ("share", ctypes.c_uint32),
+        ("stats", ctypes.c_uint32),
+        ("failed", ctypes.c_uint64),
+        ("log", _Failed * _LOGGED),
+    ]
+
+
+class Control:
+    """A control block in a file, for the next command."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        """`root` is the directory whose calls count."""
+        self.path = path
+        path.write_bytes(bytes(ctypes.sizeof(Block)))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+        self.block = Block.from_buffer(self._map)
+        self._root = str(root).encode()
+        self.set()
+
+    def set(self, **fields: int) -> None:
+        """Begin to count from 0, with these orders and no others."""
+        ctypes.memset(ctypes.byref(self.block), 0, ctypes.sizeof(self.block))
+        self.block.root = self._root
+        for name, value in fields.items():
+            setattr(self.block, name, value)
+
+    def failures(self) -> list[str]:
+        """The last calls that failed, one line each."""
+        entries = list(self.block.log[: min(self.block.failed, _LOGGED)])
+        entries.sort(key=lambda entry: entry.number)
+        return [
+            f"call {entry.number}: {entry.call.decode()} {_word(entry.error)} {os.fsdecode(entry.path)}"
+            for entry in entries
+        ]
+
+
+def _word(error: int) -> str:
+    return "in part" if error == SHORT else errno.errorcode.get(error, str(error))
+
+
+def compiled(folder: Path) -> Path:
+    """The shared library of `system_calls.c`, made in a folder."""
+    library = folder / "system_calls.so"
+    if not library.exists():
+        compiler = shutil.which("gcc") or shutil.which("cc")
+        assert compiler, "gcc is needed"
+        words = ["-O1", "-shared", "-fPIC", "-o", str(library), str(_HERE / "system_calls.c"), "-ldl"]
+        subprocess.run([compiler, *words], check=True)
+    return library
+
+
+# Where commands run: a folder, the shim that counts, kills and lets fail, and the process that is forked.
 
 KILLED = -9
 """The exit code of a command that was killed."""

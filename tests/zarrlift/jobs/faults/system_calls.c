@@ -2,7 +2,7 @@
    and on descriptors opened there, and at a chosen call kills the process group or makes the call fail.
 
    What is counted and what is to be done is in a control block in a file that every process of a command maps
-   (`control.py` has the same structure). Without ZARRLIFT_CONTROL, and before `control_begin`, nothing is done. */
+   (`stage.py` has the same structure). Without ZARRLIFT_CONTROL, and before `control_begin`, nothing is done. */
 
 #define _GNU_SOURCE
 #include <dirent.h>

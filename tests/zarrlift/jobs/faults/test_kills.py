@@ -1,21 +1,30 @@
 """Killed at any call, or with calls that fail: nothing wrong is seen, and it ends as a calm run does.
 
-`kills.py` does the same with moments drawn at random, as many as are wanted.
+`kills.py` does the same with moments drawn at random, as many as are wanted. Where calls cannot be counted,
+a command kills itself before a change (`killed_run.py`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.support.bucket import serving
+from tests.support.job_archives import tree, write_archive
 from tests.support.store_servers import OF_S3, server
 from tests.zarrlift.jobs.faults.judging import Calm, wrong_at_the_end, wrong_now
 from tests.zarrlift.jobs.faults.playground import Playground
 from tests.zarrlift.jobs.faults.scenarios import BY_ID, SCENARIOS
+
+import zarrlift
 
 pytestmark = pytest.mark.needs_reader("once")
 shimmed = pytest.mark.needs_reader("system-calls")
@@ -165,3 +174,74 @@ def test_what_is_left_about_is_found() -> None:
 
 def test_scenarios_have_names_of_their_own() -> None:
     assert len(BY_ID) == len(SCENARIOS)
+
+
+# A copy that is killed, wherever Python runs: `test_kills.py` does more where calls can be counted.
+#
+# It walks through moments of a migration at which a process can die (see `killed_run`), kills it
+# there for real, looks at what a reader of the destination would see, and lets `resume` finish the work.
+
+RUNNER = Path(__file__).with_name("killed_run.py")
+MOMENTS = 3
+
+
+def run_and_kill(moment: int, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(RUNNER), str(moment), str(directory), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def in_part(number: int, parts: int, changes: int) -> int:
+    """One of so many changes, at random in one of as many equal parts of a run: each phase is met."""
+    return random.Random(number).randint(changes * number // parts + 1, changes * (number + 1) // parts)
+
+
+def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -> None:
+    """Whoever sees an array's zarr.json sees every one of its chunks."""
+    for document in destination.rglob("zarr.json"):
+        if json.loads(document.read_bytes())["node_type"] != "array":
+            continue
+        prefix = str(document.parent.relative_to(destination))
+        for name, content in reference.items():
+            if name.startswith(f"{prefix}/"):
+                assert (destination / name).read_bytes() == content, name
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kill") / "source.zarr"
+    return write_archive(path)
+
+
+@pytest.fixture(scope="module")
+def reference(source: Path) -> tuple[dict[str, bytes], int]:
+    """The uninterrupted result, and how many changes a run makes."""
+    directory = source.parent / "uninterrupted"
+    directory.mkdir()
+    done = run_and_kill(0, directory, "migrate", str(source), str(directory / "out.zarr"))
+    assert done.returncode == 0, done.stderr
+    return tree(directory / "out.zarr"), int(done.stderr.split()[-1])
+
+
+@pytest.mark.parametrize("seed", range(MOMENTS))
+@pytest.mark.slow(one_in=3)
+def test_a_killed_copy_resumes_to_the_same_bytes(
+    seed: int, source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path
+) -> None:
+    expected, changes = reference
+    destination = tmp_path / "out.zarr"
+    moment = in_part(seed, MOMENTS, changes)
+    killed = run_and_kill(moment, tmp_path, "migrate", str(source), str(destination))
+    assert killed.returncode == -signal.SIGKILL
+    assert_whole_where_visible(destination, expected)
+    if not destination.with_name("out.zarr.zarrlift.db").exists():
+        outcome = zarrlift.migrate(source, destination)  # killed before there was a job
+    else:
+        outcome = zarrlift.resume(destination)
+    assert outcome.ok, outcome.problems
+    assert tree(destination) == expected
+    again = zarrlift.resume(destination)
+    assert again.state == "nothing to do"

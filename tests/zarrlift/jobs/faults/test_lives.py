@@ -1,6 +1,7 @@
 """Lives of jobs: what each visible array shows is one version of its source, and nothing of others is lost.
 
-`lives.py` draws as many lives as are wanted, and prints each that goes wrong as the text that is used here.
+Games of batches and of jobs in parts, too. `lives.py` draws as many as are wanted, and prints each that goes
+wrong as the text that is used here.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from tests.zarrlift.jobs.faults.batch_game import BATCHES
+from tests.zarrlift.jobs.faults.judging import Expected, judged
 from tests.zarrlift.jobs.faults.life import Life
-from tests.zarrlift.jobs.faults.life_steps import LIVES, Step, drawn, parsed
+from tests.zarrlift.jobs.faults.life_steps import LIVES, PARTS, Step, drawn, parsed
+from tests.zarrlift.jobs.faults.lives import drawn_game, played
 from tests.zarrlift.jobs.faults.living_archive import Archive, Version
 from tests.zarrlift.jobs.faults.site import Site
 from tests.zarrlift.jobs.faults.stage import Stage
-from tests.zarrlift.jobs.faults.visible_arrays import Expected, judged
 
 pytestmark = pytest.mark.needs_reader("once")
 shimmed = pytest.mark.needs_reader("system-calls")
@@ -219,3 +222,68 @@ def test_steps_are_text(stage: Stage) -> None:
     variant, steps = drawn(random.Random(5), "")
     assert parsed("; ".join((variant, *map(str, steps)))) == (variant, steps)
     assert Step.parse("1 update --force ~7 @change 40") == Step(1, ("update", "--force"), 7, "change 40")
+
+
+# ----- games of batches and of jobs in parts
+
+GAMES_ONCE_WRONG = {
+    "a copy of the job file of parts is undone": (
+        "parts; 0 migrate ~3721; 0 copy-job ~22309; 1 undo ~8 @change 20"
+    ),
+    "the result of parts is moved with its job, then undone": (
+        "parts; 0 migrate ~1; 0 part ~1; 0 move-result ~1; 0 undo ~1"
+    ),
+    "the folder of a batch is copied, and the copy undone": "batch; 0 run ~1; 0 copy ~1; 1 undo ~2",
+    "the folder of a batch in place is copied, and the copy finished": (
+        "batch in place; 0 run ~1; 0 verify --full ~1; 0 copy ~1; 1 finish --yes ~2"
+    ),
+    "an array of parts becomes smaller, and larger again": (
+        "parts; 0 migrate ~28689; 0 part ~1; 0 part ~92411; 0 part ~308; 0 shrink ~39625; 0 gather ~1;"
+        " 0 resume ~1; 0 grow ~9; 0 update ~1"
+    ),
+    "an undo of a batch is killed before it gives an archive back": (
+        "batch in place; 0 run ~1; 0 undo ~1 @change 34"
+    ),
+}
+"""Games that found faults."""
+
+
+@shimmed
+@pytest.mark.slow
+@pytest.mark.parametrize("what", GAMES_ONCE_WRONG)
+def test_what_was_once_wrong_in_a_game_is_right(what: str, stage: Stage) -> None:
+    told = played(stage, *parsed(GAMES_ONCE_WRONG[what]))
+    assert not told.wrong, told
+
+
+@shimmed
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", BATCHES)
+def test_a_batch_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
+    begin = "0 run ~1 @change 200; 0 resume ~1"
+    source = "0 rewrite ~2; 0 grow ~3; 0 add ~4"
+    told = played(
+        stage, *parsed(f"{variant}; {begin}; {source}; 0 update ~5; 0 update ~6; 0 undo ~7 @change 40")
+    )
+    assert told.counts["kills"]
+    assert not told.wrong, told
+
+
+@shimmed
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", PARTS)
+def test_a_job_in_parts_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
+    parts = "0 part ~1 @change 30; 0 part ~1; 0 part ~2; 0 part ~3; 0 part ~4"
+    told = played(
+        stage, *parsed(f"{variant}; 0 migrate ~1; {parts}; 0 rewrite ~2; 0 gather ~1; 0 undo ~7 @change 20")
+    )
+    assert told.counts["kills"]
+    assert not told.wrong, told
+
+
+@shimmed
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(15))
+def test_other_games_too(seed: int, stage: Stage) -> None:
+    told = played(stage, *drawn_game(random.Random(seed), ""))
+    assert not told.wrong, told

@@ -20,7 +20,7 @@ from tests.support.bucket import serving
 from tests.support.job_archives import tree
 from tests.support.processes import running
 from tests.support.store_servers import server
-from tests.zarrlift.jobs.faults.test_kill import run_and_kill
+from tests.zarrlift.jobs.faults.test_kills import run_and_kill
 from tests.zarrlift.jobs.parts.conftest import RECIPE
 
 import zarrlift

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
+import json
+import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.job_archives import tree
+from tests.zarrlift.jobs.faults.test_kills import assert_whole_where_visible, run_and_kill
+
+import zarrlift
+
+SIDE = 50
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,500 chunks of a few bytes: as many as are worth a fork."""
+    path = tmp_path_factory.mktemp("tiny") / "source.zarr"
+    path.mkdir()
+    document = {
+        "zarr_format": 2, "shape": [SIDE, SIDE], "chunks": [1, 1], "dtype": "<u2", "order": "C",
+        "fill_value": 0, "compressor": None, "filters": None,
+    }  # fmt: skip
+    (path / ".zarray").write_text(json.dumps(document))
+    for row in range(SIDE):
+        for column in range(SIDE):
+            (path / f"{row}.{column}").write_bytes(np.uint16(row * SIDE + column).tobytes())
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_result(tiny: Path) -> dict[str, bytes]:
+    """The result of threads, which a library uses."""
+    destination = tiny.parent / "expected.zarr"
+    assert zarrlift.migrate(tiny, destination).ok
+    return tree(destination)
+
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux forks here")
 REFUSED = """
@@ -106,3 +140,44 @@ os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT), after_in
     assert done.returncode == 130
     assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
     assert not (tmp_path / "out.zarr").exists()
+
+
+# Tiny chunks are moved by copies of the command's process: killed at any instant, nothing is lost either.
+
+once = pytest.mark.needs_reader("once")
+
+
+def migrate(moment: int, who: str, source: Path, destination: Path):
+    words = ("--forked", who, "migrate", str(source), str(destination), "--workers", "2")
+    return run_and_kill(moment, destination.parent, *words)
+
+
+@once
+@pytest.mark.slow
+def test_two_workers_and_the_checks_are_forked(tiny, tiny_result, tmp_path) -> None:
+    done = migrate(0, "coordinator", tiny, tmp_path / "out.zarr")
+    assert (done.returncode, done.stderr.split()[-1]) == (0, "3")
+    assert tree(tmp_path / "out.zarr") == tiny_result
+
+
+@once
+@pytest.mark.slow(one_in=4)
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_end_with_the_command_that_was_killed(seed: int, tiny, tiny_result, tmp_path) -> None:
+    destination = tmp_path / "out.zarr"
+    moment = random.Random(seed).randint(50, 1500)
+    # This waits for the copies too: they hold the other end of standard error.
+    assert migrate(moment, "coordinator", tiny, destination).returncode == -signal.SIGKILL
+    assert_whole_where_visible(destination, tiny_result)
+    assert zarrlift.resume(destination).ok
+    assert tree(destination) == tiny_result
+
+
+@once
+def test_a_copy_that_dies_stops_the_run_which_can_be_resumed(tiny, tiny_result, tmp_path) -> None:
+    destination = tmp_path / "out.zarr"
+    done = migrate(200, "itself", tiny, destination)
+    assert done.returncode == 1
+    assert "a worker died" in done.stdout + done.stderr
+    assert zarrlift.resume(destination).ok
+    assert tree(destination) == tiny_result
