@@ -1,8 +1,9 @@
 """Check a release and build it into dist/: `make release-check`.
 
 What disagrees about the version is listed, with what to do. uv builds both distributions twice, in two
-places, which must give the same bytes; the pins of `release` in tests/environments/pins.txt decide them, since a wheel
-names its builder. CycloneDX's tool writes what a plain installation consists of, with all licences.
+places, which must give the same bytes; the pins of `release` in tests/environments/pins.txt decide them,
+since a wheel names its builder. CycloneDX's tool writes what a plain installation consists of, with all
+licences.
 The workflow Release does this for a tag, tries the wheels on every Python, and publishes them.
 """
 
