@@ -42,8 +42,8 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)``` *$",
     re.DOTALL | re.MULTILINE,
 )
-INCLUDED = re.compile(r'^--8<-- "([^":]+)"\n', re.MULTILINE)
-"""A file of the repository in the place of a line, as pymdownx.snippets has it."""
+INCLUDED = re.compile(r"^--8<--\n(.+)\n--8<--\n", re.MULTILINE)
+"""The place of a file of the repository, for pymdownx.snippets. Its form of one line is Python to ruff."""
 SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.ci/run$|^make \w+$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
