@@ -12,6 +12,8 @@ import typer
 
 from zarrlift.cli.option_groups import Command
 from zarrlift.cli.parser import COMMANDS, app
+from zarrlift.recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+from zarrlift.recipe.options import flag_of
 
 EXAMPLES: Final = {
     "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
@@ -54,7 +56,9 @@ EXAMPLES: Final = {
 """Commands to try, from top to bottom, in a folder where `zarrlift demo` has written zarrlift-demo."""
 
 
-SHARED: Final = "Options of several commands"
+SHARED: Final = "Shared options"
+KEYS: Final = "keys-for-the-whole-archive"
+"""Where the page of recipes begins to list them."""
 TARGET: Final = "TARGET"
 """The argument that the page explains once."""
 
@@ -69,7 +73,8 @@ def generated() -> str:
     sections = [_sections(command, name) for command, name in commands]
     times = Counter(_option(record) for each in sections for records in each.values() for record in records)
     shared = {option for option, number in times.items() if number > 1 and option[0].startswith("-")}
-    parts = [part for command, name in commands for part in _command(command, name, shared)]
+    plain: dict[str, list[str]] = {}
+    parts = [part for command, name in commands for part in _command(command, name, shared, plain)]
     return "\n".join([*parts, f"## {SHARED}\n", *_shared(sections, shared)])
 
 
@@ -98,7 +103,12 @@ def _option(record: Record) -> Record:
 
 
 def _shared(all_sections: list[dict[str, list[Record]]], shared: set[Record]) -> Iterator[str]:
-    """Each shared option, with the longest of its texts, below the heading of the command that has most."""
+    """Each shared option, with the longest of its texts, below the heading of the command that has most.
+
+    Those that are keys of a recipe have their texts on its page.
+    """
+    keys = {flag_of(name, row) for name, row in ARRAY_OPTIONS.items()}
+    keys |= {f"--{name}" for name in WHOLE_OPTIONS}
     texts: dict[Record, str] = {}
     for records in (records for sections in all_sections for records in sections.values()):
         for record in records:
@@ -110,13 +120,22 @@ def _shared(all_sections: list[dict[str, list[Record]]], shared: set[Record]) ->
             options = [option for option in map(_option, records) if option in left]
             by_heading.setdefault(heading, []).extend((option[0], texts[option]) for option in options)
             left.difference_update(options)
+    of_recipes = [record for records in by_heading.values() for record in records if _flag(record) in keys]
+    yield f"{', '.join(f'`{names}`' for names, _ in of_recipes)} are [keys of a recipe](recipe.md#{KEYS}).\n"
     for heading, records in by_heading.items():
-        if records:
+        if others := [record for record in records if record not in of_recipes]:
             yield f"**{heading}**\n"
-            yield from _records(records)
+            yield from _records(others)
 
 
-def _command(command: Any, name: str, shared: set[Record]) -> Iterator[str]:
+def _flag(record: Record) -> str:
+    """The name of an option that begins with two hyphens, the first one if there are several."""
+    flag: str = re.findall("--[a-z-]+", record[0])[0]
+    return flag
+
+
+def _command(command: Any, name: str, shared: set[Record], plain: dict[str, list[str]]) -> Iterator[str]:
+    """The section of a command. `plain` has the shared options of those before it that list all of theirs."""
     context = typer.Context(command, info_name=f"zarrlift {name}")
     yield f"## {name}\n"
     yield f"```text\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
@@ -129,10 +148,29 @@ def _command(command: Any, name: str, shared: set[Record]) -> Iterator[str]:
         if own:
             yield f"**{heading}**\n"
             yield from _records(own)
-    names = [record[0] for records in sections.values() for record in records if _option(record) in shared]
-    if names:
-        words = ", ".join(f"`{re.findall('--[a-z-]+', each)[0]}`" for each in names)
-        yield f"[{SHARED}](#{SHARED.lower().replace(' ', '-')}): {words}\n"
+    flags = [
+        _flag(record) for records in sections.values() for record in records if _option(record) in shared
+    ]
+    if flags:
+        yield f"[{SHARED}](#{SHARED.lower().replace(' ', '-')}): {_flags(flags, name, plain)}\n"
+
+
+def _flags(flags: list[str], name: str, plain: dict[str, list[str]]) -> str:
+    """Options as text: all of them, or how they differ from those of an earlier command that is similar."""
+    differences = {
+        other: ([flag for flag in have if flag not in flags], [flag for flag in flags if flag not in have])
+        for other, have in plain.items()
+    }
+    nearest = min(differences, key=lambda other: sum(map(len, differences[other])), default="")
+    missing, more = differences.get(nearest, ([], flags))
+    if len(missing) + len(more) > 0.4 * len(flags):
+        plain[name] = flags
+        return ", ".join(f"`{flag}`" for flag in flags)
+    text = f"those of [{nearest}](#{nearest.replace(' ', '-')})"
+    for word, changed in ((" without", missing), (", with", more)):
+        if changed:
+            text += f"{word} {', '.join(f'`{flag}`' for flag in changed)}"
+    return text
 
 
 def _description(text: str) -> Iterator[str]:

@@ -74,7 +74,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLE.iterdir() if path.is_file()))
 def test_the_page_shows_the_files_of_the_package(file):
-    assert (EXAMPLE / file).read_text() in PAGE.read_text()
+    assert f"\n--8<--\n{(EXAMPLE / file).relative_to(ROOT)}\n--8<--\n```\n" in PAGE.read_text()
 
 
 def test_the_format_fits_in_60_lines():

@@ -42,6 +42,8 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)``` *$",
     re.DOTALL | re.MULTILINE,
 )
+INCLUDED = re.compile(r"^--8<--\n(.+)\n--8<--\n", re.MULTILINE)
+"""The place of a file of the repository, for pymdownx.snippets. Its form of one line is Python to ruff."""
 SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.ci/run$|^make \w+$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
@@ -132,12 +134,13 @@ def blocks(page: Path) -> Iterator[Block]:
     for match in FENCE.finditer(text):
         indent = match["indent"]
         title = re.search(r'title="([^"]+)"', match["options"])
+        body = "".join(line.removeprefix(indent) for line in match["body"].splitlines(keepends=True))
         yield Block(
             page=page,
             line=text.count("\n", 0, match.start()) + 1,
             language=match["language"],
             title=title and title[1],
-            body="".join(line.removeprefix(indent) for line in match["body"].splitlines(keepends=True)),
+            body=INCLUDED.sub(lambda file: (ROOT / file[1]).read_text(), body),
             follows=end > 0 and not text[end : match.start()].strip(),
         )
         end = match.end()

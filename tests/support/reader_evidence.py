@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -159,13 +159,15 @@ def page_tables() -> str:
     own = [reader for reader in apart if any(reader.answer(feature) for feature in features)]
     nothing = ", ".join(str(reader) for reader in apart if reader not in own)
     parts = [_markdown(("reader", "evidence"), ((str(reader), evidence(reader)) for reader in whole.readers))]
-    parts.append(f"Without a column, because they read nothing of these tables: {nothing}.\n")
+    parts.append(
+        f"{nothing} read nothing of what follows. *All* are all others, except those in the last column.\n"
+    )
     others = []
     for group, features in whole.features.items():
         kind = {"data types": "data type", "codecs": "codec"}.get(group)
         rows = []
         for feature in features:
-            words = ({True: "yes", False: "no", None: "?"}[reader.answer(feature)] for reader in own)
+            words = _who(own, feature)
             if kind is None:
                 others.append((f"`{feature}`", *words))
                 continue
@@ -173,11 +175,34 @@ def page_tables() -> str:
             where = whole.registered.get(f"{kind} {name.partition(' ')[0]}", "nowhere")
             rows.append((f"`{name}`", where, *words))
         if rows:
-            heads = (group, "registered in", *map(str, own))
+            heads = (group, "registered in", *WHO)
             parts.append(f"## {group.capitalize()}\n\n" + _markdown(heads, rows))
-    parts.append("## Other features\n\n" + _markdown(("feature", *map(str, own)), others))
+    parts.append("## Other features\n\n" + _markdown(("feature", *WHO), others))
     tested, cells = whole.cells
     return f"{tested:,} of {cells:,} cells are tested.\n\n" + "\n".join(parts) + "\n"
+
+
+WHO = ("read by", "not known of")
+
+
+def _who(own: Sequence[reader_table.Reader], feature: str) -> tuple[str, str]:
+    """The readers that read a feature, or all but those that do not; and those of which it is not known."""
+    yes, no, unknown = (_names(own, feature, answer) for answer in (True, False, None))
+    if len(no) < len(yes):
+        return f"all but {', '.join(no)}" if no else "all", ", ".join(unknown)
+    return ", ".join(yes) or "none", ", ".join(unknown)
+
+
+def _names(own: Sequence[reader_table.Reader], feature: str, answer: bool | None) -> list[str]:
+    """The readers with this answer, without a version where all versions have it."""
+    by_name: dict[str, list[reader_table.Reader]] = {}
+    for reader in own:
+        by_name.setdefault(reader.name, []).append(reader)
+    found: list[str] = []
+    for name, versions in by_name.items():
+        have = [str(reader) for reader in versions if reader.answer(feature) is answer]
+        found += [name] if len(have) == len(versions) else have
+    return found
 
 
 def _markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -191,7 +191,7 @@ def test_inspect_plan_and_their_json_name_it(source, register) -> None:
 
 @pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLE.iterdir() if path.is_file()))
 def test_the_page_shows_the_files_of_the_package(file: str) -> None:
-    assert (EXAMPLE / file).read_text() in PAGE.read_text()
+    assert f"\n--8<--\n{(EXAMPLE / file).relative_to(ROOT)}\n--8<--\n```\n" in PAGE.read_text()
 
 
 @pytest.mark.slow

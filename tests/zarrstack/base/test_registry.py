@@ -260,7 +260,7 @@ def run(site, *arguments):
 
 @pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLE.iterdir() if path.is_file()))
 def test_the_page_shows_the_files_of_the_package(file):
-    assert (EXAMPLE / file).read_text() in PAGE.read_text()
+    assert f"\n--8<--\n{(EXAMPLE / file).relative_to(ROOT)}\n--8<--\n```\n" in PAGE.read_text()
 
 
 def test_the_layer_fits_the_title():
