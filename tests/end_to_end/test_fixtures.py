@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import pytest
 from numpy.lib import recfunctions
-from tests.support.every import try_each
+from tests.support.chances import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, Format, archive, archives, same
 from tests.support.readers import (
     OF_ALL_FEATURES,
@@ -22,9 +22,10 @@ from tests.support.readers import (
     Seen,
     by_xarray,
     by_zarr_python,
+    opened_icechunk,
+    opened_kerchunk,
     parametrize_readers,
 )
-from tests.support.virtual import opened_icechunk, opened_kerchunk
 
 import zarrlift
 

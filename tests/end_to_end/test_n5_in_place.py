@@ -22,8 +22,8 @@ from tests.end_to_end.test_fixtures import (
     may_be_refused,
     refused,
 )
+from tests.support.chances import try_each
 from tests.support.damaged_archives import copied, migrate, run, tree
-from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, archive, archives, bad_cases
 from tests.support.readers import OF_ALL_FEATURES, READERS, CannotRead, by_zarr_python, parametrize_readers
 

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 from tests.support import in_memory
+from tests.support.chances import try_each
 from tests.support.choosing import Choice, one_in, quick
-from tests.support.every import try_each
 from tests.support.unpacking import FIXTURES, packing
 
 # What `go.py test` runs, with `--all`, `--rest` and `--random`, and what it says of the rest.

@@ -22,7 +22,7 @@ from tests.support.damaged_archives import (
     tree,
 )
 from tests.support.fixtures_index import FORMATS, GOOD, BadCase, bad_cases
-from tests.support.virtual import opened_icechunk, opened_kerchunk
+from tests.support.readers import opened_icechunk, opened_kerchunk
 
 ALL = {str(case): case for form in FORMATS for case in bad_cases(form)}
 PLAIN = tuple(case for form in ("zarr_v2", "zarr_v1") for case in bad_cases(form))

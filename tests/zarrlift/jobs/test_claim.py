@@ -19,7 +19,7 @@ import pytest
 import zarr
 from obstore.store import MemoryStore as ObstoreMemory
 from tests.support.job_archives import tree
-from tests.support.starters import BEATEN, start_together
+from tests.support.job_processes import BEATEN, start_together
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarrlift
@@ -617,3 +617,25 @@ def test_a_file_system_without_the_locks_of_a_job_is_refused(
         zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
     assert found in str(refused.value)
     assert {*tmp_path.iterdir()} - {tmp_path / "b.zarr.zarrlift.db"} == before
+
+
+# Locks of files, on systems that have them.
+
+
+def test_a_locked_file_is_locked_once_and_leaves_sqlite_its_bytes(tmp_path: Path) -> None:
+    """On NFS, `flock` and the locks of SQLite are of the same bytes: a job could not open its own file."""
+    path = tmp_path / "job.db"
+    path.touch()
+    with path.open("r+b") as holder, path.open("r+b") as other:
+        assert not byte_locks.is_byte_locked(other.fileno())
+        byte_locks.lock_byte(holder.fileno())
+        if not byte_locks.HERE:
+            return
+        assert byte_locks.is_byte_locked(other.fileno())
+        with pytest.raises(BlockingIOError):
+            byte_locks.lock_byte(other.fileno())
+        if sys.platform == "linux":
+            import fcntl
+
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB, 0x4000_0000 + 512)  # all that SQLite locks

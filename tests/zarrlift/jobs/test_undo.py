@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.dying_jobs import Killed, dying
 from tests.support.job_archives import tree, values, write_archive
+from tests.support.job_processes import Killed, dying
 from zarr.errors import ZarrUserWarning
 
 import zarrlift

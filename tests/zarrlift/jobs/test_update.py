@@ -18,8 +18,8 @@ import zarr
 from numcodecs import Zlib
 from tests.support.bucket import Bucket, serving
 from tests.support.changing_archives import ChangingArchive
-from tests.support.dying_jobs import Killed, dying
 from tests.support.job_archives import other_archive, tree, write_archive
+from tests.support.job_processes import Killed, dying
 from tests.support.unpacking import unpacked
 from tests.zarrlift.transfer.test_regrid import leave
 

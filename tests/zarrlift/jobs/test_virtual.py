@@ -23,10 +23,10 @@ import zarr
 from tests.support import web_servers
 from tests.support.bucket import serving
 from tests.support.fixtures_index import archive
+from tests.support.readers import opened_icechunk, opened_icechunk_bucket, opened_kerchunk
 from tests.support.store_servers import OF_S3, SECRET, server
 from tests.support.unpacking import FIXTURES, unpacked
 from tests.support.v2_trees import GROUP, array, tree
-from tests.support.virtual import opened_icechunk, opened_icechunk_bucket, opened_kerchunk
 
 import zarrlift
 from zarrlift.jobs.virtual.icechunk_output import IcechunkOutput

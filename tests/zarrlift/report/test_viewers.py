@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 import zarr
-from tests.support.image_archives import write_images
 from tests.support.job_archives import write_archive
+from tests.support.report_examples import write_images
 
 import zarrlift
 from zarrlift.cli import main

@@ -20,7 +20,7 @@ import pytest
 import zarr
 from aiohttp import web
 from tests.support.bucket import Bucket
-from tests.support.starters import BEATEN, start_together
+from tests.support.job_processes import BEATEN, start_together
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift

@@ -1,4 +1,4 @@
-"""Archives on web servers that list nothing: found by consolidated metadata, chunks by their keys."""
+"""Archives on web servers that list nothing and give no sizes: found by consolidated metadata."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.zarrlift.storage.conftest import Web, files
 
 import zarrlift
 from zarrlift.storage.open_storage import open_storage
+from zarrlift.transfer.events import ArrayDone, Event, Planned, TaskDone
 from zarrstack.core.errors import StorageError, UsageError
 
 PAGE = b"<!DOCTYPE html><html><body>Nothing is here.</body></html>"
@@ -165,3 +166,40 @@ def test_an_empty_object_has_no_bytes_and_a_size(served: Web) -> None:
 def test_statuses_that_mean_something_else_are_refused(served: Web) -> None:
     with pytest.raises(UsageError, match="absent_status; found 500; expected 401, 403 or 410"):
         open_storage(f"{served.url}/a.zarr", storage_options={"absent_status": 500})
+
+
+# Progress and `status` where a store gives no sizes: estimates that hold, and what was done at the end.
+
+
+class Watched:
+    """(done, total) in bytes, each time that either changes."""
+
+    def __init__(self) -> None:
+        self.done = self.total = 0
+        self.seen: list[tuple[int, int]] = []
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Planned():
+                self.total = event.bytes or 0
+            case TaskDone():
+                self.done += event.bytes_in
+                self.total += event.more_bytes
+            case ArrayDone():
+                self.total += event.more_bytes
+            case _:
+                return
+        self.seen.append((self.done, self.total))
+
+
+def test_no_more_is_done_than_there_is_and_at_the_end_all_of_it(web: str, tmp_path: Path) -> None:
+    watched = Watched()
+    plan = zarrlift.plan(web)
+    outcome = zarrlift.migrate(web, tmp_path / "out.zarr", progress=watched)
+    assert outcome.ok
+    assert not all(array.bytes_in_known for array in plan.arrays)
+    assert watched.seen[0] == (0, sum(array.bytes_read for array in plan.arrays))
+    assert [(done, total) for done, total in watched.seen if done > total] == []
+    assert watched.seen[-1] == (outcome.bytes_in, outcome.bytes_in)
+    for node in zarrlift.status(tmp_path / "out.zarr").nodes:
+        assert (node.bytes_total, node.bytes_known) == (node.bytes_done, True)

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.fixtures_index import archive, same
-from tests.support.image_archives import write_images
 from tests.support.processes import running
 from tests.support.readers import ask_zarr_2_18, read_served
+from tests.support.report_examples import write_images
 
 import zarrlift
 from zarrlift.cli import main

@@ -7,7 +7,7 @@ import inspect
 import warnings
 
 import pytest
-from tests.support.counted import Counted, buffer
+from tests.support.stores import Counted, buffer
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 

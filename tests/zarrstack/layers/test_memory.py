@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 import zarr
-from tests.support.counted import buffer
+from tests.support.stores import buffer
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 

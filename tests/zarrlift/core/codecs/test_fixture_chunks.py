@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.every import try_each
+from tests.support.chances import try_each
 from tests.support.fixtures_index import ExpectedArray, archive, archives, same
 
 from zarrlift.core.chain.chain import Chain

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import fixtures_index
-from tests.support.every import try_each
+from tests.support.chances import try_each
 from tests.support.fixtures_index import FixtureObjects, archive, archives
 
 from zarrlift.core.chain.chain import Chain

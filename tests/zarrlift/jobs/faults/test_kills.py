@@ -176,7 +176,7 @@ def test_scenarios_have_names_of_their_own() -> None:
     assert len(BY_ID) == len(SCENARIOS)
 
 
-# A copy that is killed, wherever Python runs: `test_kills.py` does more where calls can be counted.
+# Where calls cannot be counted: a copy that is killed, wherever Python runs.
 #
 # It walks through moments of a migration at which a process can die (see `killed_run`), kills it
 # there for real, looks at what a reader of the destination would see, and lets `resume` finish the work.

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from tests.support import report_examples as examples
-from tests.support.image_archives import HOSTILE, write_hostile, write_images
 from tests.support.readers import ENVIRONMENTS
+from tests.support.report_examples import HOSTILE, write_hostile, write_images
 from tests.zarrlift.report.html.test_pages import many, report_of, write_census
 from tests.zarrlift.views.test_http_server import serving
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.support.image_archives import HOSTILE, plane, write_hostile, write_images
 from tests.support.job_archives import write_archive
+from tests.support.report_examples import HOSTILE, plane, write_hostile, write_images
 
 import zarrlift
 from zarrlift.cli import main

@@ -13,7 +13,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.counted import Hours
+from tests.support.stores import Hours
 from zarr.codecs import BytesCodec, Crc32cCodec, TransposeCodec, ZstdCodec
 from zarr.core.buffer import cpu
 from zarr.core.codec_pipeline import BatchedCodecPipeline

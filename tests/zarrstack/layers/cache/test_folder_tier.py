@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.counted import Counted, Hours, buffer, read
+from tests.support.stores import Counted, Hours, buffer, read
 from tests.zarrstack.layers.cache.test_processes import size
 from zarr.storage import LocalStore, MemoryStore
 
@@ -319,7 +319,7 @@ async def test_after_a_crash_of_the_machine_the_folder_is_emptied(
 
 PROGRAM = """
 import asyncio, sys
-from tests.support.counted import read
+from tests.support.stores import read
 from zarr.storage import LocalStore
 from zarrstack import Cache
 cache = Cache(LocalStore(sys.argv[1]), disk=sys.argv[2])

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from tests.support.counted import PROTOTYPE, Counted, Hours, buffer, read
+from tests.support.stores import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.core.buffer import cpu
 
 from zarrstack.base.byte_ranges import immutable

@@ -12,7 +12,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.counted import PROTOTYPE, Counted, Hours, buffer, read
+from tests.support.stores import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 

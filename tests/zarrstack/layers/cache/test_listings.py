@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from tests.support.chances import fewer
-from tests.support.counted import Counted, Hours, buffer, read
+from tests.support.stores import Counted, Hours, buffer, read
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack.core.errors import StorageError, UsageError

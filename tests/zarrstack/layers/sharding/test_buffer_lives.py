@@ -1,8 +1,4 @@
-"""Any use of a buffer equals a dictionary: by two stacks, read-only twins, pickled copies, forked children.
-
-A store that does not share the table of open shards shows what a crash would leave at each step: for every
-chunk the value of the last flush, or one that was set since.
-"""
+"""Any use of a buffer equals a dictionary, whoever shares it; a killed writer leaves no torn shard."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.support.chances import fewer
+from tests.zarrstack.layers.sharding.kills import one_life
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import Cache, Log, Sharding, stack
@@ -162,3 +159,16 @@ def test_any_life_of_a_buffer_equals_a_dictionary(on_disk):
         settings=settings(max_examples=fewer(40), stateful_step_count=25, deadline=None),
     )
     shutil.rmtree(base)
+
+
+# A killed writer leaves no torn shard, and loses nothing that was flushed.
+
+FEW = (1, 5, 6, 7, 9)
+"""Seeds that cover each budget, over checksums and without; `kills.py --runs 200` draws others."""
+SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 40)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not everywhere: it forks")
+@pytest.mark.parametrize("seed", [*FEW, *SLOW])
+def test_a_killed_writer_leaves_what_was_flushed_and_no_torn_shard(seed):
+    assert one_life(seed) == []

@@ -13,8 +13,8 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.chances import examples
-from tests.support.stores import Dying, Killed
+from tests.support.chances import examples, fewer
+from tests.support.stores import Dying, InAFolder, Killed
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
@@ -22,6 +22,7 @@ from zarrstack.base.stack import stack
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.overlay.layer import Overlay
 from zarrstack.layers.readonly import ReadOnly
+from zarrstack.testing import LayerTests
 from zarrstack.testing.operations import KEYS, expected, operations, perform
 
 PROTOTYPE = default_buffer_prototype()
@@ -195,3 +196,59 @@ def test_a_wrong_place_is_refused(writes):
 def test_the_place_must_be_said():
     with pytest.raises(UsageError, match="needs the option 'writes'"):
         Overlay.from_json({"name": "overlay"})
+
+
+# `Overlay` keeps the contract of layers, over an archive that must not change.
+
+
+class OverlayTests(LayerTests):
+    """The place of a test is where writes go; the archive below is given."""
+
+    examples = fewer(20)
+
+    def layers(self):
+        place = getattr(self, "_place", None)
+        return [Overlay(writes=MemoryStore() if place is None else self.upper(place, read_only=False))]
+
+    def upper(self, place, *, read_only):
+        return MemoryStore(place.memory, read_only=read_only)
+
+    def archive(self):
+        return MemoryStore()
+
+    def make(self, place, *, read_only=False):
+        return stack(self.archive(), Overlay(writes=self.upper(place, read_only=read_only)))
+
+
+class TestOverAnEmptyStore(OverlayTests):
+    pass
+
+
+class TestOverAnEmptiedArchive(OverlayTests):
+    """All that was below is deleted: nothing of it may ever come back."""
+
+    def archive(self):
+        value = cpu.Buffer.from_bytes(b"old")
+        return MemoryStore(
+            dict.fromkeys((*self.keys, "foo", "foo/bar", "c/0", "k", "k2", "zarr.json"), value)
+        )
+
+    def upper(self, place, *, read_only):
+        place.memory.setdefault(".overlay/folders/.gone", cpu.Buffer.from_bytes(b""))
+        return super().upper(place, read_only=read_only)
+
+
+@pytest.mark.slow
+class TestFolderOverFolder(InAFolder, OverlayTests):
+    examples = 4
+    steps = 8
+
+    @pytest.fixture(autouse=True)
+    def archive_folder(self, tmp_path_factory):
+        self._archive = tmp_path_factory.mktemp("archive")
+
+    def archive(self):
+        return LocalStore(self._archive, read_only=True)
+
+    def upper(self, place, *, read_only):
+        return LocalStore(place.folder, read_only=read_only)
