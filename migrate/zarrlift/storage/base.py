@@ -55,9 +55,6 @@ class AsyncRequests(Protocol):
     def put(self, key: str, data: bytes) -> Future[None]:
         """Write a whole object."""
 
-    def gap(self) -> int:
-        """Maximum gap in bytes between two ranges for which one request is faster than two."""
-
 
 class Storage(ABC):
     """A storage of objects by key."""

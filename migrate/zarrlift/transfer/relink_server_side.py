@@ -175,7 +175,7 @@ class ServerCopy:
                 "cannot read",
                 key,
                 lambda: self._from.read_start(place, length, version),
-                size=lambda found: 0 if found is None else len(found[0]),
+                single=True,
             )
         except SourceChangedError:
             raise

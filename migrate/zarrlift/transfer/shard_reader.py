@@ -212,7 +212,7 @@ class ShardReader(InnerChunks):
     ) -> Iterator[InnerChunk]:
         """Read adjacent inner chunks together; in a store, with read-ahead."""
         requests = self.storage.requests
-        spans = list(spans_of(offsets, lengths, gap=_GAP if requests is None else requests.gap()))
+        spans = list(spans_of(offsets, lengths))
         if requests is None:
             for span in spans:
                 data = self.storage.get_part(key, span.start, span.stop - span.start)
@@ -256,8 +256,8 @@ class Span(NamedTuple):
             yield InnerChunk(numbers[place], part, lengths[place])
 
 
-def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Span]:
-    """Combine inner chunks, ascending by offset, that are at most `gap` bytes apart.
+def spans_of(offsets: list[int], lengths: list[int]) -> Iterator[Span]:
+    """Combine inner chunks, ascending by offset, that are close together.
 
     Apart from a few small gaps, at most as many unwanted bytes are read as wanted ones: if bandwidth is
     scarce, a saved request does not outweigh twice the bytes.
@@ -268,7 +268,7 @@ def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Sp
         waste, wanted = 0, lengths[at]
         while end < len(offsets):
             between = max(offsets[end] - stop, 0)
-            if between > gap or offsets[end] + lengths[end] - start > SPAN:
+            if between > _GAP or offsets[end] + lengths[end] - start > SPAN:
                 break
             if between and waste + between > max(wanted + lengths[end], _GAP):
                 break

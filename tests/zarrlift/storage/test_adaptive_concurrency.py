@@ -14,7 +14,6 @@ from tests.support.fake_clock import LoopClock, Server, TooMuch, simulate
 from zarrlift.storage.remote.adaptive_concurrency import (
     MAX_REQUESTS,
     ConcurrencyLimiter,
-    RequestCosts,
 )
 from zarrstack.core.errors import StorageError
 
@@ -26,7 +25,7 @@ def run(server: Server, requests: int, *, size: int = 1000) -> tuple[Concurrency
         pace = ConcurrencyLimiter(clock=LoopClock())
 
         async def one() -> int:
-            return await pace(lambda: server.ask(size), size=lambda answer: answer)
+            return await pace(lambda: server.ask(size), single=True)
 
         assert await asyncio.gather(*(one() for _ in range(requests))) == [size] * requests
         return pace
@@ -70,17 +69,14 @@ def limits_of(requests: int, *, together: bool, refused: int = 0) -> list[int]:
             if turned_away < refused:
                 turned_away += 1
                 raise TooMuch
-            return 0
-
-        def size(_: object) -> int:
             limits.append(pace.limit)
             return 0
 
         if together:
-            await asyncio.gather(*(pace(ask, size=size) for _ in range(requests)))
+            await asyncio.gather(*(pace(ask, single=True) for _ in range(requests)))
         else:
             for _ in range(requests):
-                await pace(ask, size=size)
+                await pace(ask, single=True)
 
     simulate(work)
     return limits
@@ -120,7 +116,7 @@ def test_a_store_that_never_has_time_is_given_up_after_a_while() -> None:
 
     async def work() -> None:
         with pytest.raises(TooMuch):
-            await ConcurrencyLimiter(clock=LoopClock())(server.ask, size=lambda answer: answer)
+            await ConcurrencyLimiter(clock=LoopClock())(server.ask, single=True)
 
     _, seconds = simulate(work)
     assert server.refused == 9
@@ -146,7 +142,7 @@ def test_what_the_store_wants_to_be_waited_is_waited() -> None:
         headers = {"Retry-After": "33"}
 
     ask, _ = scripted(Later(), 7)
-    assert simulate(lambda: ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None)) == (7, 33)
+    assert simulate(lambda: ConcurrencyLimiter(clock=LoopClock())(ask, single=True)) == (7, 33)
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["never answered", "answered before"])
@@ -163,9 +159,9 @@ def test_a_request_that_failed_on_its_way_is_repeated_for_a_while(answered: bool
     async def work() -> None:
         pace = ConcurrencyLimiter(clock=LoopClock())
         if answered:
-            assert await pace(ask, size=lambda _: None) == 7
+            assert await pace(ask, single=True) == 7
         with pytest.raises(ConnectionResetError):
-            await pace(ask, size=lambda _: None)
+            await pace(ask, single=True)
 
     seconds = simulate(work)[1]
     assert 30 < seconds < 60 if answered else 2 < seconds < 7
@@ -176,7 +172,7 @@ def test_a_request_that_failed_on_its_way_is_repeated_for_a_while(answered: bool
 )
 def test_what_may_pass_is_asked_again(error: Exception) -> None:
     ask, _ = scripted(error, error, 7)
-    assert simulate(lambda: ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None))[0] == 7
+    assert simulate(lambda: ConcurrencyLimiter(clock=LoopClock())(ask, single=True))[0] == 7
 
 
 GAVE_UP = StorageError("get fails again and again", key="a")
@@ -194,7 +190,7 @@ def test_other_errors_are_told_at_once_and_not_asked_again(error: Exception, lim
     async def work() -> int:
         pace = ConcurrencyLimiter(clock=LoopClock())
         with pytest.raises(type(error)):
-            await pace(ask, size=lambda _: 0)
+            await pace(ask, single=True)
         return pace.limit
 
     assert simulate(work) == (limit, 0)
@@ -217,7 +213,7 @@ def test_never_too_many_and_nobody_waits_for_ever(seed: int, width: int, request
                 raise ConnectionResetError
             return await server.ask()
 
-        tasks = [asyncio.ensure_future(pace(ask, size=lambda answer: answer)) for _ in range(requests)]
+        tasks = [asyncio.ensure_future(pace(ask, single=True)) for _ in range(requests)]
         for task in tasks:
             if chance.random() < 0.3:
                 await asyncio.sleep(chance.random() / 10)
@@ -225,43 +221,10 @@ def test_never_too_many_and_nobody_waits_for_ever(seed: int, width: int, request
         await asyncio.gather(*tasks, return_exceptions=True)
         # Whoever comes now finds every place free.
         asked, free = server.answers, pace.limit
-        await asyncio.gather(*(pace(server.ask, size=lambda answer: answer) for _ in range(free)))
+        await asyncio.gather(*(pace(server.ask, single=True) for _ in range(free)))
         assert server.answers == asked + free
         return pace
 
     pace, _ = simulate(work)
     assert server.most <= MAX_REQUESTS
     assert pace._in_flight == 0
-
-
-# ----- what a request costs in bytes
-
-
-@given(st.integers(0, 2**32), st.floats(1e-3, 0.2), st.floats(1e6, 1e9))
-def test_the_cost_of_a_request_is_found_from_requests_of_several_sizes(
-    seed: int, latency: float, rate: float
-) -> None:
-    chance, costs = random.Random(seed), RequestCosts()
-    for _ in range(200):
-        size = chance.randrange(1, int(4 * latency * rate))
-        costs.add(size, latency + size / rate)
-    found = costs.as_bytes()
-    assert found is not None
-    assert found == pytest.approx(latency * rate, rel=0.05, abs=2)
-
-
-@pytest.mark.parametrize(
-    "requests",
-    [
-        [],
-        [(1000, 0.02)] * 10,
-        [(1000, 0.02)] * 500,  # of one size
-        [(1000, 0.02), (100_000, 0.02)] * 100,  # bytes cost nothing
-        [(0, 0.02)] * 100,
-    ],
-)
-def test_the_cost_is_not_told_where_it_cannot_be(requests: list[tuple[int, float]]) -> None:
-    costs = RequestCosts()
-    for size, seconds in requests:
-        costs.add(size, seconds)
-    assert costs.as_bytes() is None

@@ -26,7 +26,6 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.limits import PART, PARTS_AT_ONCE, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import zarr_store
 from zarrlift.storage.remote.async_requests import WriteBehind, read_ahead
 from zarrlift.storage.remote.backend_fsspec import in_parts
 from zarrlift.storage.remote.store_writer import StoreWriter
@@ -321,17 +320,14 @@ def test_a_store_that_asks_for_patience_is_asked_again(monkeypatch: pytest.Monke
 # ----- ranges of a shard
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 50_000)), min_size=1, max_size=30),
-    st.integers(0, 1 << 20),
-)
-def test_ranges_hold_every_inner_chunk_once_and_little_else(leaves: list[tuple[int, int]], gap: int) -> None:
+@given(st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 50_000)), min_size=1, max_size=30))
+def test_ranges_hold_every_inner_chunk_once_and_little_else(leaves: list[tuple[int, int]]) -> None:
     offsets, lengths, at = [], [], 0
     for skip, length in leaves:
         offsets.append(at + skip)
         lengths.append(length)
         at = offsets[-1] + length
-    spans = list(spans_of(offsets, lengths, gap=gap))
+    spans = list(spans_of(offsets, lengths))
     covered = [place for span in spans for place in range(span.first, span.end)]
     assert covered == list(range(len(leaves)))
     data = np.random.default_rng(0).bytes(at)
@@ -343,26 +339,14 @@ def test_ranges_hold_every_inner_chunk_once_and_little_else(leaves: list[tuple[i
             assert payload == data[offsets[inner_chunk] : offsets[inner_chunk] + lengths[inner_chunk]]
 
 
-def test_gaps_are_read_along_where_a_request_costs_more() -> None:
-    offsets, lengths = [0, 300_000, 600_000], [200_000] * 3
-    assert [(span.start, span.stop) for span in spans_of(offsets, lengths, gap=0)] == [
+def test_small_gaps_are_read_along_and_larger_ones_are_not() -> None:
+    lengths = [200_000] * 3
+    assert list(spans_of([0, 200_000 + (64 << 10), 500_000], lengths)) == [Span(0, 3, 0, 700_000)]
+    assert [(span.start, span.stop) for span in spans_of([0, 300_000, 600_000], lengths)] == [
         (0, 200_000),
         (300_000, 500_000),
         (600_000, 800_000),
     ]
-    assert list(spans_of(offsets, lengths, gap=100_000)) == [Span(0, 3, 0, 800_000)]
-
-
-def test_the_gap_follows_what_requests_were_measured_to_cost() -> None:
-    storage = StoreStorage(MemoryStore())
-    assert storage.requests is not None
-    assert storage.requests.gap() == 64 << 10
-    for size in (1000, 100_000, 2_000_000) * 50:
-        storage.pace.costs.add(size, 0.02 + size / 10e6)  # 20 ms and 10 MB/s: a request costs 200 KB
-    assert storage.requests.gap() == pytest.approx(200_000, rel=0.01)
-    for size in (1000, 100_000, 2_000_000) * 500:
-        storage.pace.costs.add(size, 0.02 + size / 1e9)
-    assert storage.requests.gap() == zarr_store._MAX_GAP
 
 
 # ----- what a file system is told

@@ -7,7 +7,6 @@ import io
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +32,7 @@ from zarrlift.report.status import blocks
 from zarrlift.report.text import lines
 from zarrlift.storage import silence
 from zarrlift.storage.remote import adaptive_concurrency
-from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter, unmeasured
+from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.storage.silence import Silence
 from zarrlift.transfer.events import Event, Listed, Planned, Waiting
@@ -56,7 +55,7 @@ def _no_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "_watches", set())
 
 
-def reported(answers: list[Any], size: Callable[[Any], int | None] = lambda _: 1) -> list[Silence | None]:
+def reported(answers: list[Any], *, single: bool = True) -> list[Silence | None]:
     """The silence before each answer of a server (seconds that pass, or an error), and at the end."""
     clock, found = FakeClock(), []
     pace = ConcurrencyLimiter(clock=clock)
@@ -72,7 +71,7 @@ def reported(answers: list[Any], size: Callable[[Any], int | None] = lambda _: 1
 
     async def work() -> None:
         while answers:
-            await pace(ask, size=size)
+            await pace(ask, single=single)
 
     asyncio.run(work())
     return [*found, silence.longest()]
@@ -87,16 +86,18 @@ def test_a_request_without_an_answer_is_reported_after_a_while() -> None:
 
 
 def test_what_is_no_single_request_may_take_longer() -> None:
-    assert reported([500.0], unmeasured) == [None, None]
+    assert reported([500.0], single=False) == [None, None]
 
 
-@pytest.mark.parametrize("size", [lambda _: 1, unmeasured], ids=["object", "listing"])
+@pytest.mark.parametrize("single", [True, False], ids=["object", "listing"])
 @pytest.mark.parametrize(("error", "errors"), [(ConnectionError, False), (ServerError, True)])
-def test_a_repeated_request_is_reported_until_one_succeeds(error, errors: bool, size, monkeypatch) -> None:
+def test_a_repeated_request_is_reported_until_one_succeeds(
+    error, errors: bool, single: bool, monkeypatch
+) -> None:
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", (1.0, 2.0, 4.0, 8.0))
     monkeypatch.setattr("random.random", lambda: 0.0)
     monkeypatch.setattr(ConcurrencyLimiter, "_reached", True, raising=False)
-    found = reported([1.0, error(), error(), error(), error(), 0.5, 1.0], size)
+    found = reported([1.0, error(), error(), error(), error(), 0.5, 1.0], single=single)
     assert found[:4] == [None, None, None, None]  # 3 s without an answer
     assert found[4] == Silence(7.0, 4, errors)
     assert found[5] == Silence(15.5, 5, errors)

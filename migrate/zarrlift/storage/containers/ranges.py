@@ -140,7 +140,7 @@ class StoreRanges(Ranges):
 
     def read_now(self, start: int, length: int) -> bytes:
         """One request, repeated after transient errors."""
-        return run(self._storage.told("cannot read", "", lambda: self.read(start, length), size=len))
+        return run(self._storage.told("cannot read", "", lambda: self.read(start, length), single=True))
 
     def now(self) -> Ranges:
         state = run(self._storage.told("cannot read", "", lambda: self._native.state(self._storage.base)))

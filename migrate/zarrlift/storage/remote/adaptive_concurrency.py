@@ -49,18 +49,12 @@ THROTTLED_CODES: Final = CODES - {
 """Those that ask for fewer requests: S3's `SlowDown` has status 503, Google responds with 429."""
 
 
-def unmeasured(_: object) -> None:
-    """The size of what is no single request for an object, such as a listing or an upload in parts."""
-    return
-
-
 class ConcurrencyLimiter:
-    """The requests of one place: their concurrency and cost."""
+    """The requests of one place: how many run concurrently, and which are repeated."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.limit = _FIRST
         """Number of requests that may run concurrently now."""
-        self.costs = RequestCosts()
         self._clock = clock or Clock()
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -77,13 +71,13 @@ class ConcurrencyLimiter:
         """Another process adapts its own number."""
         return type(self), ()
 
-    async def __call__(self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None]) -> T:
+    async def __call__(self, ask: Callable[[], Awaitable[T]], *, single: bool) -> T:
         """Make one request when its turn comes, and return the response.
 
-        `size` gives the bytes transferred; None excludes a request that is not representative, such as a
-        listing, from the measurements.
+        `single`: it is one for an object, whose duration says something of others; not such as a listing or
+        an upload in parts.
         """
-        watched = size is not unmeasured
+        watched = single
         if watched:
             self._watch.begin()
         delays, failed, attempt = _delays(), None, 1
@@ -111,9 +105,7 @@ class ConcurrencyLimiter:
                     self._reached = True
                     now = self._clock.now()
                     self._watch.answered(now)
-                    carried = size(answer)
-                    if carried is not None:
-                        self.costs.add(carried, now - began)
+                    if single:
                         self._grow(began, now - began)
                     return answer
                 finally:
@@ -178,42 +170,6 @@ class ConcurrencyLimiter:
         if began >= self._halved:
             self.limit, self._answers = max(self.limit // 2, 1), 0
             self._halved = self._clock.now()
-
-
-class RequestCosts:
-    """Estimates the fixed cost of a request, from the durations of requests of several sizes.
-
-    A linear regression on (bytes, seconds), with decreasing weight for older ones: the intercept is the time
-    of a request, the slope that of a byte.
-    """
-
-    _FADING: Final = 0.99
-    _ENOUGH: Final = 30.0
-
-    def __init__(self) -> None:
-        self._count = self._bytes = self._seconds = self._squares = self._products = 0.0
-
-    def add(self, size: int, seconds: float) -> None:
-        """Add one request."""
-        fading = self._FADING
-        self._count = self._count * fading + 1
-        self._bytes = self._bytes * fading + size
-        self._seconds = self._seconds * fading + seconds
-        self._squares = self._squares * fading + size * size
-        self._products = self._products * fading + size * seconds
-
-    def as_bytes(self) -> int | None:
-        """The number of bytes that take as long as a request; None while unknown."""
-        if self._count < self._ENOUGH:
-            return None
-        spread = self._count * self._squares - self._bytes**2
-        if spread <= 0.01 * self._bytes**2:
-            return None  # requests of a single size do not determine a line
-        slope = (self._count * self._products - self._bytes * self._seconds) / spread
-        intercept = (self._seconds - slope * self._bytes) / self._count
-        if slope <= 0 or intercept <= 0:
-            return None
-        return int(min(intercept / slope, float(1 << 40)))
 
 
 def _delays() -> Iterator[float]:

@@ -16,7 +16,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from zarrstack.base.forked import guard
 
-from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
+from .adaptive_concurrency import ConcurrencyLimiter
 from .event_loop import collect, loop
 from .store_listing import settled
 
@@ -54,8 +54,7 @@ class CrossLoopStore(Store):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         return await self._across(
-            lambda: self._inner.get(self._prefix + key, prototype, byte_range),
-            size=lambda value: 0 if value is None else len(value),
+            lambda: self._inner.get(self._prefix + key, prototype, byte_range), single=True
         )
 
     async def get_partial_values(
@@ -93,13 +92,11 @@ class CrossLoopStore(Store):
     async def _listed(self, listing: Callable[[str], AsyncIterator[str]], prefix: str) -> Sequence[str]:
         return await self._across(lambda: settled(lambda: collect(listing(self._prefix + prefix))))
 
-    async def _across(
-        self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None] = unmeasured
-    ) -> T:
+    async def _across(self, ask: Callable[[], Awaitable[T]], *, single: bool = False) -> T:
         """Run one request in our loop."""
 
         async def paced() -> T:
             await self._inner._ensure_open()  # noqa: SLF001 - as in zarr_store
-            return await self._pace(ask, size=size)
+            return await self._pace(ask, single=single)
 
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(paced(), loop()))

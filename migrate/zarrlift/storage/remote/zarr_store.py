@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
@@ -21,7 +21,7 @@ from ..listed_versions import Version, held
 from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
-from .adaptive_concurrency import ConcurrencyLimiter, unmeasured
+from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import native
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
 
     from ..local.files import ReadLimit
-
-_GAP: Final = 64 << 10
-"""Initial maximum gap in bytes between two ranges that are read in one request, before any measurement."""
-_MAX_GAP: Final = 1 << 20
-"""Upper limit of the measured gap, because unneeded bytes may cost money."""
 
 
 class StoreRequests:
@@ -63,11 +58,6 @@ class StoreRequests:
     def put(self, key: str, data: bytes) -> Future[None]:
         """Write a whole object."""
         return begin([self._storage.store(key, data)])[0]
-
-    def gap(self) -> int:
-        """Maximum gap in bytes for which one request is faster than two, from measurements so far."""
-        measured = self._storage.pace.costs.as_bytes()
-        return _GAP if measured is None else min(measured, _MAX_GAP)
 
 
 T = TypeVar("T")
@@ -233,7 +223,7 @@ class StoreStorage(Storage):
     async def fetch_version(self, key: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         """Like `fetch`; compared with this version."""
         place = self.key(key)
-        return await self.told("cannot read", key, lambda: self._whole(place, bound, version), size=_bytes)
+        return await self.told("cannot read", key, lambda: self._whole(place, bound, version), single=True)
 
     async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         if self.native is not None:
@@ -260,7 +250,7 @@ class StoreStorage(Storage):
         from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 
         part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
-        return await self.told("cannot read", key, lambda: self._part(key, part, version), size=_bytes)
+        return await self.told("cannot read", key, lambda: self._part(key, part, version), single=True)
 
     async def fetch_size(self, key: str) -> int | None:
         """Like `size`, in the loop."""
@@ -284,7 +274,7 @@ class StoreStorage(Storage):
     async def store(self, key: str, data: bytes) -> None:
         """Like `put`, in the loop."""
         place = self.key(key)
-        await self.told("cannot write", key, lambda: self._write(place, data), size=lambda _: len(data))
+        await self.told("cannot write", key, lambda: self._write(place, data), single=True)
 
     def _write(self, place: str, data: bytes) -> Coroutine[Any, Any, None]:
         if self.native is not None:
@@ -315,25 +305,21 @@ class StoreStorage(Storage):
         key: str,
         ask: Callable[[], Coroutine[Any, Any, T]],
         *,
-        size: Callable[[T], int | None] = unmeasured,
+        single: bool = False,
     ) -> T:
         """Make one request at the store's pace; every failure becomes a StorageError with the key.
 
-        `size` gives the transferred bytes of a response, for `ConcurrencyLimiter`.
+        `single` as for `ConcurrencyLimiter`.
         """
         self.sent[what] += 1
         try:
             # zarr has no public method to open a store that was created closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
-            return await self.pace(ask, size=size)
+            return await self.pace(ask, single=single)
         except ZarrstackError as error:
             raise (error if isinstance(error, UsageError) else error.at(key=key)) from None
         except Exception as error:
             raise plainly(error, what, key, self.url, self.secrets) from error
-
-
-def _bytes(data: bytes | None) -> int:
-    return 0 if data is None else len(data)
 
 
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
