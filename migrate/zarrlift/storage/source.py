@@ -1,40 +1,37 @@
 """Sources of objects that are only read: the members of a file, the rows of a database, references.
 
-A source implements `Source`. `source_store` makes a zarr store of it, and the backend of its storage.
+A source implements `Source`, the backend of its storage. `source_store` makes a zarr store of it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
+
+from .remote.backend import Backend
 
 if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+
     from zarrstack.core.errors import ZarrstackError
 
     from .listed_versions import Version
-    from .listing import ListedPage
     from .local.files import ReadLimit
-    from .remote.backend import ObjectState
 
 ALL: Final = slice(None)
 """All bytes of an object."""
 
 
-class Source(ABC):
-    """Objects by key. All methods run in the storage's loop; directories have no "/" at their end."""
+class Source(Backend):
+    """Objects by key; directories have no "/" at their end."""
 
     shown: str
     """Its path or URL, without secrets, for messages."""
-    tells_versions: ClassVar[bool] = False
-    """Whether `read` compares versions."""
+    creates = False
 
     @abstractmethod
-    async def find(self, key: str) -> ObjectState | None:
-        """Size and version of an object, None if there is none."""
-
-    @abstractmethod
-    async def read(
+    async def content(
         self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
         """Bytes of an object as a slice of them would be, None if there is none.
@@ -44,31 +41,41 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
-        """All objects whose keys start with a prefix, page by page, as they are now."""
-
-    @abstractmethod
-    async def children(self, directory: str) -> dict[str, bool]:
-        """Name -> whether it is a directory, for names directly below a directory ("" is the root)."""
-
-    @abstractmethod
     def refusal(self, key: str) -> ZarrstackError:
         """The error for an attempt to write an object."""
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values that are equal for the same source."""
         return (self,)
+
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
+        return await self.content(key, ALL, bound, version)
+
+    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
+        from zarrstack.base.byte_ranges import slice_of
+
+        return await self.content(key, slice_of(part), None, version)
+
+    async def write(self, key: str, data: bytes) -> None:
+        raise self.refusal(key)
+
+    async def put_file(self, key: str, name: str, size: int) -> None:
+        raise self.refusal(key)
+
+    async def create(self, key: str, data: bytes) -> None:
+        raise self.refusal(key)
+
+    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
+        raise NotImplementedError
 
     # ----- for sources in which the methods above do more than is needed here
 
     async def has(self, key: str) -> bool:
         """Whether there is an object."""
-        return await self.find(key) is not None
+        return await self.state(key) is not None
 
     async def size(self, key: str) -> int | None:
-        """Size of an object in bytes, None if there is none."""
-        state = await self.find(key)
+        state = await self.state(key)
         return None if state is None else state[0]
 
     async def keys(self, prefix: str) -> AsyncIterator[str]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from zarr.abc.store import ByteRequest, Store
 
 from zarrstack.base.byte_ranges import slice_of
 
-from .remote.backend import Backend, ObjectState
-from .source import ALL, Source
+from .source import Source
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
 
-    from .listed_versions import Version
-    from .listing import ListedPage
-    from .local.files import ReadLimit
+    from .remote.backend import Backend
     from .remote.zarr_store import StoreStorage
 
 
@@ -49,8 +46,8 @@ class SourceStore(Store):
         return self.source.shown
 
     def as_backend(self) -> Backend:
-        """Its capabilities beyond those of a store."""
-        return SourceBackend(self)
+        """The source itself, which is more than a store."""
+        return self.source
 
     def with_read_only(self, read_only: bool = False) -> SourceStore:
         """The same; an error if it is to be written."""
@@ -61,7 +58,7 @@ class SourceStore(Store):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        data = await self.source.read(key, slice_of(byte_range))
+        data = await self.source.content(key, slice_of(byte_range))
         return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(
@@ -93,47 +90,3 @@ class SourceStore(Store):
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         for name in await self.source.children(prefix.strip("/")):
             yield name
-
-
-class SourceBackend(Backend):
-    """A source as `StoreStorage` uses it."""
-
-    creates = False
-
-    def __init__(self, store: SourceStore) -> None:
-        self.store: SourceStore = store
-        self._source = store.source
-        self.tells_versions = self._source.tells_versions  # type: ignore[misc]
-
-    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
-        return await self._source.read(key, ALL, bound, version)
-
-    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
-        return await self._source.read(key, slice_of(part), None, version)
-
-    async def size(self, key: str) -> int | None:
-        return await self._source.size(key)
-
-    async def state(self, key: str) -> ObjectState | None:
-        return await self._source.find(key)
-
-    async def children(self, prefix: str) -> dict[str, bool]:
-        return await self._source.children(prefix.strip("/"))
-
-    def pages(
-        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
-    ) -> AsyncIterator[ListedPage]:
-        return self._source.pages(prefix)
-
-    async def put_file(self, key: str, name: str, size: int) -> None:
-        raise self._source.refusal(key)
-
-    async def create(self, key: str, data: bytes) -> None:
-        raise self._source.refusal(key)
-
-    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
-        raise NotImplementedError
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        return self._source.identity

@@ -119,7 +119,7 @@ class DatabaseSource(Source):
         """Ask the database in a thread."""
         return await asyncio.to_thread(question, self.database)
 
-    async def find(self, key: str) -> ObjectState | None:
+    async def state(self, key: str) -> ObjectState | None:
 
         def ask(database: Database) -> ObjectState | None:
             size = database.size(key)
@@ -127,7 +127,7 @@ class DatabaseSource(Source):
 
         return await self._ask(ask)
 
-    async def read(
+    async def content(
         self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
         """Bytes of an object of the database's listed state; databases read it whole."""
@@ -144,7 +144,7 @@ class DatabaseSource(Source):
 
         return await self._ask(ask)
 
-    async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
+    async def pages(self, prefix: str, keys: object = None) -> AsyncIterator[ListedPage]:
         state = await self._ask(lambda database: database.state())
         rows = await self._ask(lambda database: database.rows(prefix))
         while (page := await asyncio.to_thread(next, rows, None)) is not None:

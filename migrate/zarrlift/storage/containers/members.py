@@ -123,11 +123,11 @@ class MemberSource(Source):
         self._ranges, self._load, self.shown = ranges, load, ranges.shown
         self.members = members_of(ranges, load)
 
-    async def find(self, key: str) -> ObjectState | None:
+    async def state(self, key: str) -> ObjectState | None:
         member = self.members.get(key)
         return None if member is None else (member.size, self.members.version(member))
 
-    async def read(
+    async def content(
         self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
         """Bytes of a member; its size is checked before any byte is read."""
@@ -141,12 +141,14 @@ class MemberSource(Source):
             return b""
         return await self.members.read(self._ranges, key, member, start, stop)
 
-    async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
+    async def pages(self, prefix: str, keys: object = None) -> AsyncIterator[ListedPage]:
         """From the directory of the file, which is read again if the file has changed."""
         members = await asyncio.to_thread(lambda: members_of(self._ranges.now(), self._load))
-        keys = _below(members.keys, prefix)
-        each = [member for key in keys if (member := members.get(key)) is not None]
-        yield ListedPage(keys, [member.size for member in each], [members.version(member) for member in each])
+        names = _below(members.keys, prefix)
+        each = [member for name in names if (member := members.get(name)) is not None]
+        yield ListedPage(
+            names, [member.size for member in each], [members.version(member) for member in each]
+        )
 
     async def children(self, directory: str) -> dict[str, bool]:
         return self.members.tree.get(directory, {})

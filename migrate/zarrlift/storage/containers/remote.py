@@ -66,9 +66,9 @@ def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
 def file_in_place(storage: Storage) -> UsageError | None:
     """The error for a storage without an archive whose URL is that of a file of a known kind."""
     from ..foreign_files import is_foreign, not_a_container
-    from ..source_store import SourceBackend
+    from ..source import Source
 
-    if not isinstance(storage, StoreStorage) or isinstance(storage.native, SourceBackend):
+    if not isinstance(storage, StoreStorage) or isinstance(storage.native, Source):
         return None
     place = _tried(storage)
     if place is None:

@@ -40,7 +40,7 @@ class ReferenceSource(Source):
         self._checked = False
         self.shown = targets.home.shown
 
-    async def read(
+    async def content(
         self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
         """One request to the target, or none for bytes in the references; never bytes around a reference."""
@@ -126,7 +126,7 @@ class ReferenceSource(Source):
             raise _missing(target)
         return state.size
 
-    async def find(self, key: str) -> ObjectState | None:
+    async def state(self, key: str) -> ObjectState | None:
         entry = await self._found(key)
         if entry is None:
             return None
@@ -139,7 +139,7 @@ class ReferenceSource(Source):
     async def children(self, directory: str) -> dict[str, bool]:
         return await self._index.children(directory)
 
-    async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
+    async def pages(self, prefix: str, keys: object = None) -> AsyncIterator[ListedPage]:
         """The keys below a prefix, each with the size and version of what it leads to.
 
         Raises MetadataError that names all bad references, StorageError that names all that lead to nothing.
