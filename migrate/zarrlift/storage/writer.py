@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -62,6 +62,16 @@ class PayloadCheck(Protocol):
 
 class DestinationError(StorageError):
     """The destination cannot be written, which affects all other arrays too."""
+
+
+@contextlib.contextmanager
+def at_destination() -> Iterator[None]:
+    """Raise a StorageError in this context as a DestinationError."""
+    try:
+        yield
+    except StorageError as error:
+        problem = error.problem
+        raise DestinationError(problem.message, key=problem.key, found=problem.found) from error
 
 
 class Writer(ABC):

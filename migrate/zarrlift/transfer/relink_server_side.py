@@ -22,7 +22,7 @@ from ..storage.listed_versions import Version, held, source_object_changed, sour
 from ..storage.local.files import ReadLimit
 from ..storage.remote.event_loop import bounded, run
 from ..storage.remote.zarr_store import StoreStorage
-from ..storage.writer import DestinationError, PayloadCheck
+from ..storage.writer import DestinationError, PayloadCheck, at_destination
 
 if TYPE_CHECKING:
     from ..storage.remote.backend import Backend, ObjectState
@@ -114,10 +114,8 @@ class ServerCopy:
             if data is None:
                 return None
         data = bytes(memory(payload_check.check_whole(data)))
-        try:
+        with at_destination():
             await self._destination.store(after, data)
-        except StorageError as error:
-            raise _failed(error) from error
         return len(data)
 
     async def _copied(self, before: str, after: str, size: int) -> bool:
@@ -130,7 +128,8 @@ class ServerCopy:
                 return False
             if isinstance(error.__cause__, FileNotFoundError):
                 raise source_object_gone() from error
-            raise _failed(error) from error
+            with at_destination():
+                raise
         return True
 
     async def _copied_and_compared(
@@ -189,7 +188,3 @@ class ServerCopy:
         place = self.source.key(key)
         if await self.source.told("cannot read", key, lambda: self._from.state(place)) != state:
             raise source_object_changed()
-
-
-def _failed(error: StorageError) -> DestinationError:
-    return DestinationError(error.problem.message, key=error.problem.key, found=error.problem.found)

@@ -60,8 +60,8 @@ class Task:
         return layout.key(self.move.path, layout.objects.coordinates(int(indexes[0])))
 
 
-class Parts:
-    """The existing chunks of one array, divided into tasks."""
+class Tasks:
+    """The tasks of one pass over an array's chunks. Those of a first pass have negative numbers."""
 
     def __init__(
         self,
@@ -72,8 +72,9 @@ class Parts:
         versions: tuple[Indexes, Indexes] | None = None,
         inner_chunks: Indexes | None = None,
         only: Indexes | None = None,
+        certain: bool = True,
     ) -> None:
-        """`versions` are those of the chunks in `present`, as in `Task`.
+        """`versions` are those of the chunks in `present`, as in `Task`; `certain` as there.
 
         `inner_chunks` are those of the destination that may be written; `only` are the objects, or blocks, to
         move. None for all.
@@ -82,6 +83,7 @@ class Parts:
         self._present = present
         self._versions = versions
         self._inner_chunks = inner_chunks
+        self._certain = certain
         self._blocks: Grid | None = None
         self._indexes = present
         if move.block_shape is not None:
@@ -91,9 +93,10 @@ class Parts:
             self._indexes = np.intersect1d(self._indexes, only, assume_unique=True)
         self._cuts = np.searchsorted(self._indexes, bounds)
 
-    def task(self, number: int, *, certain: bool) -> Task:
+    def task(self, number: int) -> Task:
         """The task with a number."""
-        part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
+        place = number if number >= 0 else -1 - number
+        part = self._indexes[self._cuts[place] : self._cuts[place + 1]]
         sources = inner_chunks = None
         if self._blocks is not None:
             if self._inner_chunks is not None:
@@ -112,7 +115,7 @@ class Parts:
             indexes=part,
             sources=sources,
             inner_chunks=inner_chunks,
-            certain=certain,
+            certain=self._certain,
             versions=versions,
         )
 
@@ -121,19 +124,6 @@ def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
     """Ascending linear indexes of the cells of a grid that overlap some blocks of another one."""
     near = [touching(of.coordinates(block), of, grid) for block in blocks.tolist()]
     return np.unique(np.concatenate(near))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
-    """The tasks of one pass. Those of a first pass have negative numbers."""
-
-    parts: Parts
-    certain: bool
-
-    def task(self, number: int) -> Task:
-        """The task with a number."""
-        place = number if number >= 0 else -1 - number
-        return replace(self.parts.task(place, certain=self.certain), number=number)
 
 
 def pass_numbers(plan: ArrayPlan, *, first_pass: bool) -> range:
@@ -153,12 +143,12 @@ def tasks_of(
     """
     versions = _versions(inventory, source)
     only = changed_units(plan, first_pass=first_pass)
+    present, certain = inventory.indexes, inventory.certain
+    of_source = partial(Tasks, present=present, versions=versions, only=only, certain=certain)
     if plan.between is None:
-        parts = Parts(plan.move, inventory.indexes, plan.bounds, versions=versions, only=only)
-        return Tasks(parts=parts, certain=inventory.certain)
+        return of_source(plan.move, bounds=plan.bounds)
     if first_pass:
-        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds, versions=versions, only=only)
-        return Tasks(parts=parts, certain=inventory.certain)
+        return of_source(first_move(plan), bounds=plan.between.bounds)
     with holding(source, _held(plan, inventory, versions)):
         inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
@@ -171,8 +161,7 @@ def tasks_of(
                 key=plan.between.layout.root,
                 advice="Resume: the first pass is repeated. The parts of a job are gathered first.",
             )
-    parts = Parts(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks, only=only)
-    return Tasks(parts=parts, certain=True)
+    return Tasks(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks, only=only)
 
 
 def changed_units(plan: ArrayPlan, *, first_pass: bool = False) -> Indexes | None:

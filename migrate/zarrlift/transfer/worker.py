@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import StorageError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 from zarrstack.version import __version__
 
 from ..core.codecs.base import Buffer
@@ -29,7 +29,7 @@ from ..storage.open_storage import open_storage
 from ..storage.remote.store_writer import writer_for
 from ..storage.silence import report_in
 from ..storage.transformer_stack import with_layers
-from ..storage.writer import DestinationError, Writer
+from ..storage.writer import Writer, at_destination
 from .counts import MoveCounts, MoveResult
 from .inner_chunks import inner_chunks
 from .objects import Mover, Objects
@@ -106,14 +106,11 @@ class Replacing:
         objects = task.indexes
         if self._blocks is not None:
             objects = touched(objects, self._blocks, self._objects)
-        try:
-            places = self._objects.coordinates_of(objects)
+        places = self._objects.coordinates_of(objects)
+        with at_destination():
             for key in self._move.destination.object_keys(self._move.path, places):
                 if key not in written:
                     self._writer.storage.delete(key)
-        except StorageError as error:
-            problem = error.problem
-            raise DestinationError(problem.message, key=problem.key, found=problem.found) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

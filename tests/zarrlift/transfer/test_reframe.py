@@ -26,7 +26,7 @@ from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.transfer.tasks import Parts
+from zarrlift.transfer.tasks import Tasks
 from zarrstack.core.errors import UsageError
 from zarrstack.core.shard_index import IndexFormat
 
@@ -246,13 +246,13 @@ def test_a_shard_that_vanishes_is_no_fill_value(options, tmp_path, monkeypatch) 
 
 def vanish_at_first_task(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove a file of the source when its listing is made and the work begins."""
-    real = Parts.task
+    real = Tasks.task
 
-    def task(self: Parts, number: int, *, certain: bool) -> object:
+    def task(self: Tasks, number: int) -> object:
         file.unlink(missing_ok=True)
-        return real(self, number, certain=certain)
+        return real(self, number)
 
-    monkeypatch.setattr(Parts, "task", task)
+    monkeypatch.setattr(Tasks, "task", task)
 
 
 def write_sharded(path: Path) -> Path:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 
-from zarrstack.core.errors import StorageError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import Indexes, take_inventory
@@ -14,7 +13,7 @@ from ...archive.nodes import Layout
 from ...planning.plans import ArrayPlan, Planned, Refusal
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
-from ...storage.writer import DestinationError
+from ...storage.writer import at_destination
 from ...transfer.tasks import sweep
 from ..disk_sync import sync
 from .differences import vanished, with_earlier_shape
@@ -34,7 +33,7 @@ def retire_outside(plan: ArrayPlan, destination: Storage) -> None:
     if plan.changes is None or plan.changes.shape_before is None or plan.route.name == "stay":
         return
     layout = with_earlier_shape(plan)
-    with _at_destination():
+    with at_destination():
         stored = take_inventory(destination, plan.path, layout).indexes
     places = layout.objects.coordinates_of(stored)
     outside = stored[plan.destination.objects.indices_of(places) < 0]
@@ -45,20 +44,20 @@ def clear(earlier: Planned, destination: Storage, *, in_place: bool) -> int:
     """Delete a node of a result, its document first; returns the number of objects. DestinationError."""
     if isinstance(earlier, Refusal):
         return 0
-    with _at_destination():
+    with at_destination():
         destination.delete(join(earlier.path, "zarr.json"))
     if in_place:
         return 1
     removed = 1
     if isinstance(earlier, ArrayPlan):
-        with _at_destination():
+        with at_destination():
             sweep(earlier, destination)
             layout = with_earlier_shape(earlier)
             stored = take_inventory(destination, earlier.path, layout).indexes
         _delete(earlier.path, layout, stored, destination)
         removed += len(stored)
     else:
-        with _at_destination():
+        with at_destination():
             for key in earlier.files:
                 destination.delete(key)
         removed += len(earlier.files)
@@ -82,7 +81,7 @@ def _delete_for_good(path: str, layout: Layout, objects: Indexes, destination: S
 
 def _delete(path: str, layout: Layout, objects: Indexes, destination: Storage) -> None:
     keys = [layout.key(path, tuple(place)) for place in layout.objects.coordinates_of(objects).tolist()]
-    with _at_destination():
+    with at_destination():
         for key in keys:
             destination.delete(key)
     _prune(keys, layout.prefix(path), destination)
@@ -98,12 +97,3 @@ def _prune(keys: Iterable[str], prefix: str, destination: Storage) -> None:
             while empty and empty + "/" != prefix:
                 os.rmdir(destination.path(empty))
                 empty = empty.rpartition("/")[0]
-
-
-@contextmanager
-def _at_destination() -> Iterator[None]:
-    try:
-        yield
-    except StorageError as error:
-        problem = error.problem
-        raise DestinationError(problem.message, key=problem.key, found=problem.found) from error

@@ -12,15 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
-from zarrstack.core.errors import StorageError
-
 from ...core.codecs.base import Buffer, memory
 from ..base import Storage
 from ..limits import SPOOLED
 from ..local.files import temporary_file
 from ..local.storage import LocalStorage
 from ..local.writer import LocalWriter
-from ..writer import DestinationError, ObjectStream, Writer
+from ..writer import DestinationError, ObjectStream, Writer, at_destination
 
 if TYPE_CHECKING:
     from ..base import Storage
@@ -63,18 +61,13 @@ class SpooledStream(ObjectStream):
             if head:
                 self._file.seek(0)
                 self._file.write(head)
-            if isinstance(self._file, io.BytesIO):
-                self._put(self._key, self._file.getvalue())
-                return
-            self._file.flush()
-            self._file.seek(0)
-            self._storage.put_file(self._key, self._file, self.size)
-        except DestinationError:
-            raise
-        except StorageError as error:
-            raise DestinationError(
-                error.problem.message, key=error.problem.key, found=error.problem.found
-            ) from error
+            with at_destination():
+                if isinstance(self._file, io.BytesIO):
+                    self._put(self._key, self._file.getvalue())
+                    return
+                self._file.flush()
+                self._file.seek(0)
+                self._storage.put_file(self._key, self._file, self.size)
         except OSError as error:
             raise self._failed(error) from error
         finally:
@@ -105,7 +98,7 @@ class StoreWriter(Writer):
 
     def settle(self) -> None:
         """Make what a worker wrote last, if the storage needs that."""
-        with _at_destination():
+        with at_destination():
             self.storage.settle()
 
     def close(self, *, alone: bool = True) -> None:
@@ -119,7 +112,7 @@ class StoreWriter(Writer):
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
         sending: WriteBehind | None = getattr(self._local, "sending", None)
-        with _at_destination():
+        with at_destination():
             if sending is None:
                 self.storage.put_many([(key, bytes(data)) for key, data in items])
                 return
@@ -136,22 +129,11 @@ class StoreWriter(Writer):
         sending = self._local.sending = WriteBehind(self.storage.requests)
         try:
             yield
-            with _at_destination():
+            with at_destination():
                 sending.finish()
         finally:
             self._local.sending = None
             sending.settle()
-
-
-@contextlib.contextmanager
-def _at_destination() -> Iterator[None]:
-    """Convert errors in this context to errors of the destination."""
-    try:
-        yield
-    except StorageError as error:
-        raise DestinationError(
-            error.problem.message, key=error.problem.key, found=error.problem.found
-        ) from error
 
 
 def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = False) -> Writer:
