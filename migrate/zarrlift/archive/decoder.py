@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import ZarrstackError
 
@@ -14,17 +14,11 @@ from ..core.n5.blocks import head_bytes
 from ..storage.local.files import ReadLimit
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..core.codecs.base import Buffer
     from .nodes import Layout
 
 
-class ObjectDecoder(Protocol):
-    """Decodes the stored objects of one array."""
-
-    def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
-        """An array of the layout's `object_shape`; ChunkError for an invalid object."""
+ObjectDecoder: TypeAlias = BlockPipeline | Pipeline
+"""Its method `decode` makes an array of the layout's `object_shape`; ChunkError for an invalid object."""
 
 
 def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecoder:

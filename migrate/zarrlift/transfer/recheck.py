@@ -10,30 +10,17 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import ChunkError
 
 from ..core.codec_spec import CodecSpec
 from ..core.data_types.compare import Values, mismatch
-from ..core.problems import refusal
 
 if TYPE_CHECKING:
     from ..archive.nodes import Layout
-
-
-class DecodedPlan(Protocol):
-    """The part of a plan used here: the array's path and its source layout."""
-
-    @property
-    def path(self) -> str:
-        """The array's path."""
-
-    @property
-    def source(self) -> Layout:
-        """The source layout."""
 
 
 _V3: Final[Mapping[str, str]] = {
@@ -64,39 +51,28 @@ _OBJECTS: Final = frozenset(
 )
 
 
-def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple[Problem, ...]:
-    """Differences between `decoded` and numcodecs' result for a source payload; empty if none.
+def recheck(layout: Layout, payload: bytes, decoded: Values) -> None:
+    """Raise ChunkError if numcodecs decodes a source payload to other values than `decoded`, or not at all.
 
     `decoded` is the whole inner chunk from our pipeline, before any cast. A chain that numcodecs cannot
     decode (a pickle, which is not executed for a check) is skipped.
     """
     try:
-        independent = decode(plan.source, payload)
+        independent = decode(layout, payload)
     except NotImplementedError:
-        return ()
-    except Exception as error:  # noqa: BLE001 - numcodecs raises whatever its C code does
-        return (
-            refusal(
-                "verify-codec",
-                "numcodecs cannot decode a chunk that our own codecs decode",
-                node=plan.path,
-                found=f"{type(error).__name__}: {error}"[:300],
-                advice="Please report this.",
-            ),
-        )
+        return
+    except Exception as error:
+        raise ChunkError(
+            "numcodecs cannot decode a chunk that our own codecs decode",
+            found=f"{type(error).__name__}: {error}"[:300],
+        ) from error
     differs = mismatch(decoded, independent)
-    if differs is None:
-        return ()
-    return (
-        refusal(
-            "verify-codec",
+    if differs is not None:
+        raise ChunkError(
             f"numcodecs decodes a chunk to other values, first at {list(differs.index)} of the chunk",
-            node=plan.path,
             found=differs.found,
             expected=differs.expected,
-            advice="Please report this.",
-        ),
-    )
+        )
 
 
 def decode(layout: Layout, payload: bytes) -> Values:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.errors import ChunkError
-
 from ..core.codecs.base import Buffer, memory
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.cast import cast
@@ -167,15 +165,10 @@ class InnerChunkConversion:
         """
         if not self.recheck or index % RECHECK_EVERY:
             return
-        from .recheck import recheck_decoded
+        from .recheck import recheck
 
-        move = self.move
-        if shape is not None:
-            move = replace(move, source=replace(move.source, chunk_shape=shape))
-        decoded = self.reader.decode(payload) if array is None else array
-        problems = recheck_decoded(move, bytes(payload), decoded)
-        if problems:
-            raise ChunkError(problems[0].message, found=problems[0].found, expected=problems[0].expected)
+        layout = self.move.source if shape is None else replace(self.move.source, chunk_shape=shape)
+        recheck(layout, bytes(payload), self.reader.decode(payload) if array is None else array)
 
 
 def _inside(grid: Grid, index: int) -> tuple[Any, ...]:

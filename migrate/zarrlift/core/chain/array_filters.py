@@ -36,35 +36,31 @@ ARRAY_FILTERS: Final = frozenset(
 )
 """numcodecs filters that zarr-python 3 lists before the array-to-bytes codec."""
 
-_DECODED: Final[Mapping[str, str]] = {
-    "numcodecs.delta": "dtype",
-    "numcodecs.fixedscaleoffset": "dtype",
-    "numcodecs.quantize": "dtype",
-    "numcodecs.astype": "decode_dtype",
+FILTERS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "numcodecs.astype": ("decode_dtype", "encode_dtype", ()),  # a cast
+    "numcodecs.delta": ("dtype", "astype", ()),  # the first value, then differences
+    # stored as (value - offset) * scale, rounded to a whole number
+    "numcodecs.fixedscaleoffset": ("dtype", "astype", ("offset", "scale")),
+    "numcodecs.quantize": ("dtype", "astype", ("digits",)),  # rounded to decimal digits, stored as floats
 }
-"""Filter -> the member of its configuration that states its decoded type."""
-_RESOLVED: Final[Mapping[str, str]] = {
-    "numcodecs.delta": "astype",
-    "numcodecs.fixedscaleoffset": "astype",
-    "numcodecs.astype": "encode_dtype",
-}
-"""Filter -> the member that zarr-python uses as the stored type (`resolve_metadata`).
-
-It uses none for `quantize`, whose `astype` it ignores.
-"""
+"""Elementwise filter -> members of the configuration: the types before and after encoding, and numbers."""
 
 
 def decoded_type(spec: CodecSpec) -> np.dtype[Any] | None:
     """The decoded type that a filter states, or None. MetadataError if it is invalid."""
-    return _type(spec, _DECODED.get(spec.name))
+    return _type(spec, FILTERS[spec.name][0] if spec.name in FILTERS else None)
 
 
 def resolved_type(filters: Sequence[CodecSpec]) -> np.dtype[Any] | None:
-    """The type as which zarr-python views the last filter's stored bytes; None for the array's type."""
+    """The type as which zarr-python views the last filter's stored bytes; None for the array's type.
+
+    It uses the encoded type that a filter states (`resolve_metadata`), but ignores that of `quantize`.
+    """
     for spec in reversed(filters):
         if spec.name == "numcodecs.packbits":
             return np.dtype(np.uint8)
-        stated = _type(spec, _RESOLVED.get(spec.name))
+        is_used = spec.name in FILTERS and spec.name != "numcodecs.quantize"
+        stated = _type(spec, FILTERS[spec.name][1] if is_used else None)
         if stated is not None:
             return stated
     return None
@@ -80,7 +76,7 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     if not looking:
         return endian
     decoded_endian = _endian_of(
-        decoded_type(looking[0]), endian if looking[0].name not in _DECODED else "little"
+        decoded_type(looking[0]), endian if looking[0].name not in FILTERS else "little"
     )
     if decoded_endian not in (None, endian):
         raise UnsupportedError(
@@ -106,7 +102,7 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
             found=f"endian {endian!r} beside {' > '.join(map(str, looking))}",
             expected=f"endian {stated!r}",
         )
-    unsaid: Endian = "little" if looking[0].name in _DECODED else endian
+    unsaid: Endian = "little" if looking[0].name in FILTERS else endian
     return _endian_of(decoded_type(looking[0]), unsaid) or endian
 
 

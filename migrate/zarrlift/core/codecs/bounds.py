@@ -78,6 +78,16 @@ def require_fit(codec: str, count: int, decoded: Size) -> None:
         )
 
 
+def require_stated(codec: str, stated: int, decoded: Size, *, exact: bool = True) -> None:
+    """Raise ChunkError for a stated size that the chunk cannot have: a larger one, or if `exact` another."""
+    if stated > decoded.at_most or (exact and decoded.exact and stated != decoded.at_most):
+        raise ChunkError(
+            f"{codec}: the payload states a size that its chunk cannot have",
+            found=f"{stated} bytes",
+            expected=bytes_text(decoded),
+        )
+
+
 def too_large(codec: str, decoded: Size) -> ChunkError:
     """The error for a payload that would unpack to more than its chunk may hold."""
     return ChunkError(

@@ -12,36 +12,29 @@ silently; here the encoded data is decoded again, and a value that would change 
 `shuffle`: the first byte of every element, then every second byte, and so on. A length that is not a multiple
 of the element size is an error in numcodecs and here. zarr-python omits `elementsize` in v3 metadata if it
 equals the array's item size; Zarr v2 always has one.
+
+`base64`: the standard alphabet with padding (RFC 4648, section 4).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError
 
-from .base import BytesCodec, HeadAndTail, Size
+from ..chain.array_filters import FILTERS
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..codec_spec import CodecSpec
     from .base import Buffer
-
-
-FACTS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
-    "numcodecs.astype": ("decode_dtype", "encode_dtype", ()),  # a cast
-    "numcodecs.delta": ("dtype", "astype", ()),  # the first value, then differences
-    # stored as (value - offset) * scale, rounded to a whole number
-    "numcodecs.fixedscaleoffset": ("dtype", "astype", ("offset", "scale")),
-    "numcodecs.quantize": ("dtype", "astype", ("digits",)),  # rounded to decimal digits, stored as floats
-}
-"""Name -> members of the configuration: the types before and after encoding, and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ class Elementwise(BytesCodec):
         """
         import numcodecs
 
-        before, after, numbers = FACTS[spec.name]
+        before, after, numbers = FILTERS[spec.name]
         config = Configuration(spec, (before, after, *numbers))
         decoded = config.dtype(before, item)
         encoded = config.dtype(after, decoded if after == "astype" else None)
@@ -230,23 +223,42 @@ class Shuffle(BytesCodec):
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
-        view = octets(data)
-        elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
-        if self.elementsize <= 1:
-            return view
-        result: Buffer = self._numcodec().encode(view)
-        return result
+        return self._moved(octets(data), "encode")
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         view = octets(data)
         require_fit(self.spec.name, len(view), decoded)
+        return self._moved(view, "decode")
+
+    def _moved(self, view: Buffer, direction: str) -> Buffer:
         elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
         if self.elementsize <= 1:
             return view
-        result: Buffer = self._numcodec().decode(view)
-        return result
-
-    def _numcodec(self) -> Any:
         from numcodecs import shuffle
 
-        return shuffle.Shuffle(self.elementsize)
+        result: Buffer = getattr(shuffle.Shuffle(self.elementsize), direction)(view)
+        return result
+
+
+class Base64(BytesCodec):
+    """The `base64` codec of numcodecs."""
+
+    __slots__ = ()
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Four characters per three bytes, rounded up."""
+        return Size((decoded.at_most + 2) // 3 * 4, decoded.exact)
+
+    def encode(self, data: Buffer) -> bytes:
+        return base64.b64encode(memory(data))
+
+    def decode(self, data: Buffer, decoded: Size) -> bytes:
+        """Decode; other characters raise ChunkError, whereas numcodecs ignores them."""
+        length = buffer_length(data)
+        require_fit(self.spec.name, length, self.encoded_size(decoded))
+        try:
+            result = base64.b64decode(bytes(data), validate=True)
+        except binascii.Error as error:
+            raise ChunkError("numcodecs.base64: the payload is not base64", found=str(error)) from None
+        require_fit(self.spec.name, len(result), decoded)
+        return result

@@ -1,7 +1,7 @@
 """`imagecodecs_*`: the codecs that `imagecodecs.numcodecs.register_codecs` gives zarr-python 2.
 
 Source: imagecodecs 2024.12.30 and 2026.3.6, `imagecodecs/numcodecs.py`. The configuration has settings of the
-encoder; those that its decoder uses are in the tables below.
+encoder; those that its decoder uses are in the table below.
 
 Images are decoded only if their header states a size that the chunk can have. Other payloads are decoded into
 memory for one byte more than the chunk, so that neither an excess nor a lack goes unnoticed.
@@ -27,27 +27,19 @@ if TYPE_CHECKING:
     from .base import Buffer
 
 _PREFIX: Final = "imagecodecs_"
-_IMAGES: Final[Mapping[str, Mapping[str, str]]] = {
+_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "deflate": {"raw": "raw"},
+    "delta": {"axis": "axis", "dist": "dist"},
     "jpeg": {"colorspace": "colorspace_jpeg", "outcolorspace": "colorspace_data"},
     "jpeg2k": {"planar": "planar"},
-    "jpegls": {},
     "jpegxl": {"keeporientation": "keeporientation"},
-    "lerc": {},
-    "png": {},
+    "lz4": {"header": "header"},
     "tiff": {"index": "index"},
     "webp": {"hasalpha": "hasalpha"},
 }
-"""Image format -> argument of the decoder -> member of the configuration."""
+"""Codec -> argument of the decoder -> member of the configuration; the others have none."""
 _FRAMES: Final = frozenset({"jpegxl"})
 """Formats whose chunk may be a stack of frames, which are decoded one by one."""
-_BYTES: Final[Mapping[str, Mapping[str, str]]] = {
-    **{name: {} for name in ("brotli", "bz2", "lz4f", "lzf", "lzfse", "lzma", "lzw", "packbits", "snappy")},
-    **{name: {} for name in ("blosc", "blosc2", "zlib", "zlibng", "zopfli", "zstd")},
-    "deflate": {"raw": "raw"},
-    "lz4": {"header": "header"},
-    "delta": {"axis": "axis", "dist": "dist"},
-}
-"""Codec of bytes -> argument of the decoder -> member of the configuration."""
 _ALL: Final = "index"
 """An argument of which None, all images, is not what the decoder does without it."""
 _UNUSED: Final = ("tables", "header")
@@ -73,7 +65,7 @@ class ImageCodec(DecodedOnly):
             )
         if name == "tiff":
             _require_plain_tiff(spec)
-        table = {**_IMAGES, **_BYTES}[name]
+        table = _ARGUMENTS.get(name, {})
         values = {argument: configuration.get(member) for argument, member in table.items()}
         used = {
             argument: value for argument, value in values.items() if value is not None or argument == _ALL
@@ -89,7 +81,7 @@ class ImageCodec(DecodedOnly):
         payload = bytes(memory(data))
         function = self._decoder()
         try:
-            if self.name in _IMAGES:
+            if self.name in LEAST_BYTES or self.name == "tiff":
                 self._require_header(payload, decoded)
                 result = self._image(function, payload, size)
             elif self.name == "delta":

@@ -33,7 +33,7 @@ BYTES_CODECS: Final[Mapping[str, str]] = {
     "zstd": "zstd:Zstd",
     "numcodecs.adler32": "checksums:Checksum",
     "numcodecs.astype": "filters:Elementwise",
-    "numcodecs.base64": "base64:Base64",
+    "numcodecs.base64": "filters:Base64",
     "numcodecs.bitround": "filters:BitRound",
     "numcodecs.blosc": "blosc:Blosc",
     "numcodecs.bz2": "streams:Bz2",

@@ -21,7 +21,7 @@ import zstandard
 from zarrstack.core.errors import ChunkError
 
 from .base import BytesCodec, HeadAndTail, Size, memory
-from .bounds import bytes_text, require_fit, too_large
+from .bounds import require_fit, require_stated, too_large
 from .config import Configuration
 
 if TYPE_CHECKING:
@@ -92,12 +92,7 @@ class Zstd(BytesCodec):
             contents.append((start, position, content))
         stated = sum(content or 0 for _, _, content in contents)
         all_stated = all(content is not None for _, _, content in contents)
-        if stated > decoded.at_most or (all_stated and decoded.exact and stated != decoded.at_most):
-            raise ChunkError(
-                "zstd: the payload states a size that its chunk cannot have",
-                found=f"{stated} bytes",
-                expected=bytes_text(decoded),
-            )
+        require_stated("zstd", stated, decoded, exact=all_stated)
         left = decoded.at_most
         parts = []
         for start, end, content in contents:
@@ -115,12 +110,7 @@ class Zstd(BytesCodec):
         header = _header(memoryview(ends.head), 0)
         if header.content is None:
             return True
-        if header.content > decoded.at_most:
-            raise ChunkError(
-                "zstd: the payload states a size that its chunk cannot have",
-                found=f"{header.content} bytes",
-                expected=bytes_text(decoded),
-            )
+        require_stated("zstd", header.content, decoded, exact=False)
         return not decoded.exact or header.content == decoded.at_most
 
 

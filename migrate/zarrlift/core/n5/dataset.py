@@ -24,7 +24,6 @@ from ..data_types.v3 import DataType, fill_to_json
 from ..grid.chunk_keys import Axes, N5Keys, reverse_axes
 from ..problems import any_refusal, attempt, note, refusal, warning
 from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
-from .blocks import BlockHeader
 from .compression import read_compression
 
 MEMBERS: Final = frozenset(
@@ -76,10 +75,6 @@ class N5Dataset:
     def chunk_shape(self, axes: Axes) -> Shape:
         """Shape of a whole block, in the displayed order."""
         return reverse_axes(self.block_size, axes)
-
-    def inner_chunk_shape(self, header: BlockHeader, axes: Axes) -> Shape:
-        """Shape of the array that one block's payload decodes to, in the displayed order."""
-        return reverse_axes(header.shape, axes)
 
     def chain(self, axes: Axes) -> Chain:
         """The chain from an array in the displayed order to the payload after a block's header."""

@@ -195,7 +195,7 @@ def test_a_payload_of_another_size_is_refused_with_both_sizes(spec):
         assert error.value.problem.expected
 
 
-ROWS = filters.FACTS.keys() | checksums.FACTS.keys()
+ROWS = filters.FILTERS.keys() | checksums.FACTS.keys()
 
 
 def test_every_codec_of_a_table_is_tried_with_hostile_payloads():

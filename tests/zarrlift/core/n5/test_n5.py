@@ -132,7 +132,7 @@ def test_a_block_without_elements_is_zeros_if_nothing_follows():
     """As Java 3.5.1 and 4.0.2 write it when asked to."""
     dataset, _ = described()
     header, payload = split(block(0, 2, 0, 0), dataset.block_size)
-    pipeline = Pipeline(dataset.chain("kept"), dataset.inner_chunk_shape(header, "kept"), dataset.data_type)
+    pipeline = Pipeline(dataset.chain("kept"), reverse_axes(header.shape, "kept"), dataset.data_type)
     assert pad_block(pipeline.decode(payload), (2, 2)).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(ChunkError):
         pipeline.decode(b"\0\0")
@@ -468,9 +468,9 @@ def test_blocks_of_real_writers_decode_in_either_order_of_axes(case, axes):
     compression, stored = REAL[case]
     dataset, _ = described(compression=compression)
     header, payload = split(bytes.fromhex(stored), dataset.block_size)
-    decoded = Pipeline(
-        dataset.chain(axes), dataset.inner_chunk_shape(header, axes), dataset.data_type
-    ).decode(payload)
+    decoded = Pipeline(dataset.chain(axes), reverse_axes(header.shape, axes), dataset.data_type).decode(
+        payload
+    )
     cell = pad_block(decoded, dataset.chunk_shape(axes))
 
     values = np.arange(35, dtype="u2").reshape(5, 7)
@@ -715,7 +715,7 @@ def decoded(storage, path, dataset, axes):
         if data is None:
             continue
         header, payload = split(data, dataset.block_size)
-        pipeline = Pipeline(dataset.chain(axes), dataset.inner_chunk_shape(header, axes), dataset.data_type)
+        pipeline = Pipeline(dataset.chain(axes), reverse_axes(header.shape, axes), dataset.data_type)
         pipeline.check_whole(payload)
         cell = pad_block(pipeline.decode(payload), chunk_shape)
         place = tuple(slice(i * c, (i + 1) * c) for i, c in zip(coordinates, chunk_shape, strict=True))
