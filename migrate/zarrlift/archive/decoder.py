@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import ZarrstackError
 
@@ -17,23 +17,14 @@ if TYPE_CHECKING:
     from .nodes import Layout
 
 
-ObjectDecoder: TypeAlias = BlockPipeline | Pipeline
-"""Its method `decode` makes an array of the layout's `object_shape`; ChunkError for an invalid object."""
+def object_decoder(layout: Layout) -> BlockPipeline | Pipeline:
+    """The decoder of a layout's objects, which are no shards; the codecs' MetadataError, UnsupportedError.
 
-
-def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecoder:
-    """The decoder of a layout's objects; raises the codecs' MetadataError and UnsupportedError."""
-    frame = layout.frame
-    if isinstance(frame, N5Blocks):
-        return BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
-    chain = frame.chain(layout.chunk_shape, layout.chain) if isinstance(frame, Shards) else layout.chain
-    return Pipeline(
-        chain,
-        layout.object_shape,
-        layout.data_type,
-        allow_pickle=allow_pickle,
-        fill_value=layout.fill_value,
-    )
+    Its `decode` makes an array of a chunk's shape; ChunkError for an invalid object.
+    """
+    if isinstance(layout.frame, N5Blocks):
+        return BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, layout.frame.axes)
+    return Pipeline(layout.chain, layout.chunk_shape, layout.data_type)
 
 
 def object_bound(layout: Layout, inner_chunk: Pipeline | None = None) -> ReadLimit:

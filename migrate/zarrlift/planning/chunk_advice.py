@@ -63,7 +63,8 @@ def _shard(key: str, source: Storage) -> UnsupportedError | None:
 
 def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
     """Whether an object that is not a `<U1` chunk is one of single-byte characters."""
-    if key is None or layout.data_type.name != "fixed_length_utf32" or layout.data_type.itemsize != _UCS4:
+    kind = layout.data_type
+    if key is None or layout.frame is not None or kind.name != "fixed_length_utf32" or kind.itemsize != _UCS4:
         return False
     try:
         data = source.get(key, object_bound(layout))

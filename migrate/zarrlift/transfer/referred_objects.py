@@ -125,11 +125,6 @@ class ReferredVersions:
         if same and all(map(_ETAG.fullmatch, listed)):
             self._tags = tags
 
-    @property
-    def known(self) -> bool:
-        """Whether a changed object can be told from the one that is referred to."""
-        return self._times is not None or bool(self._tags)
-
     def of(self, objects: Indexes) -> Sequence[Version | None]:
         """The versions of objects, by their places in the inventory.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.core.paths import join
 
 from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
@@ -72,22 +73,18 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
         alike = _Kind((_head(head), _text(layout), len(layout.shape)), document, layout)
         differences.extend(_differences_of(alike))
     except ZarrstackError as error:
-        return (error.at(node=plan.path, key=_key(plan.path)).problem,)
+        return (error.at(node=plan.path, key=join(plan.path, "zarr.json")).problem,)
     return tuple(
         refusal(
             "verify-document",
             f"the {item.what} in zarr.json differs from the plan",
             node=plan.path,
-            key=_key(plan.path),
+            key=join(plan.path, "zarr.json"),
             found=item.found,
             expected=item.expected,
         )
         for item in differences
     )
-
-
-def _key(path: str) -> str:
-    return f"{path}/zarr.json" if path else "zarr.json"
 
 
 _head: Final = MemberIdentityCache(canonical)

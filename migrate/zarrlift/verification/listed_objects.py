@@ -16,6 +16,7 @@ import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem
+from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
 from ..core.chain.chain import Chain
@@ -24,7 +25,6 @@ from ..core.grid.overlap import touched
 from ..core.problems import refusal
 from .documents import VARIABLE
 from .regions import first_coordinates
-from .v3_tree import key_below
 from .zarr_python_reader import data_type_name, native
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _one_size(chain: Chain, items: int, itemsize: int | None) -> int | None:
 def _outside(result: Inventory, layout: Layout, storage: Storage, path: str) -> Iterator[str]:
     """The first objects with keys of chunks outside the grid; other names are not ours to judge."""
     for name in result.unclaimed:
-        below = key_below(path, name)
+        below = join(path, name)
         if layout.keys.coordinates(name, len(layout.shape)) is not None:
             yield below
         elif name.removeprefix("c/").replace("/", "").isdigit():  # a directory, which was not entered

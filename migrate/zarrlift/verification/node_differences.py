@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.paths import join
 
 from ..archive.nodes import ArrayNode, Node
 from ..conventions.base import Change
@@ -14,7 +15,7 @@ from ..core.problems import refusal
 from ..recipe.recipe import ArrayRecipe
 from .attributes import attribute_differences, lost_values, strict
 from .conventions import findings
-from .v3_tree import FoundNode, key_below
+from .v3_tree import DOCUMENT, FoundNode
 
 MAX_LISTED: Final = 20
 """Maximum number of differences listed per node; all are counted."""
@@ -43,7 +44,7 @@ class Differences:
                     kind,
                     f"the {what} differs",
                     node=self.node,
-                    key=key_below(self.node),
+                    key=join(self.node, DOCUMENT),
                     found=str(found),
                     expected=str(expected),
                 )

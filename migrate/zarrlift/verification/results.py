@@ -11,6 +11,7 @@ import numpy as np
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.json_text import JSONObject
+from zarrstack.core.paths import prefix_of
 
 from ..core.data_types.compare import Values, part_of
 from ..core.grid.chunk_keys import ChunkKeys
@@ -19,7 +20,6 @@ from ..storage.base import Storage
 from ..transfer.stored_chunks import MissingObject
 from .regions import Region, inner_chunk_shape, intersection, overlapping, within
 from .source_objects import SourceObjects
-from .v3_tree import key_below
 from .zarr_python_reader import (
     chunk_shape,
     data_type_name,
@@ -77,7 +77,7 @@ class ZarrPythonResult(Result):
         self.grid = Grid(tuple(metadata.shape), chunk_shape(metadata))
         self.inner_chunk = inner_chunk_shape(document, self.grid)
         self.keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
-        self.prefix = key_below(path, "")
+        self.prefix = prefix_of(path)
         self.type_name, self.dtype = data_type_name(metadata), native(metadata)
         self._array = open_array(metadata, reading_store(storage), path)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
+from zarrstack.core.paths import join
 
 from ..core.problems import refusal
 from ..storage.base import Storage
@@ -45,11 +46,6 @@ class FoundNode:
         return self.document.get("node_type") == "array"
 
 
-def key_below(path: str, name: str = DOCUMENT) -> str:
-    """The storage key of a name below a node."""
-    return f"{path}/{name}" if path else name
-
-
 def find_nodes(
     storage: Storage, expected: Iterable[str], *, strict_json: Callable[[str], bool]
 ) -> dict[str, FoundNode]:
@@ -74,7 +70,7 @@ def find_nodes(
         if node is None and any(entry.name == ".zarray" for entry in entries):
             continue  # in place and not migrated: it contains chunks
         waiting.extend(
-            (key_below(path, entry.name), depth + 1)
+            (join(path, entry.name), depth + 1)
             for entry in entries
             if entry.is_dir and not is_own(entry.name)
         )
@@ -88,7 +84,7 @@ def find_nodes(
 
 def read_node(storage: Storage, path: str, *, strict_json: bool) -> FoundNode | None:
     """The node at a path, or None without a `zarr.json`; damage is among its problems."""
-    key = key_below(path)
+    key = join(path, DOCUMENT)
     try:
         content = storage.get(key)
         if content is None:
@@ -199,4 +195,4 @@ def _wrong(path: str, message: str, found: str, expected: str) -> Problem:
 
 def node_problem(path: str, message: str, found: str, expected: str, *, kind: str) -> Problem:
     """A difference in the `zarr.json` of a node."""
-    return refusal(kind, message, node=path, key=key_below(path), found=found, expected=expected)
+    return refusal(kind, message, node=path, key=join(path, DOCUMENT), found=found, expected=expected)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from zarrstack.core.errors import ChunkError
-from zarrstack.core.json_text import JSON
 
 from .config import Configuration
 
@@ -56,8 +55,6 @@ class Options:
     """Limit in bytes on the unpacked size of one inner chunk of variable-length data."""
     allow_pickle: bool = False
     """Whether pickles may be loaded, which runs any code that they name."""
-    fill_value: JSON = None
-    """Value of missing inner chunks of a shard, in the data type's v3 JSON form; None for its zero."""
 
 
 DEFAULT_OPTIONS = Options()

@@ -20,8 +20,6 @@ from .layout import in_c_order
 from .registry import compile_array_codec, compile_bytes_codec
 
 if TYPE_CHECKING:
-    from zarrstack.core.json_text import JSON
-
     from ..chain.chain import Chain
     from ..codec_spec import CodecSpec
     from ..data_types.v3 import DataType
@@ -70,13 +68,11 @@ class Pipeline:
         *,
         object_limit: int = OBJECT_LIMIT,
         allow_pickle: bool = False,
-        fill_value: JSON = None,
     ) -> None:
         """Compile; raises the codecs' MetadataError and UnsupportedError.
 
         `object_limit` limits the unpacked size in bytes of one inner chunk of variable-length data; for
-        fixed-size data the shape determines it. `fill_value`, in v3 JSON form, is the value of missing inner
-        chunks of a shard; None for the data type's zero.
+        fixed-size data the shape determines it.
         """
         middle = chain.middle
         self.chain = chain
@@ -86,7 +82,7 @@ class Pipeline:
         self._order = axes_order(chain, len(shape))
         self._inverse = None if self._order is None else tuple(map(int, np.argsort(self._order)))
         inner = shape if self._order is None else tuple(shape[axis] for axis in self._order)
-        options = Options(object_limit=object_limit, allow_pickle=allow_pickle, fill_value=fill_value)
+        options = Options(object_limit=object_limit, allow_pickle=allow_pickle)
         self._array_codec = compile_array_codec(chain.codecs[middle], InnerChunk(inner, data_type), options)
 
         item = self._array_codec.item

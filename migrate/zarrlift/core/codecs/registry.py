@@ -63,7 +63,6 @@ ARRAY_CODECS: Final[Mapping[str, str]] = {
     "bytes": "fixed:Bytes",
     "hdmf-zarr.objects": "hdmf:HdmfObjects",
     "numpy_bytes": "fixed:NumpyBytes",
-    "sharding_indexed": "sharding:ShardingIndexed",
     "vlen-bytes": "vlen:VlenBytes",
     "vlen-utf8": "vlen:VlenUtf8",
     "numcodecs.json2": "objects:Json2",
