@@ -48,11 +48,12 @@ class Endpoints:
     in_place: bool
     named: bool
     """Whether a destination was given."""
+    places: Places
+    """How they were opened."""
     source_place: str | None
     """The source as given, if it can be opened by another process; a path is made absolute."""
-    destination_place: str | None
-    source_options: str
-    destination_options: str
+    access: WorkerSpec | None
+    """That of workers elsewhere; None for a store that exists only in this process."""
     local_destination: Path | None
     """The destination's directory, if it is local."""
     place: Storage
@@ -98,9 +99,13 @@ class Endpoints:
             )
         if in_place and (source_through or destination_through):
             raise UsageError("layers cannot be used in place", found=source_through or destination_through)
+        layers = source_through, destination_through
+        ends = with_layers(first, source_through), with_layers(second, destination_through, written=True)
+        named = source, source if destination is None else destination
+        options = places.storage_options, places.of_result(in_place=in_place)
         return cls(
-            source=with_layers(first, source_through),
-            destination=with_layers(second, destination_through, written=True),
+            source=ends[0],
+            destination=ends[1],
             place=without_layers(second),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
             source_through=source_through,
@@ -108,10 +113,9 @@ class Endpoints:
             reading=reading,
             in_place=in_place,
             named=destination is not None,
+            places=places,
             source_place=_text(source),
-            destination_place=_text(source if destination is None else destination),
-            source_options=json.dumps(places.storage_options or {}),
-            destination_options=json.dumps(places.of_result(in_place=in_place) or {}),
+            access=access_of(named, ends, options, layers),
         )
 
     def limited(self, limit: Bandwidth | None) -> Endpoints:
@@ -135,6 +139,7 @@ class Endpoints:
         provenance = Provenance.of_new_job(self.source, self.destination.url, recipe, self.in_place, **flags)
         return replace(self, provenance=provenance)
 
+    @without_collecting()
     def plan(
         self,
         recipe: Recipe,
@@ -154,20 +159,6 @@ class Endpoints:
             raise UsageError("an inventory is for a source without layers", found=self.source_through)
         store_inventory = None if inventory is None else StoreInventory.open(Path(inventory))
         inventories = Inventories() if inventories is None else inventories
-        with without_collecting():
-            plan = self._plan(recipe, format, inventories, store_inventory, earlier, elsewhere=elsewhere)
-        return plan, inventories
-
-    def _plan(
-        self,
-        recipe: Recipe,
-        format: Format | None,
-        inventories: Inventories,
-        store_inventory: StoreInventory | None,
-        earlier: Mapping[str, Layout] | None,
-        *,
-        elsewhere: bool,
-    ) -> Plan:
         archive = describe(self.source, format=format, options=self.reading)
         goal = None if self.in_place else self.destination.url if self.named else "v3"
         refuse_several(archive, self.source, format, goal)
@@ -213,7 +204,7 @@ class Endpoints:
             plan = replace(plan, problems=(*plan.problems, *unmet(recipe.model, plan)))
         if self.named and not is_exclusive(self.place):
             plan = replace(plan, problems=(*plan.problems, not_exclusive(self.place.url)))
-        return plan if self.provenance is None else self.provenance.described(plan)
+        return (plan if self.provenance is None else self.provenance.described(plan)), inventories
 
     @property
     def beside(self) -> Path | None:
@@ -241,7 +232,7 @@ class Endpoints:
     @property
     def options(self) -> dict[str, str]:
         """The storage options of both sides as stored in the job, without possible secrets."""
-        return remembered(self.source_options, self.destination_options, in_place=self.in_place)
+        return remembered(self.places, in_place=self.in_place)
 
     @property
     def lasting_place(self) -> str:
@@ -255,7 +246,7 @@ class Endpoints:
             from .branch import refuse_executor
 
             refuse_executor(options, self.destination)
-        if options.elsewhere and self.spec("", options) is None:
+        if options.elsewhere and self.access is None:
             raise out_of_reach()
 
     def observed(
@@ -265,21 +256,11 @@ class Endpoints:
         return observed(progress, self.source.url, self.destination.url, watching, verb)
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
-        """The specification for workers elsewhere; None for a store that exists only in this process."""
-        if self.source_place is None or self.destination_place is None:
-            return None
-        if self.source.in_process or self.destination.in_process:
-            # Each process has its own `memory://`: a worker would read nothing and its output would be lost.
-            return None
-        return WorkerSpec(
+        """The access of workers elsewhere in one run of a job, if they have any."""
+        return self.access and replace(
+            self.access,
             job_id=job_id,
             run=os.urandom(4).hex(),
-            source=self.source_place,
-            destination=self.destination_place,
-            source_options=self.source_options,
-            destination_options=self.destination_options,
-            source_through=self.source_through,
-            destination_through=self.destination_through,
             fsync=options.fsync,
             hard_links=options.hard_links,
             recheck=options.verify != "none",
@@ -300,12 +281,29 @@ def _is_path(place: Place) -> bool:
     return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
 
 
-def reachable(place: Place, storage: Storage) -> str:
-    """A place as another process opens it; JobError if it exists only in this one."""
-    text = _text(place)
-    if text is None or storage.in_process:
-        raise out_of_reach()
-    return text
+def access_of(
+    places: tuple[Place, Place],
+    ends: tuple[Storage, Storage],
+    options: tuple[StorageOptions, StorageOptions],
+    layers: tuple[str | None, str | None],
+) -> WorkerSpec | None:
+    """How workers elsewhere open source and destination; None if one exists only in this process.
+
+    Each process has its own `memory://`: a worker would read nothing and its output would be lost.
+    """
+    source, destination = map(_text, places)
+    if source is None or destination is None or any(end.in_process for end in ends):
+        return None
+    return WorkerSpec(
+        job_id="",
+        run="",
+        source=source,
+        destination=destination,
+        source_options=json.dumps(dict(options[0] or {})),
+        destination_options=json.dumps(dict(options[1] or {})),
+        source_through=layers[0],
+        destination_through=layers[1],
+    )
 
 
 def _text(place: Place) -> str | None:

@@ -71,7 +71,7 @@ def blocks(found: ArchiveDiff) -> Iterator[b.Block]:
         yield b.Text("Use --full to compare every value.")
 
 
-def brief(found: ArchiveDiff) -> Iterator[str]:
+def brief_lines(found: ArchiveDiff) -> Iterator[str]:
     """One line if the archives are not the same."""
     if not found.ok:
         yield _headline(found)

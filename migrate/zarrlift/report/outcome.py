@@ -224,7 +224,7 @@ def _array_words(parts: Collection[int]) -> str:
     return f"--array={index_ranges(parts)}"
 
 
-def verification_brief(report: VerificationReport) -> Iterator[str]:
+def verification_brief_lines(report: VerificationReport) -> Iterator[str]:
     """One line if the two sides differ; empty if they do not."""
     if not report.ok:
         yield _differences(report)

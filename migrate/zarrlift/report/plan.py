@@ -12,7 +12,7 @@ from ..jobs.units import ROUTES, brief, bytes_text, change_text, command, count_
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import blocks as b
-from .archive import conventions
+from .archive import conventions, refused_briefly
 from .names import node_names
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ def blocks(plan: Plan, *, job: str | None = None) -> Iterator[b.Block]:
     yield b.Text("The job has been created, and nothing has been migrated.")
     yield b.Advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
     yield b.Advice("Then collect them:", command("gather", job))
+
+
+def brief_lines(plan: Plan) -> Iterator[str]:
+    """One line if nodes are refused."""
+    return refused_briefly(len(plan.refusals))
 
 
 def nodes(plan: Plan) -> Iterator[b.Block]:

@@ -190,7 +190,7 @@ def plan_parts(
     ends = migration.open()
     refuse_unsupported("divide", ends.destination, in_place=ends.in_place)
     path = job_of_parts(job)
-    if ends.spec("", RunOptions()) is None:
+    if ends.access is None:
         raise out_of_reach()
     with claimed(ends.place, path, take_over=taking_over.take_over) as claim:
         if not migration.in_place:

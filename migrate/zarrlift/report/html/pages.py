@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ...archive.nodes import Archive
 from ...errors import JobError
 from ...jobs.job_report import report_of
 from ...jobs.ledger.ledger import Job
 from ...jobs.outcome import Outcome
-from ...jobs.status import Status
 from ...jobs.units import FORMATS, count_text
-from ...planning.plans import Plan
-from ...verification.archive_diff import ArchiveDiff
-from ...verification.report import VerificationReport
-from .. import archive, batch, census, diff, job_report, outcome, plan, status
+from .. import batch, census, job_report, outcome
 from .. import blocks as b
+from ..shown import shown
 from .job_pictures import pictures_of_job
 from .pictures import NO_PICTURES, PictureMaker, Pictures
 from .rendering import notebook, page, write_page
@@ -94,19 +90,10 @@ def _sentence(report: JobReport) -> str:
     return f"{done} and {groups} of {FORMATS.get(report.format, report.format)} {where}.{checked}"
 
 
-_BLOCKS: Final[Mapping[type, Callable[[Any], Iterable[b.Block]]]] = {
-    Archive: archive.blocks,
-    ArchiveDiff: diff.blocks,
-    Plan: plan.blocks,
-    Outcome: outcome.notebook_blocks,
-    Status: status.blocks,
-    VerificationReport: outcome.verification_blocks,
-}
-
-
-def notebook_html(result: Archive | ArchiveDiff | Plan | Outcome | Status | VerificationReport) -> str:
+def notebook_html(result: object) -> str:
     """A fragment of HTML without scripts and requests, whose size is bounded."""
-    return notebook(_BLOCKS[type(result)](result), type(result).__name__)
+    blocks = outcome.notebook_blocks(result) if isinstance(result, Outcome) else shown("blocks", result)
+    return notebook(blocks, type(result).__name__)
 
 
 def write_job_page(report: JobReport, html: str, path: JobPath, places: Mapping[str, Any] | None) -> None:
