@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
-from ..recipe.options import Format, PathText, Places, Reading, Request, StorageOptions, Watching
+from ..recipe.options import Format, PathText, Places, Reading, StorageOptions
 from ..recipe.recipe import Recipe
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
@@ -28,13 +27,10 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
-from .ledger.rows import JobRecord
-from .observed import Observed, observed
-from .one_archive import refuse_several
+from .ledger.ledger import Job
 from .option_words import remembered
-from .places import refuse_nested
+from .places import refuse_nested, refuse_several
 from .processes.executors import RunOptions, out_of_reach
-from .progress import ProgressChoice
 from .provenance import Provenance
 
 
@@ -134,11 +130,6 @@ class Endpoints:
             else limit.over(self.destination, "destination", written=True),
         )
 
-    def described(self, recipe: Recipe, **flags: bool) -> Endpoints:
-        """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
-        provenance = Provenance.of_new_job(self.source, self.destination.url, recipe, self.in_place, **flags)
-        return replace(self, provenance=provenance)
-
     @without_collecting()
     def plan(
         self,
@@ -213,22 +204,6 @@ class Endpoints:
             return getattr(self.place, "beside", None)
         return self.local_destination
 
-    def record(self, request: Request, parts: int | None = None) -> JobRecord:
-        """What a new job is created with."""
-        return JobRecord(
-            link=request.link,
-            overwrite=request.overwrite,
-            parts=parts,
-            source_through=self.source_through,
-            dest_through=self.destination_through,
-            provenance=self.provenance,
-        )
-
-    def notes(self, *, digest: bool) -> dict[str, str]:
-        """What later runs of a new job may change."""
-        notes = {"source_place": self.lasting_place, **self.options}
-        return {**notes, "digest": "yes"} if digest else notes
-
     @property
     def options(self) -> dict[str, str]:
         """The storage options of both sides as stored in the job, without possible secrets."""
@@ -249,22 +224,16 @@ class Endpoints:
         if options.elsewhere and self.access is None:
             raise out_of_reach()
 
-    def observed(
-        self, progress: ProgressChoice, watching: Watching, verb: str = "migrate"
-    ) -> AbstractContextManager[Observed]:
-        """Write a log and metrics of a run, and notify of its end, if requested."""
-        return observed(progress, self.source.url, self.destination.url, watching, verb)
-
-    def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
+    def spec(self, job: Job, options: RunOptions) -> WorkerSpec | None:
         """The access of workers elsewhere in one run of a job, if they have any."""
         return self.access and replace(
             self.access,
-            job_id=job_id,
+            job_id=job.id,
             run=os.urandom(4).hex(),
             fsync=options.fsync,
-            hard_links=options.hard_links,
+            hard_links=job.record.link == "hard",
             recheck=options.verify != "none",
-            digest=options.digest_of_tasks,
+            digest=job.has_digests and options.verify != "full",  # a full check does so for all routes
         )
 
 

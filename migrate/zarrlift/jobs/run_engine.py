@@ -14,15 +14,15 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.silence import read_from
 from ..transfer.executors.engine import Engine
-from ..transfer.worker import Worker, WorkerSpec
-from .checks.checks import Checks, LocalChecks
+from ..transfer.worker import Worker, WorkerSpec, move, sent
+from .checks.checks import Checks
 from .processes.executors import (
     RunOptions,
     TaskExecutor,
-    elsewhere,
     engine_for,
     forks_for,
     in_pool,
+    out_of_reach,
     own_pool,
     with_share,
     workers_for,
@@ -57,10 +57,13 @@ class RunEngine:
         """What runs the tasks of some arrays; `worker` runs those in this process."""
         engine = self._opened(arrays)
         if engine is not None:
-            return (
-                in_pool(engine, worker)
-                if engine.in_process
-                else elsewhere(engine, self._reporting(), self._options.limit)
+            if engine.in_process:
+                return in_pool(engine, worker)
+            if (spec := self._reporting()) is None:
+                raise out_of_reach()
+            limit = self._options.limit
+            return TaskExecutor(
+                engine=engine, call=lambda task: (move, *sent(with_share(spec, limit, engine), task))
             )
         number = workers_for(arrays, self._options, self.budget, local=self.local)
         forks = forks_for(arrays, self._options, self.budget, local=self.local)
@@ -69,7 +72,7 @@ class RunEngine:
     def checks(self, level: VerifyLevel, here: Checks) -> Checks:
         """The checks of a level: `here`, unless workers elsewhere compare every value."""
         workers = self.elsewhere() if level == "full" else None
-        return here if workers is None else LocalChecks(*self._ends, elsewhere=workers)
+        return here if workers is None else Checks(*self._ends, elsewhere=workers)
 
     def elsewhere(self) -> Elsewhere | None:
         """What reads all values of an array on workers elsewhere; None if there are none."""

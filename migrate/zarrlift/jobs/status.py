@@ -24,7 +24,7 @@ from .ledger.last_run import Activity, LastRun, activity, last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow, TaskTotals
 from .option_words import option_words
-from .parts.merge import merge, runs_by_part, tasks_of
+from .parts.run_file import merge, runs_by_part, tasks_of
 from .work_totals import RouteRates, total_bytes, work_left
 
 

@@ -281,7 +281,7 @@ def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _Know
             in_place, recipe = plan["in_place"], Recipe.from_json(plan["recipe"])
             destination_url = places.source_url if in_place else str(places.destination)
             digest = None
-            if record.provenance and opened.fact("digest"):
+            if record.provenance and opened.has_digests:
                 digest = digest_of(opened.digests.documents())
         return _KnownJob(opened, places.source_url, destination_url, in_place, recipe, digest)
     except (JobError, KeyError):

@@ -11,10 +11,10 @@ _HOMES: Final = {
     "ArchiveDiff": "diff.",
     "ArchiveDigest": "archive.digest_",
     "Census": "census.",
-    "NodeChange": "node_change.",
+    "NodeChange": "previews.change_",
     "Plan": "plan.",
     "Status": "status.",
-    "UpdatePlan": "update_plan.",
+    "UpdatePlan": "previews.update_",
     "VerificationReport": "outcome.verification_",
 }
 """Result -> the module with its `blocks` and `brief_lines`, if it has some, and how their names begin."""

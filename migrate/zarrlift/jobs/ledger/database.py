@@ -195,12 +195,7 @@ def insert_nodes(db: sqlite3.Connection, nodes: Iterable[Planned]) -> None:
         " by_tasks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows(),
     )
-    insert_common(db, common)
-
-
-def insert_common(db: sqlite3.Connection, rows: Iterable[Common]) -> None:
-    """Insert what plans have in common, unless it is there."""
-    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", rows)
+    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", common)
 
 
 def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:

@@ -18,7 +18,7 @@ from ...storage.bandwidth import Bandwidth
 from ...transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
 from ...transfer.executors.engine import Engine, SharedEngine
 from ...transfer.tasks import Task
-from ...transfer.worker import Worker, WorkerSpec, move, sent
+from ...transfer.worker import Worker, WorkerSpec
 from ..log_messages import archive
 from .forked_process import ForkedProcess
 
@@ -56,9 +56,6 @@ class RunOptions(Running):
     """
 
     verify: VerifyLevel = "sample"
-    hard_links: bool = False
-    digest: bool = False
-    """Whether a digest of the values of each array is stored in the job."""
     engine: Engine | None = None
     """The open engine of `executor`, if other runs use it too; None opens one for this run."""
     stop: Event | None = None
@@ -75,8 +72,6 @@ class RunOptions(Running):
         return cls(
             **values(executing, type(executing)),
             verify=request.verify,
-            digest=request.digest,
-            hard_links=request.link == "hard",
             limit=Bandwidth.of(executing.bwlimit),
         )
 
@@ -95,11 +90,6 @@ class RunOptions(Running):
         """Remove that file once the job is complete."""
         if self.limit is not None and outcome.state != "incomplete":
             self.limit.forget()
-
-    @property
-    def digest_of_tasks(self) -> bool:
-        """Whether tasks add up the values that they write; a full check does so for all routes."""
-        return self.digest and self.verify != "full"
 
     @property
     def stopped(self) -> bool:
@@ -217,13 +207,6 @@ def engine_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *,
     if engine.on_this_machine:
         engine.at_most = _fitting(arrays, options, budget)
     return engine
-
-
-def elsewhere(engine: Engine, spec: WorkerSpec | None, limit: Bandwidth | None = None) -> TaskExecutor:
-    """Tasks on an engine whose workers open both ends themselves; JobError if they cannot."""
-    if spec is None:
-        raise out_of_reach()
-    return TaskExecutor(engine=engine, call=lambda task: (move, *sent(with_share(spec, limit, engine), task)))
 
 
 def with_share(spec: WorkerSpec, limit: Bandwidth | None, engine: Engine) -> WorkerSpec:

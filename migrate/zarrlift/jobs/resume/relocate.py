@@ -35,7 +35,7 @@ from ..ledger.ledger import Job
 from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
-from ..parts.merge import runs_by_part
+from ..parts.run_file import runs_by_part
 from ..reconcile import unchanged
 from ..units import command
 from .lost_tasks import lost_tasks

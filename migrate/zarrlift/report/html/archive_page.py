@@ -19,8 +19,7 @@ from ...views.http_server import Page
 from .. import blocks as b
 from ..archive import blocks
 from ..viewers import ORIGINS, served_first, viewer_links
-from .job_pictures import pictures_of_view
-from .pictures import NO_PICTURES, PictureMaker, Pictures
+from .pictures import NO_PICTURES, PictureMaker, Pictures, opener
 from .rendering import page, policy
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def pictures(storage: Storage, format: Format | None, reading: Reading, maker: P
         view = view_of(storage, format=format, reading=reading)
     except ZarrstackError:
         return NO_PICTURES
-    return pictures_of_view(view.plan, view, maker)
+    return maker.pictures(view.plan, {"middle plane": opener(lambda: view)})
 
 
 def archive_page(

@@ -12,11 +12,11 @@ from ...jobs.job_report import report_of
 from ...jobs.ledger.ledger import Job
 from ...jobs.outcome import Outcome
 from ...jobs.units import FORMATS, count_text
+from ...recipe.options import Places
 from .. import batch, census, job_report, outcome
 from .. import blocks as b
 from ..shown import shown
-from .job_pictures import pictures_of_job
-from .pictures import NO_PICTURES, PictureMaker, Pictures
+from .pictures import NO_PICTURES, PictureMaker, Pictures, pictures_of_job
 from .rendering import notebook, page, write_page
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def write_job_page(report: JobReport, html: str, path: JobPath, places: Mapping[
     previews = NO_PICTURES
     if places is not None:
         with Job.open(path, write=False) as opened:
-            previews = pictures_of_job(opened, PictureMaker(), **places)
+            previews = pictures_of_job(opened, PictureMaker(), Places(**places))
     write_page(html, job_page(report, previews))
 
 
@@ -138,6 +138,6 @@ def write_batch_page(outcome: BatchOutcome, html: str, *, pictures: bool, places
             if job is not None:
                 reports[row.number] = report_of(job)
                 if pictures:
-                    found = pictures_of_job(job, maker, **places)
+                    found = pictures_of_job(job, maker, Places(**places))
                     previews = previews.plus(found.linked(f"r{number}".format, archive=row.relative))
     write_page(html, batch_page(outcome, reports, previews))

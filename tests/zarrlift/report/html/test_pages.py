@@ -22,7 +22,7 @@ from zarrlift.cli import main
 from zarrlift.errors import Problem
 from zarrlift.jobs.batch.rows import BatchOutcome, BatchRow
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
-from zarrlift.jobs.ledger.throughput import Reached
+from zarrlift.jobs.ledger.last_run import Reached
 from zarrlift.jobs.units import safe
 from zarrlift.planning.images import MAX_READ, Image, cost, images_of
 from zarrlift.recipe.options import Reading
