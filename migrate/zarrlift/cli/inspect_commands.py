@@ -93,7 +93,7 @@ def inspect(
         return _census(source, {**keywords, **census.arguments()}, html)
     archive = zarrlift.inspect(source, **keywords)
     if html is not None:
-        from ..report.html.archive_page import page_of
+        from ..report.html.pages import page_of
         from ..report.html.rendering import write_page
 
         write_page(html, page_of(source, **keywords))
@@ -185,7 +185,7 @@ def digest(
     """Compute a digest of the values of each array, which does not depend on how they are stored."""
     import zarrlift
 
-    from ..jobs.digests import write_digests
+    from ..jobs.comparing import write_digests
 
     with output.watched() as progress:
         digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())

@@ -61,15 +61,7 @@ class ArchiveRequest(Request, Places):
 
     def open(self) -> Endpoints:
         """Open both ends; UsageError, StorageError."""
-        return Endpoints.open(
-            self.source,
-            self.destination,
-            in_place=self.in_place,
-            reading=self.reading,
-            places=self,
-            source_through=self.source_through,
-            destination_through=self.dest_through,
-        )
+        return Endpoints.open(self.source, self.destination, self, self)
 
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""

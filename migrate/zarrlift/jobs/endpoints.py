@@ -17,7 +17,7 @@ from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
-from ..recipe.options import Format, PathText, Places, Reading, StorageOptions
+from ..recipe.options import Format, PathText, Places, Reading, Request, StorageOptions
 from ..recipe.recipe import Recipe
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
@@ -61,18 +61,10 @@ class Endpoints:
     """What the job writes of itself."""
 
     @classmethod
-    def open(
-        cls,
-        source: Place,
-        destination: Place | None,
-        *,
-        in_place: bool,
-        reading: Reading,
-        places: Places = Places(),  # noqa: B008 - frozen
-        source_through: str | None = None,
-        destination_through: str | None = None,
-    ) -> Endpoints:
+    def open(cls, source: Place, destination: Place | None, request: Request, places: Places) -> Endpoints:
         """Open source and destination; UsageError if the combination is invalid."""
+        in_place, reading = request.in_place, request.reading
+        layers = request.source_through, request.dest_through
         if in_place and destination is not None:
             raise UsageError("a migration in place has no destination", found=str(destination))
         try:
@@ -89,14 +81,13 @@ class Endpoints:
             second = open_storage(destination, storage_options=places.dest_storage_options, mode="w")
             second.document_bound = WRITTEN
             refuse_nested(first, second)
-        if second.on_branch and destination_through:
+        if second.on_branch and layers[1]:
             raise UsageError(
-                "layers cannot be put over an Icechunk repository that is written", found=destination_through
+                "layers cannot be put over an Icechunk repository that is written", found=layers[1]
             )
-        if in_place and (source_through or destination_through):
-            raise UsageError("layers cannot be used in place", found=source_through or destination_through)
-        layers = source_through, destination_through
-        ends = with_layers(first, source_through), with_layers(second, destination_through, written=True)
+        if in_place and any(layers):
+            raise UsageError("layers cannot be used in place", found=layers[0] or layers[1])
+        ends = with_layers(first, layers[0]), with_layers(second, layers[1], written=True)
         named = source, source if destination is None else destination
         options = places.storage_options, places.of_result(in_place=in_place)
         return cls(
@@ -104,8 +95,8 @@ class Endpoints:
             destination=ends[1],
             place=without_layers(second),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
-            source_through=source_through,
-            destination_through=destination_through,
+            source_through=layers[0],
+            destination_through=layers[1],
             reading=reading,
             in_place=in_place,
             named=destination is not None,
@@ -239,15 +230,12 @@ class Endpoints:
 
 def _source(place: Place, options: StorageOptions, *, in_place: bool, follow_links: bool) -> Storage:
     """Open the source, which must exist and, for in-place work, be writable."""
-    if not in_place or _is_path(place):
+    text = _text(place)
+    if not in_place or (text is not None and not is_url(text)):
         first = open_storage(place, storage_options=options, follow_links=follow_links)
         if not in_place or isinstance(first, LocalStorage):
             return first
     return open_storage(place, storage_options=options, mode="w", follow_links=follow_links)
-
-
-def _is_path(place: Place) -> bool:
-    return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
 
 
 def access_of(

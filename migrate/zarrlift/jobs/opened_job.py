@@ -83,18 +83,11 @@ References (`--virtual`) have no job, so that no verb finds one: they are writte
 """
 
 
-def kind_of(place: Storage, *, in_place: bool) -> Kind:
-    """The kind of the place of a result."""
-    if place.on_branch:
-        return "icechunk"
-    if in_place:
-        return "in place"
-    return "directory" if isinstance(place, LocalStorage) else "store"
-
-
 def refuse_unsupported(verb: Verb, place: Storage, *, in_place: bool) -> None:
     """Raise the error of a verb that the job of a place does not have; nothing is written."""
-    refused = SUPPORT.get((kind_of(place, in_place=in_place), verb))
+    kind: Kind = "directory" if isinstance(place, LocalStorage) else "store"
+    kind = "icechunk" if place.on_branch else "in place" if in_place else kind
+    refused = SUPPORT.get((kind, verb))
     if refused is not None:
         raise refused.error(refused.message, found=place.url, advice=refused.advice)
 

@@ -38,11 +38,10 @@ from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome, outcome_of_run
 from .processes import process_tuning
-from .processes.executors import RunOptions
+from .processes.executors import RunEngine, RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
-from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import RouteRates, WorkTotal
 
@@ -72,7 +71,7 @@ class Run:
         self._share = share or Share()
         self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
         self._source_check = SourceCheck(source, plan, inventories)
-        self._engine = RunEngine(plan, source, destination, options, ends.spec(job, options))
+        self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
         self._publisher = Publisher(
             job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
         )

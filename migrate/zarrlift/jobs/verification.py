@@ -26,7 +26,7 @@ from ..transfer.worker import WorkerSpec
 from ..verification.archives import verify_archives
 from ..verification.listed_objects import Listings
 from ..verification.report import VerificationReport
-from .digests import Digests
+from .comparing import Digests
 from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.last_run import refuse_running
@@ -105,8 +105,8 @@ def verify(
                 expected="the archive and --digest alone, without a job, a recipe, --full or --no-list",
             )
         from ..verification.digest_report import compare_digests
-        from .digests import digest as digest_of
-        from .digests import load_digests
+        from .comparing import digest as digest_of
+        from .comparing import load_digests
 
         expected = load_digests(digests, job.job_storage_options)
         opening = values(places, SourceOptions)

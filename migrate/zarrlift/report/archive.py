@@ -12,7 +12,7 @@ from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import blocks as b
-from . import problems as report_problems
+from .text import summary
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
@@ -177,7 +177,7 @@ def summary_text(archive: Archive) -> str:
     parts = [count_text(groups, "group"), count_text(len(arrays), "array")]
     if refused:
         parts.append(f"{count_text(refused, 'node')} refused")
-    if others := report_problems.summary(p for p in archive.all_problems() if p.severity != "refusal"):
+    if others := summary(p for p in archive.all_problems() if p.severity != "refusal"):
         parts.append(others)
     return ", ".join(parts) + "."
 

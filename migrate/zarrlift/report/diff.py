@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..jobs.units import bytes_text, count_text, node_text, safe
+from ..jobs.units import bytes_text, count_text, node_names, node_text, safe
 from . import blocks as b
-from .names import node_names
 from .outcome import share_compared
 
 if TYPE_CHECKING:

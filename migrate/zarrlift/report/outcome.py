@@ -8,9 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jobs.parts.part_index import has_lsf
-from ..jobs.units import bytes_text, command, count_text, duration_text, node_text, rate_text, safe
+from ..jobs.units import (
+    bytes_text,
+    command,
+    count_text,
+    duration_text,
+    index_ranges,
+    node_text,
+    rate_text,
+    safe,
+)
 from . import blocks as b
-from .names import index_ranges
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..core.chain.reader_table import Reader, table
 from ..core.grid.frames import Shards
-from ..jobs.units import ROUTES, brief, bytes_text, change_text, command, count_text, safe, shape_text
+from ..jobs.units import (
+    ROUTES,
+    brief,
+    bytes_text,
+    change_text,
+    command,
+    count_text,
+    node_names,
+    safe,
+    shape_text,
+)
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import blocks as b
 from .archive import conventions, refused_briefly
-from .names import node_names
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
@@ -263,30 +263,24 @@ def shared(options: RunOptions, *, waits: bool, alone: bool = False, runs: bool 
     archive, which is then run as `migrate` does. Without `runs`, archives are only planned.
     """
     stop = threading.Event()
-    own = replace(options, stop=stop)
-    if alone:
-        yield Shared(options=own, alone=own, threads=1, stop=stop)
-        return
-    _load()
-    if not runs:
-        yield Shared(options=own, alone=own, threads=ELSEWHERE if waits else 1, stop=stop)
-    elif in_process(options.executor):
-        number = options.workers or available_cores()
-        threads = max(number, ELSEWHERE) if waits else number
-        if options.executor in (None, "threads"):
-            with ThreadPoolExecutor(threads, "zarrlift") as pool:
+    own = together = replace(options, stop=stop)
+    threads = ELSEWHERE if waits and not alone else 1
+    with ExitStack() as stack:
+        if not alone:
+            _load()
+        if runs and not alone and in_process(options.executor):
+            number = options.workers or available_cores()
+            threads = max(number, threads)
+            if options.executor in (None, "threads"):
+                pool = stack.enter_context(ThreadPoolExecutor(threads, "zarrlift"))
                 together = replace(own, executor=pool)
-                yield Shared(options=together, alone=own, threads=threads, stop=stop)
-        else:
-            yield Shared(options=own, alone=own, threads=threads, stop=stop)
-    else:
-        workers = options.workers or (available_cores() if options.processes else None)
-        engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
-        try:
-            together = replace(own, engine=engine)
-            yield Shared(options=together, alone=together, threads=ELSEWHERE, stop=stop)
-        finally:
-            engine.close()
+        elif runs and not alone:
+            workers = options.workers or (available_cores() if options.processes else None)
+            engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+            stack.callback(engine.close)
+            own = together = replace(own, engine=engine)
+            threads = ELSEWHERE
+        yield Shared(options=together, alone=own, threads=threads, stop=stop)
 
 
 def _load() -> None:

@@ -206,7 +206,7 @@ class PartJob(Job):
         for statement in _OF_ALL:
             self._db.execute(statement)
         for (node, number), records in tasks_of(earlier, since).items():
-            self.record_task(node, number, records[-1].moved(digest=False))
+            self.record_task(node, number, replace(records[-1], sums=None))
         self.note(id=file.id)
         self.commit()
         self._file = file

@@ -16,10 +16,10 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 
@@ -42,23 +42,8 @@ _SECONDS: Final = 5.0
 """Seconds of work that a killed run repeats at most, besides the tasks that it was doing."""
 
 
-class TaskRecord(NamedTuple):
-    """A task that a run has done."""
-
-    node: int
-    number: int
-    chunks: int
-    bytes_in: int
-    bytes_out: int
-    dropped: int
-    sums: str | None
-    """The digest of the values moved, in hexadecimal digits, if known."""
-
-    def moved(self, *, digest: bool) -> MoveResult:
-        """The result of the task, with its digest or without."""
-        _, _, chunks, bytes_in, bytes_out, dropped, text = self
-        sums = bytes.fromhex(text) if digest and text is not None else None
-        return MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped, sums=sums)
+TaskRecord: TypeAlias = tuple[int, int, MoveResult]
+"""(node, number, what was moved) of a task that a run has done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +114,7 @@ class RunFile:
         """Record a task, from the next `sync` on."""
         sums = None if moved.sums is None else moved.sums.hex()
         chunks = 0 if number < 0 else moved.chunks
-        record = TaskRecord(node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped, sums)
+        record = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped, sums)
         self._waiting.append({"task": record})
 
     def failed(self, node: int, problems: Iterable[Problem]) -> None:
@@ -188,7 +173,9 @@ def _parsed(path: Path, job_id: str, head: dict[str, Any], *lines: dict[str, Any
     failures: dict[int, tuple[Problem, ...]] = {}
     for line in lines:
         if "task" in line:
-            tasks.append(TaskRecord(*line["task"]))
+            node, number, chunks, bytes_in, bytes_out, dropped, sums = line["task"]
+            moved = MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped)
+            tasks.append((node, number, replace(moved, sums=None if sums is None else bytes.fromhex(sums))))
         elif "synced" in line:
             synced = len(tasks)
         elif "failed" in line:
@@ -220,13 +207,13 @@ def runs_by_part(job: Job, problems: list[Problem]) -> Iterator[tuple[int, list[
             yield runs[0].part, runs
 
 
-def tasks_of(runs: Iterable[PartRun], since: Mapping[int, int]) -> dict[tuple[int, int], list[TaskRecord]]:
+def tasks_of(runs: Iterable[PartRun], since: Mapping[int, int]) -> dict[tuple[int, int], list[MoveResult]]:
     """The records of each task, by node and number; `since`: the generations of nodes that are not done."""
-    records: dict[tuple[int, int], list[TaskRecord]] = {}
+    records: dict[tuple[int, int], list[MoveResult]] = {}
     for run in runs:
-        for task in run.tasks:
-            if task.node in since and run.generation >= since[task.node]:
-                records.setdefault((task.node, task.number), []).append(task)
+        for node, number, moved in run.tasks:
+            if node in since and run.generation >= since[node]:
+                records.setdefault((node, number), []).append(moved)
     return records
 
 
@@ -250,7 +237,8 @@ def merge(job: Job, *, forget: bool) -> list[Problem]:
             if not agreed:
                 job.digests.forget(node, number)
             if recorded[node].get(number) != (last.chunks, last.dropped):
-                job.record_task(node, number, last.moved(digest=agreed), synced=True)
+                moved = last if agreed else replace(last, sums=None)
+                job.record_task(node, number, moved, synced=True)
         for node, run_problems in runs[-1].failures.items():
             if node in since and runs[-1].generation >= since[node]:
                 failures.setdefault(node, []).extend(run_problems)
