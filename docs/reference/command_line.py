@@ -68,7 +68,7 @@ Record = tuple[str, str]
 
 def generated() -> str:
     """What follows the mark: each command with its own options, then those that several have, once."""
-    root: Any = typer.main.get_command(app(*COMMANDS, nested=True))
+    root: Any = typer.main.get_command(app(*COMMANDS))
     commands = [each for name in COMMANDS for each in _commands(root.commands[name], name)]
     sections = [_sections(command, name) for command, name in commands]
     times = Counter(_option(record) for each in sections for records in each.values() for record in records)

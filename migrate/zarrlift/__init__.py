@@ -21,15 +21,13 @@ if TYPE_CHECKING:
     from .jobs.batch.start import batch
     from .jobs.census.assess import census
     from .jobs.census.census import Census
-    from .jobs.diff import diff
-    from .jobs.digests import digest
+    from .jobs.comparing import diff, digest
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
-    from .jobs.limit import limit
     from .jobs.outcome import Outcome
     from .jobs.parts.gather import gather, plan_parts
     from .jobs.parts.migrate_part import migrate_part
-    from .jobs.status import NodeStatus, PartStatus, Status, status
+    from .jobs.status import NodeStatus, PartStatus, Status, limit, status
     from .jobs.undo import undo
     from .jobs.update.steps import NodeUpdate, UpdatePlan
     from .jobs.update.update import plan_update, update
@@ -74,13 +72,13 @@ _HOMES = {
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
-    "diff": "jobs.diff",
-    "digest": "jobs.digests",
+    "diff": "jobs.comparing",
+    "digest": "jobs.comparing",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
     "inspect": "jobs.api",
     "job_report": "jobs.job_report",
-    "limit": "jobs.limit",
+    "limit": "jobs.status",
     "load_recipe": "recipe.toml_file",
     "migrate": "jobs.api",
     "migrate_part": "jobs.parts.migrate_part",

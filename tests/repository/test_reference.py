@@ -336,7 +336,7 @@ def test_every_member_printed_is_documented_and_every_documented_one_is_printed(
 
 
 def test_every_command_with_json_is_on_the_page() -> None:
-    root: Any = typer.main.get_command(command_line.app(*command_line.COMMANDS, nested=True))
+    root: Any = typer.main.get_command(command_line.app(*command_line.COMMANDS))
     commands = dict(root.commands)
     for name in ("batch", "model"):
         commands |= {f"{name} {inner}": command for inner, command in commands.pop(name).commands.items()}

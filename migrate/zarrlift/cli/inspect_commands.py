@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from . import options as o
 from .option_groups import Group, option, usage
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, USAGE, Answer, plain, refused_briefly
+from .session import DONE, PARTLY, USAGE, Answer, plain
 from .verbs import batch_of, run_verb
 
 
@@ -85,30 +86,24 @@ def inspect(
     import zarrlift
 
     from ..core.problems import any_refusal
-    from ..report import archive as report_archive
+    from ..report.archive import archive_json
 
     keywords = {**reading.arguments(), **storage.arguments()}
     if census.wanted(source, keywords):
         return _census(source, {**keywords, **census.arguments()}, html)
     archive = zarrlift.inspect(source, **keywords)
     if html is not None:
-        from ..report.html.archive_page import page_of
+        from ..report.html.pages import page_of
         from ..report.html.rendering import write_page
 
         write_page(html, page_of(source, **keywords))
-    refused = sum(node.refused for node in archive.nodes)
-    return Answer(
-        code=PARTLY if any_refusal(archive.all_problems()) else DONE,
-        text=lambda: report_archive.blocks(archive),
-        data=lambda: report_archive.archive_json(archive),
-        brief=lambda: refused_briefly(refused),
-    )
+    code = PARTLY if any_refusal(archive.all_problems()) else DONE
+    return Answer.of(archive, code, data=lambda: archive_json(archive))
 
 
 def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
     import zarrlift
 
-    from ..report import census as report_census
     from .run_display import counted
 
     with counted("archives") as count:
@@ -118,12 +113,7 @@ def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
         from ..report.html.rendering import write_page
 
         write_page(html, census_page(result))
-    return Answer(
-        code=DONE if result.complete else PARTLY,
-        text=lambda: report_census.blocks(result),
-        data=result.to_json,
-        brief=lambda: report_census.brief_lines(result),
-    )
+    return Answer.of(result, DONE if result.complete else PARTLY)
 
 
 def verify(
@@ -165,8 +155,6 @@ def verify(
 
     import zarrlift
 
-    from ..report import outcome as report_outcome
-
     with output.watched() as progress:
         report = zarrlift.verify(
             source,
@@ -179,13 +167,8 @@ def verify(
             **options.arguments(),
             **storage.of(source, destination),
         )
-    return Answer(
-        code=DONE if report.ok else PARTLY,
-        text=lambda: report_outcome.verification_blocks(report),
-        data=report.to_json,
-        brief=lambda: report_outcome.verification_brief(report),
-        wrong=lambda: report_outcome.verification_blocks(report),
-    )
+    answer = Answer.of(report, DONE if report.ok else PARTLY)
+    return replace(answer, wrong=answer.text)
 
 
 def digest(
@@ -202,19 +185,13 @@ def digest(
     """Compute a digest of the values of each array, which does not depend on how they are stored."""
     import zarrlift
 
-    from ..jobs.digests import write_digests
-    from ..report import archive as report_archive
+    from ..jobs.comparing import write_digests
 
     with output.watched() as progress:
         digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
     if output_file is not None:
         write_digests(digests, output_file)
-    return Answer(
-        code=PARTLY if digests.problems else DONE,
-        text=lambda: report_archive.digest_blocks(digests),
-        data=digests.to_json,
-        brief=lambda: report_archive.digest_brief(digests),
-    )
+    return Answer.of(digests, PARTLY if digests.problems else DONE)
 
 
 def list_(
@@ -303,8 +280,6 @@ def diff(
     """
     import zarrlift
 
-    from ..report import diff as report_diff
-
     output.session.trouble = USAGE
     with output.watched() as progress:
         found = zarrlift.diff(
@@ -315,10 +290,5 @@ def diff(
             **reading.arguments(),
             **storage.of(first, second),
         )
-    return Answer(
-        code=_CODES[found.state],
-        text=lambda: report_diff.blocks(found),
-        data=found.to_json,
-        brief=lambda: report_diff.brief(found),
-        wrong=lambda: report_diff.blocks(found),
-    )
+    answer = Answer.of(found, _CODES[found.state])
+    return replace(answer, wrong=answer.text)

@@ -17,7 +17,7 @@ from ..recipe.options import JobPlace, Moved, Request, Running, TakingOver, Watc
 from . import options as o
 from .option_groups import usage
 from .recipe_options import RecipeOptions
-from .session import DONE, PARTLY, Answer, refused_briefly, write
+from .session import DONE, PARTLY, Answer, write
 from .verbs import batch_of, moving, run_verb
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def migrate(
         keywords = arguments()
         keywords.pop("job_storage_options", None)
         if show is not None:
-            return _shown(show, source or "", destination, keywords)
+            from ..jobs.node_change import node_change
+
+            return Answer.of(node_change(show, source or "", destination, **keywords), DONE)
         if dry_run:
             return _planned(zarrlift.plan(source or "", destination, virtual=virtual, **keywords))
         job = options.of(JobPlace).get("job")
@@ -100,23 +102,11 @@ def migrate(
 
 
 def _planned(plan: Plan, job: str | None = None) -> Answer:
-    from ..report import plan as report_plan
+    from ..core.problems import any_refusal
+    from ..report.plan import plan_json
 
-    refused = any(problem.severity == "refusal" for problem in plan.all_problems())
-    return Answer(
-        code=PARTLY if refused else DONE,
-        text=lambda: report_plan.blocks(plan, job=job),
-        data=lambda: report_plan.plan_json(plan),
-        brief=lambda: refused_briefly(len(plan.refusals)),
-    )
-
-
-def _shown(path: str, source: str, destination: str | None, keywords: dict[str, Any]) -> Answer:
-    from ..jobs.node_change import node_change
-    from ..report import node_change as report
-
-    change = node_change(path, source, destination, **keywords)
-    return Answer(code=DONE, text=lambda: report.blocks(change), data=change.to_json)
+    code = PARTLY if any_refusal(plan.all_problems()) else DONE
+    return Answer.of(plan, code, data=lambda: plan_json(plan), job=job)
 
 
 def _migrate_part(
@@ -195,12 +185,9 @@ def update(
             raise usage("--dry-run is for the update of one archive", expected="its job or result")
         import zarrlift
 
-        from ..report import update_plan as report
-
         output.session.previews = True
         plan = zarrlift.plan_update(target, **preview, **storage.arguments())
-        code = PARTLY if plan.kept else DONE
-        return Answer(code=code, text=lambda: report.blocks(plan), data=plan.to_json)
+        return Answer.of(plan, PARTLY if plan.kept else DONE)
     question = partial(deletion_question, target, preview, storage)
     first = ask(question if changes.get("delete") and batch is None else None, yes=yes)
     return run_verb(batch or target, options, storage, output, first, verify=verify, **changes)

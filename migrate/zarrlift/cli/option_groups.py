@@ -121,6 +121,11 @@ class Group:
         vars(self).update(values)
         self.session = session or Session(command="")
 
+    @classmethod
+    def narrowed(cls, *facts: Any) -> type[Group]:
+        """The group that a command names as `Annotated[Group, facts]`, with these class attributes."""
+        return type("Options", (cls,), *facts)
+
     def given(self) -> set[str]:
         """Names of the options that do not have their defaults."""
         return {item.name for item in self.parameters() if vars(self)[item.name] != item.default}
@@ -151,6 +156,11 @@ class Tables(Group):
     tables: ClassVar[tuple[type, ...]] = ()
 
     @classmethod
+    def narrowed(cls, *facts: Any) -> type[Group]:
+        """The group of these tables."""
+        return super().narrowed({"tables": facts})
+
+    @classmethod
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """The options as typer reads them, in the order of the tables."""
@@ -173,11 +183,6 @@ class Tables(Group):
         """`arguments` without the options of other tables."""
         names = {each.name for table in tables for each in fields(table)}
         return {name: value for name, value in self.arguments().items() if name in names}
-
-
-@cache
-def _with_tables(*tables: type) -> type[Group]:
-    return type("Options", (Tables,), {"tables": tables})
 
 
 def described(name: str, row: Option, default: Any) -> Parameter:
@@ -217,8 +222,9 @@ def expanded(name: str, command: Callable[..., Answer]) -> Callable[..., int]:
     groups: dict[str, type[Group]] = {}
     for word, original in signature(command, eval_str=True).parameters.items():
         kind = original.annotation
-        if getattr(kind, "__origin__", None) is Tables:
-            kind = _with_tables(*kind.__metadata__)
+        group = getattr(kind, "__origin__", None)
+        if isinstance(group, type) and issubclass(group, Group):
+            kind = group.narrowed(*kind.__metadata__)
         if isinstance(kind, type) and issubclass(kind, Group):
             groups[word] = kind
             parameters += kind.parameters()

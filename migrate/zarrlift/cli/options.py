@@ -220,31 +220,6 @@ class Storage(Group):
         return {_ARGUMENTS[place]: options for place, options in per_place.items() if options}
 
 
-class SourceStorage(Storage):
-    """How a source is opened."""
-
-    places = ("src",)
-
-
-class DestinationStorage(Storage):
-    """How a destination is opened."""
-
-    places = ("dst",)
-    unnamed = ("dst",)
-
-
-class BothStorage(Storage):
-    """How sources and destinations are opened."""
-
-    places = ("src", "dst")
-
-
-class JobStorage(Storage):
-    """How an archive and its job are opened."""
-
-    places = ("src", "job")
-
-
 class ComparedStorage(Storage):
     """How two archives that are compared are opened, and their job."""
 
@@ -258,11 +233,12 @@ class ComparedStorage(Storage):
         return self.given_for(tuple(place for place in self.unnamed if is_url(named[place])) or ("src",))
 
 
-class DiffStorage(ComparedStorage):
-    """How two archives that are compared without a job are opened."""
-
-    places = ("src", "dst")
-    referring = ("src", "dst")
+SourceStorage: TypeAlias = Annotated[Storage, {"places": ("src",)}]
+DestinationStorage: TypeAlias = Annotated[Storage, {"places": ("dst",), "unnamed": ("dst",)}]
+BothStorage: TypeAlias = Annotated[Storage, {"places": ("src", "dst")}]
+JobStorage: TypeAlias = Annotated[Storage, {"places": ("src", "job")}]
+DiffStorage: TypeAlias = Annotated[ComparedStorage, {"places": ("src", "dst"), "referring": ("src", "dst")}]
+"""Which places a command opens."""
 
 
 def by_place(

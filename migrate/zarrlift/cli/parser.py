@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, Final, Literal
@@ -57,11 +57,15 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("demo_command", "Write small archives to play with."),
     "completion": ("parser", "Print the completion script of a shell."),
 }
-"""Name -> the module with the command ("" has its own parser), and its line in `--help`."""
+"""Name -> the module with the command ("" for a group of commands, in a module of its name), and its line."""
 
 
 class _Top(TyperGroup):
     """The command line, whose `--help` fits on a small terminal."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order of the help."""
+        return [name for name in COMMANDS if name in self.commands]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of all commands, whichever are loaded."""
@@ -92,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(words: list[str], arguments: list[str] | None) -> int:
     if arguments is None and COMPLETE in os.environ:
-        return complete(typer.main.get_command(app(*COMMANDS, nested=True)))
+        return complete(typer.main.get_command(app(*COMMANDS)))
     command = typer.main.get_command(app(*_meant(words)))
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
@@ -161,23 +165,8 @@ def _top(
         raise typer.BadParameter("goes with --version", param_hint="--verbose")
 
 
-def _nested(name: str) -> Callable[[typer.Context], int]:
-    """Runs a command of `zarrlift NAME`; their module is loaded when one of them is asked for."""
-
-    def run(context: typer.Context) -> int:
-        commands = import_module(f".{name}_commands", __package__).app
-        command: Any = typer.main.get_command(commands)
-        done = command.main(args=list(context.args), prog_name=f"zarrlift {name}", standalone_mode=False)
-        return int(done or DONE)
-
-    return run
-
-
-def app(*names: str, nested: bool = False) -> typer.Typer:
-    """The command line with the named commands; without names, only `--help` and `--version`.
-
-    `nested`: with the commands of `batch` and `model`, which else parse their own arguments.
-    """
+def app(*names: str) -> typer.Typer:
+    """The command line with the named commands; without names, only `--help` and `--version`."""
     application = typer.Typer(
         cls=_Top,
         rich_markup_mode=None,
@@ -195,18 +184,8 @@ def app(*names: str, nested: bool = False) -> typer.Typer:
             commands = import_module(f".{module}", __package__)
             command = commands.list_ if name == "list" else getattr(commands, name)
             added(application, name, summary)(command)
-        elif nested:
-            application.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
         else:
-            # It parses its own arguments, with commands that are not needed elsewhere.
-            free = {
-                "allow_extra_args": True,
-                "ignore_unknown_options": True,
-                "allow_interspersed_args": False,
-            }
-            application.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(
-                _nested(name)
-            )
+            application.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
     return application
 
 

@@ -83,7 +83,7 @@ def serve(
 
     from ..formats.describe import opened
     from ..planning.images import first_image
-    from ..report.html.archive_page import served_page
+    from ..report.html.pages import served_page
     from ..report.page import Page
     from ..report.text import lines as text_lines
     from ..report.viewers import ORIGINS, viewer_links

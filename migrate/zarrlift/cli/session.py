@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -58,18 +59,20 @@ class Answer:
     wrong: Callable[[], Iterable[Block]] | None = None
     """Output on standard error that replaces both with --quiet; None keeps them."""
 
+    @classmethod
+    def of(cls, result: Any, code: int, *, data: Callable[[], JSON] | None = None, **how: Any) -> Answer:
+        """The result of a public function; `how` is for its blocks."""
+        from ..report.shown import shown
+
+        text, brief = partial(shown, "blocks", result, **how), partial(shown, "brief_lines", result)
+        return cls(code=code, text=text, data=data or result.to_json, brief=brief)
+
 
 def plain(lines: Iterable[str]) -> Iterator[Block]:
     """A text whose lines are printed as they are."""
     from ..report.blocks import Lines
 
     yield Lines(tuple(lines), indent=0)
-
-
-def refused_briefly(nodes: int) -> Iterator[str]:
-    """One line if nodes are refused; else empty."""
-    if nodes:
-        yield f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} refused."
 
 
 @dataclass(slots=True, kw_only=True)

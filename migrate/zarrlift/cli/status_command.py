@@ -6,10 +6,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 import typer
 
@@ -20,9 +20,7 @@ from .session import DONE, PARTLY, Answer, plain, write
 from .verbs import answer_of, batch_of
 
 if TYPE_CHECKING:
-    from ..jobs.batch.rows import BatchOutcome
     from ..jobs.job_report import JobReport
-    from ..jobs.status import Status
     from ..report.blocks import Block
 
 
@@ -61,10 +59,11 @@ def status(
     places = storage.arguments()
     of_job = {name: places.pop(name) for name in ("job_storage_options",) if name in places}
     if batch is not None:
+        from ..report import batch as report_batch
         from ..report.html.pages import batch_json, write_batch_page
 
         page = html and (lambda now: write_batch_page(now, html, pictures=False, places=places))
-        outcome = _watched(batch.status, output, a_batch, page) if watch else batch.status()
+        outcome = _watched(batch.status, output, report_batch, page) if watch else batch.status()
         if html is not None:
             write_batch_page(outcome, html, pictures=pictures, places=places)
         answer = answer_of(outcome, "status", [])
@@ -87,7 +86,7 @@ def status(
         write_job_page(report, html, find_job(target, JobPlace(**keywords)), places)
 
     page = html and (lambda _: write_page(zarrlift.job_report(target, **keywords), None))
-    current = _watched(ask, output, a_job, page) if watch else ask()
+    current = _watched(ask, output, report_status, page) if watch else ask()
     code = PARTLY if watch and current.state not in ("done", "finished") else DONE
     report = None
     if verbose or html or check or output.as_json:
@@ -108,11 +107,11 @@ def status(
     )
 
 
-def _watched(ask: Callable[[], Any], output: o.Output, how: Callable[[], Shown[Any]], page: Any) -> Any:
-    """The last status, after those before it were shown in this form, and written as `page` writes one."""
+def _watched(ask: Callable[[], Any], output: o.Output, report: Any, page: Any) -> Any:
+    """The last status, after those before it were shown by a module, and written as `page` writes one."""
     ask = with_page(ask, page) if page else ask
     stream = sys.stderr if output.as_json else sys.stdout
-    return watch(ask, stream, how(), everything=output.show_all)
+    return watch(ask, stream, report, everything=output.show_all)
 
 
 T = TypeVar("T")
@@ -132,29 +131,19 @@ the line, delete everything below, cut long lines or wrap them.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Shown(Generic[T]):
-    """How a status is shown."""
-
-    has_ended: Callable[[T], bool]
-    brief: Callable[[T], str]
-    """In one line."""
-    blocks: Callable[[T], Iterable[Block]]
-
-
 def watch(
     ask: Callable[[], T],
     stream: TextIO,
-    how: Shown[T],
+    report: Any,
     *,
     everything: bool = False,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Show the status until the job ends, and return the last one.
+    """Show the status until the job or the batch ends, and return the last one.
 
-    A terminal shows a picture that is refreshed in place and removed at the end; other streams get one line
-    per minute.
+    `report` is the module with its blocks and its progress in one line. A terminal shows a picture that is
+    refreshed in place and removed at the end; other streams get one line per minute.
     """
     from ..jobs.units import is_terminal
 
@@ -164,12 +153,12 @@ def watch(
         while True:
             began = clock()
             status = ask()
-            if how.has_ended(status):
+            if has_ended(status):
                 return status
             if terminal:
-                height = _draw(status, how, stream, height, everything=everything)
+                height = _draw(status, report, stream, height, everything=everything)
             else:
-                write(how.brief(status) + "\n", stream)
+                write(report.progress_line(status) + "\n", stream)
             wait(max(interval, (clock() - began) * _SHARE))
     finally:
         if height:
@@ -193,8 +182,13 @@ def with_page(
     return asked
 
 
-def has_ended(status: Status) -> bool:
-    """Whether nothing more will happen in a job by itself; parts that wait for a node are about to."""
+def has_ended(status: Any) -> bool:
+    """Whether nothing more will happen in a job by itself; parts that wait for a node are about to.
+
+    A batch has ended if no process runs it.
+    """
+    if hasattr(status, "rows"):
+        return not status.running
     if status.state != "incomplete":
         return True
     if status.parts and status.activity != "running":
@@ -202,54 +196,21 @@ def has_ended(status: Status) -> bool:
     return status.activity in ("stopped", "stale")
 
 
-def brief(status: Status) -> str:
-    """The progress of a job in one line."""
-    from ..jobs.status import silence_of
-    from ..jobs.units import count_text, pace_texts, share_text
-
-    arrays = [node for node in status.nodes if node.kind == "array"]
-    done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
-    parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
-    if status.bytes_total:
-        parts.append(share_text(status.bytes_done, status.bytes_total))
-    parts.append(f"{count_text(done)} of {count_text(len(arrays), 'array')}")
-    if failed:
-        parts.append(f"{count_text(failed)} failed")
-    if status.retries:
-        parts.append(f"{count_text(status.retries, 'request')} repeated")
-    parts += pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
-    return ", ".join(parts)
-
-
-def _draw(status: T, how: Shown[T], stream: TextIO, height: int, *, everything: bool) -> int:
+def _draw(status: Any, report: Any, stream: TextIO, height: int, *, everything: bool) -> int:
     """Draw a picture over the one before, in one write; returns its number of lines."""
     from ..report.page import Page
     from ..report.text import lines as lines_of
 
     def lines() -> Iterator[str]:
-        yield how.brief(status)
+        yield report.progress_line(status)
         yield ""
-        yield from lines_of(how.blocks(status), Page.of(stream, everything=everything))
+        yield from lines_of(report.blocks(status), Page.of(stream, everything=everything))
 
     rows = max(shutil.get_terminal_size().lines - 1, 1)
     drawn = list(islice(lines(), rows))
     above = _UP.format(height) if height else ""
     write(_CUT + above + "".join(f"{line}{_END_OF_LINE}\n" for line in drawn) + _BELOW + _WRAP, stream)
     return len(drawn)
-
-
-def a_job() -> Shown[Status]:
-    """How the status of a job is shown."""
-    from ..report import status as report
-
-    return Shown(has_ended, brief, report.blocks)
-
-
-def a_batch() -> Shown[BatchOutcome]:
-    """How the status of a batch is shown."""
-    from ..report import batch as report
-
-    return Shown(lambda status: not status.running, report.progress_line, report.blocks)
 
 
 def limit(

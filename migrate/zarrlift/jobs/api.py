@@ -25,7 +25,6 @@ from ..recipe.options import (
     Moved,
     PathText,
     Places,
-    Request,
     Running,
     VerifyLevel,
     Watching,
@@ -116,8 +115,8 @@ def plan(
     >>> [(array.path, array.route.name) for array in plan.arrays]
     [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
     """
-    request, places = given(options, Request, Places)
-    migration = ArchiveRequest.of(source, destination, recipe, request, places)
+    named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
+    migration = given({**options, **named}, ArchiveRequest)
     if virtual:
         from .virtual.run import plan_virtual
 
@@ -196,23 +195,24 @@ def migrate(
     >>> outcome.ok, outcome.arrays_done
     (True, 4)
     """
-    request, places, job, running, watching = given(options, Request, Places, JobPlace, Running, Watching)
-    if destination is None and not request.in_place:
+    named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
+    asked = {**options, **named}
+    migration, job, running, watching = given(asked, ArchiveRequest, JobPlace, Running, Watching)
+    if destination is None and not migration.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
-    migration = ArchiveRequest.of(source, destination, recipe, request, places)
-    run_options = RunOptions.of(running, request)
+    run_options = RunOptions.of(running, migration)
     if virtual:
         from .virtual.run import migrate_virtual, refuse_options
 
-        refuse_options({**values(running, Running), "job": job.job, "digest": request.digest})
+        refuse_options({**values(running, Running), "job": job.job, "digest": migration.digest})
         with observed(progress, str(source), str(destination), watching) as run:
             return run.end(migrate_virtual(migration, run.progress))
     ends = migration.open()
     path = job_path(ends.beside, ends.destination.url, job)
     run_options = run_options.with_limit_of(path)
     ends = ends.limited(run_options.limit)
-    with ends.observed(progress, watching) as run:
-        return run.end(migrate_archive(migration, ends, path, run_options, run.progress))
+    with observed(progress, ends.source.url, ends.destination.url, watching) as run:
+        return migrate_archive(migration, ends, path, run_options, run)
 
 
 @explicit

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import UsageError
 
@@ -15,7 +15,7 @@ from ..formats.describe import read_alike
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
-from ..recipe.options import Places, Request, values
+from ..recipe.options import Places, Request
 from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
@@ -24,6 +24,7 @@ from .claim import Claim, claimed
 from .endpoints import Endpoints
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
+from .ledger.rows import JobRecord
 from .observed import Observed
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
@@ -36,7 +37,8 @@ from .places import (
 )
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
-from .run_job import refuse_unsuitable, run_job
+from .provenance import Provenance
+from .run_job import OpenJob, refuse_unsuitable
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
 if TYPE_CHECKING:
@@ -57,35 +59,9 @@ class ArchiveRequest(Request, Places):
             # The existing job may contain documents that `finish` removed.
             raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
 
-    @classmethod
-    def of(
-        cls,
-        source: Place,
-        destination: Place | None,
-        recipe: Recipe | None,
-        request: Request,
-        places: Places,
-    ) -> Self:
-        """A request from the arguments of `migrate`; UsageError."""
-        return cls(
-            source=source,
-            destination=destination,
-            recipe=recipe or Recipe(),
-            **values(request, Request),
-            **values(places, Places),
-        )
-
     def open(self) -> Endpoints:
         """Open both ends; UsageError, StorageError."""
-        return Endpoints.open(
-            self.source,
-            self.destination,
-            in_place=self.in_place,
-            reading=self.reading,
-            places=self,
-            source_through=self.source_through,
-            destination_through=self.dest_through,
-        )
+        return Endpoints.open(self.source, self.destination, self, self)
 
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
@@ -98,8 +74,16 @@ class ArchiveRequest(Request, Places):
         return replace(plan, requests=forecast(plan, ends, inventories, self))
 
     def described(self, ends: Endpoints) -> Endpoints:
-        """The ends, with what the result says of its origin."""
-        return ends.described(self.recipe, provenance=self.provenance, ro_crate=self.ro_crate)
+        """The ends of a new job, with what the result tells of its origin; UsageError if it cannot."""
+        origin = Provenance.of_new_job(
+            ends.source,
+            ends.destination.url,
+            self.recipe,
+            ends.in_place,
+            provenance=self.provenance,
+            ro_crate=self.ro_crate,
+        )
+        return replace(ends, provenance=origin)
 
 
 def migrate_archive(
@@ -107,7 +91,7 @@ def migrate_archive(
     ends: Endpoints,
     path: JobPath,
     options: RunOptions,
-    progress: Progress | None,
+    run: Observed,
 ) -> Outcome:
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
@@ -118,27 +102,17 @@ def migrate_archive(
             from .opened_job import FoundJob, open_claimed
             from .resume.resume_job import resume_job
 
-            existing = FoundJob(verb="resume", path=path, ends=ends, options=options)
-            with open_claimed(existing, claim, Observed(progress)) as it:
+            existing = FoundJob(verb="resume", path=path, ends=ends, options=options, digest=request.digest)
+            with open_claimed(existing, claim, run) as it:
                 return it.end(resume_job(it))
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
-            new_job(request, ends, path, claim, options, progress) as new,
+            new_job(request, ends, path, claim, options, run.progress) as (job, plan, described, inventories),
         ):
-            set_aside(new.job, new.ends.destination)
+            set_aside(job, described.destination)
             options.follow_limit(path)
-            outcome = run_job(new.job, new.plan, new.ends, options, checks, new.inventories, progress)
-            options.forget_limit(outcome)
-            return claim.end(outcome)
-
-
-class NewJob(NamedTuple):
-    """A job that has just been created, open for writing."""
-
-    job: Job
-    plan: Plan
-    ends: Endpoints
-    inventories: Inventories
+            it = OpenJob(job=job, ends=described, options=options, checks=checks, claim=claim, run=run)
+            return it.end(it.run_to_end(plan, inventories))
 
 
 @contextmanager
@@ -151,7 +125,7 @@ def new_job(
     progress: Progress | None = None,
     *,
     parts: int | None = None,
-) -> Iterator[NewJob]:
+) -> Iterator[tuple[Job, Plan, Endpoints, Inventories]]:
     """Make the plan of a job whose place is claimed, and its file, if nothing is to be refused.
 
     `parts`: other processes will do it, which read the listings from files. Otherwise a run of it has begun.
@@ -176,11 +150,20 @@ def new_job(
         refuse_unapplied(plan)
         if not request.in_place:
             refuse_names((node.path for node in plan.published), ends.place)
-        record, notes = ends.record(request, parts), ends.notes(digest=options.digest)
+        record = JobRecord(
+            link=request.link,
+            overwrite=request.overwrite,
+            parts=parts,
+            source_through=ends.source_through,
+            dest_through=ends.destination_through,
+            provenance=ends.provenance,
+        )
+        notes = {"source_place": ends.lasting_place, **ends.options}
+        notes |= {"digest": "yes"} if request.digest else {}
         job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
         with job, nullcontext() if parts else noted_run(job):
             keep_inventory(job, inventories)
-            yield NewJob(job, plan, ends, inventories)
+            yield job, plan, ends, inventories
 
 
 def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
-from ..recipe.options import Format, PathText, Places, Reading, Request, StorageOptions, Watching
+from ..recipe.options import Format, PathText, Places, Reading, Request, StorageOptions
 from ..recipe.recipe import Recipe
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
@@ -28,13 +27,10 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
-from .ledger.rows import JobRecord
-from .observed import Observed, observed
-from .one_archive import refuse_several
+from .ledger.ledger import Job
 from .option_words import remembered
-from .places import refuse_nested
+from .places import refuse_nested, refuse_several
 from .processes.executors import RunOptions, out_of_reach
-from .progress import ProgressChoice
 from .provenance import Provenance
 
 
@@ -48,11 +44,12 @@ class Endpoints:
     in_place: bool
     named: bool
     """Whether a destination was given."""
+    places: Places
+    """How they were opened."""
     source_place: str | None
     """The source as given, if it can be opened by another process; a path is made absolute."""
-    destination_place: str | None
-    source_options: str
-    destination_options: str
+    access: WorkerSpec | None
+    """That of workers elsewhere; None for a store that exists only in this process."""
     local_destination: Path | None
     """The destination's directory, if it is local."""
     place: Storage
@@ -64,18 +61,10 @@ class Endpoints:
     """What the job writes of itself."""
 
     @classmethod
-    def open(
-        cls,
-        source: Place,
-        destination: Place | None,
-        *,
-        in_place: bool,
-        reading: Reading,
-        places: Places = Places(),  # noqa: B008 - frozen
-        source_through: str | None = None,
-        destination_through: str | None = None,
-    ) -> Endpoints:
+    def open(cls, source: Place, destination: Place | None, request: Request, places: Places) -> Endpoints:
         """Open source and destination; UsageError if the combination is invalid."""
+        in_place, reading = request.in_place, request.reading
+        layers = request.source_through, request.dest_through
         if in_place and destination is not None:
             raise UsageError("a migration in place has no destination", found=str(destination))
         try:
@@ -92,26 +81,28 @@ class Endpoints:
             second = open_storage(destination, storage_options=places.dest_storage_options, mode="w")
             second.document_bound = WRITTEN
             refuse_nested(first, second)
-        if second.on_branch and destination_through:
+        if second.on_branch and layers[1]:
             raise UsageError(
-                "layers cannot be put over an Icechunk repository that is written", found=destination_through
+                "layers cannot be put over an Icechunk repository that is written", found=layers[1]
             )
-        if in_place and (source_through or destination_through):
-            raise UsageError("layers cannot be used in place", found=source_through or destination_through)
+        if in_place and any(layers):
+            raise UsageError("layers cannot be used in place", found=layers[0] or layers[1])
+        ends = with_layers(first, layers[0]), with_layers(second, layers[1], written=True)
+        named = source, source if destination is None else destination
+        options = places.storage_options, places.of_result(in_place=in_place)
         return cls(
-            source=with_layers(first, source_through),
-            destination=with_layers(second, destination_through, written=True),
+            source=ends[0],
+            destination=ends[1],
             place=without_layers(second),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
-            source_through=source_through,
-            destination_through=destination_through,
+            source_through=layers[0],
+            destination_through=layers[1],
             reading=reading,
             in_place=in_place,
             named=destination is not None,
+            places=places,
             source_place=_text(source),
-            destination_place=_text(source if destination is None else destination),
-            source_options=json.dumps(places.storage_options or {}),
-            destination_options=json.dumps(places.of_result(in_place=in_place) or {}),
+            access=access_of(named, ends, options, layers),
         )
 
     def limited(self, limit: Bandwidth | None) -> Endpoints:
@@ -130,11 +121,7 @@ class Endpoints:
             else limit.over(self.destination, "destination", written=True),
         )
 
-    def described(self, recipe: Recipe, **flags: bool) -> Endpoints:
-        """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
-        provenance = Provenance.of_new_job(self.source, self.destination.url, recipe, self.in_place, **flags)
-        return replace(self, provenance=provenance)
-
+    @without_collecting()
     def plan(
         self,
         recipe: Recipe,
@@ -154,20 +141,6 @@ class Endpoints:
             raise UsageError("an inventory is for a source without layers", found=self.source_through)
         store_inventory = None if inventory is None else StoreInventory.open(Path(inventory))
         inventories = Inventories() if inventories is None else inventories
-        with without_collecting():
-            plan = self._plan(recipe, format, inventories, store_inventory, earlier, elsewhere=elsewhere)
-        return plan, inventories
-
-    def _plan(
-        self,
-        recipe: Recipe,
-        format: Format | None,
-        inventories: Inventories,
-        store_inventory: StoreInventory | None,
-        earlier: Mapping[str, Layout] | None,
-        *,
-        elsewhere: bool,
-    ) -> Plan:
         archive = describe(self.source, format=format, options=self.reading)
         goal = None if self.in_place else self.destination.url if self.named else "v3"
         refuse_several(archive, self.source, format, goal)
@@ -213,7 +186,7 @@ class Endpoints:
             plan = replace(plan, problems=(*plan.problems, *unmet(recipe.model, plan)))
         if self.named and not is_exclusive(self.place):
             plan = replace(plan, problems=(*plan.problems, not_exclusive(self.place.url)))
-        return plan if self.provenance is None else self.provenance.described(plan)
+        return (plan if self.provenance is None else self.provenance.described(plan)), inventories
 
     @property
     def beside(self) -> Path | None:
@@ -222,26 +195,10 @@ class Endpoints:
             return getattr(self.place, "beside", None)
         return self.local_destination
 
-    def record(self, request: Request, parts: int | None = None) -> JobRecord:
-        """What a new job is created with."""
-        return JobRecord(
-            link=request.link,
-            overwrite=request.overwrite,
-            parts=parts,
-            source_through=self.source_through,
-            dest_through=self.destination_through,
-            provenance=self.provenance,
-        )
-
-    def notes(self, *, digest: bool) -> dict[str, str]:
-        """What later runs of a new job may change."""
-        notes = {"source_place": self.lasting_place, **self.options}
-        return {**notes, "digest": "yes"} if digest else notes
-
     @property
     def options(self) -> dict[str, str]:
         """The storage options of both sides as stored in the job, without possible secrets."""
-        return remembered(self.source_options, self.destination_options, in_place=self.in_place)
+        return remembered(self.places, in_place=self.in_place)
 
     @property
     def lasting_place(self) -> str:
@@ -255,57 +212,55 @@ class Endpoints:
             from .branch import refuse_executor
 
             refuse_executor(options, self.destination)
-        if options.elsewhere and self.spec("", options) is None:
+        if options.elsewhere and self.access is None:
             raise out_of_reach()
 
-    def observed(
-        self, progress: ProgressChoice, watching: Watching, verb: str = "migrate"
-    ) -> AbstractContextManager[Observed]:
-        """Write a log and metrics of a run, and notify of its end, if requested."""
-        return observed(progress, self.source.url, self.destination.url, watching, verb)
-
-    def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
-        """The specification for workers elsewhere; None for a store that exists only in this process."""
-        if self.source_place is None or self.destination_place is None:
-            return None
-        if self.source.in_process or self.destination.in_process:
-            # Each process has its own `memory://`: a worker would read nothing and its output would be lost.
-            return None
-        return WorkerSpec(
-            job_id=job_id,
+    def spec(self, job: Job, options: RunOptions) -> WorkerSpec | None:
+        """The access of workers elsewhere in one run of a job, if they have any."""
+        return self.access and replace(
+            self.access,
+            job_id=job.id,
             run=os.urandom(4).hex(),
-            source=self.source_place,
-            destination=self.destination_place,
-            source_options=self.source_options,
-            destination_options=self.destination_options,
-            source_through=self.source_through,
-            destination_through=self.destination_through,
             fsync=options.fsync,
-            hard_links=options.hard_links,
+            hard_links=job.record.link == "hard",
             recheck=options.verify != "none",
-            digest=options.digest_of_tasks,
+            digest=job.has_digests and options.verify != "full",  # a full check does so for all routes
         )
 
 
 def _source(place: Place, options: StorageOptions, *, in_place: bool, follow_links: bool) -> Storage:
     """Open the source, which must exist and, for in-place work, be writable."""
-    if not in_place or _is_path(place):
+    text = _text(place)
+    if not in_place or (text is not None and not is_url(text)):
         first = open_storage(place, storage_options=options, follow_links=follow_links)
         if not in_place or isinstance(first, LocalStorage):
             return first
     return open_storage(place, storage_options=options, mode="w", follow_links=follow_links)
 
 
-def _is_path(place: Place) -> bool:
-    return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
+def access_of(
+    places: tuple[Place, Place],
+    ends: tuple[Storage, Storage],
+    options: tuple[StorageOptions, StorageOptions],
+    layers: tuple[str | None, str | None],
+) -> WorkerSpec | None:
+    """How workers elsewhere open source and destination; None if one exists only in this process.
 
-
-def reachable(place: Place, storage: Storage) -> str:
-    """A place as another process opens it; JobError if it exists only in this one."""
-    text = _text(place)
-    if text is None or storage.in_process:
-        raise out_of_reach()
-    return text
+    Each process has its own `memory://`: a worker would read nothing and its output would be lost.
+    """
+    source, destination = map(_text, places)
+    if source is None or destination is None or any(end.in_process for end in ends):
+        return None
+    return WorkerSpec(
+        job_id="",
+        run="",
+        source=source,
+        destination=destination,
+        source_options=json.dumps(dict(options[0] or {})),
+        destination_options=json.dumps(dict(options[1] or {})),
+        source_through=layers[0],
+        destination_through=layers[1],
+    )
 
 
 def _text(place: Place) -> str | None:

@@ -22,10 +22,9 @@ from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
 from .ledger.find_job import find_job
-from .ledger.last_run import Activity, activity, last_run, seconds_spent
+from .ledger.last_run import Activity, Reached, activity, last_run, seconds_spent, throughput
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow, NodeState, State, TaskTotals
-from .ledger.throughput import Reached, throughput
 from .option_words import option_words
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from zarrstack.core.errors import Problem, UsageError
 
 from ..storage.redact import redact, redact_foreign
-from .units import bytes_text, count_text, node_text
+from .units import node_text
 
 archive: Final[ContextVar[str | None]] = ContextVar("archive", default=None)
 """The archive that a record is about, for a process that migrates several; set by what runs them."""
@@ -62,12 +62,6 @@ def attached(handlers: Sequence[logging.Handler], level: int = logging.INFO) -> 
         progress_log.setLevel(levels[1])
         for handler in handlers:
             log.removeHandler(handler)
-
-
-def begun(arrays: int, nbytes: int) -> None:
-    """Log that chunks start to move."""
-    text = "%s to migrate, %s to read"
-    log.info(text, count_text(arrays, "array"), bytes_text(nbytes), extra={"event": "plan"})
 
 
 def array_done(path: str) -> None:

@@ -17,7 +17,6 @@ from ..core.json_fields import FieldsAsJSON
 from ..errors import KINDS, SourceChangedError
 from ..planning.array_planner import digest
 from ..planning.plans import Plan, Published, Refusal
-from ..recipe.options import Places, Request
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import given
 from ..storage.base import Storage
@@ -50,8 +49,8 @@ def node_change(
     UsageError if there is no such node, the error of its refusal if it would not be migrated; and the errors
     of `plan`.
     """
-    request, places = given(options, Request, Places)
-    migration = ArchiveRequest.of(source, destination, recipe, request, places)
+    named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
+    migration = given({**options, **named}, ArchiveRequest)
     ends = migration.described(migration.open())
     plan = migration.plan_of(ends)
     change = change_of(plan_node(plan, path.strip("/")), plan, ends.source)

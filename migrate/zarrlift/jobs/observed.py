@@ -26,11 +26,6 @@ class Observed:
         self.outcome: Outcome | BatchOutcome | None = None
         """None until it has ended without an error."""
 
-    @property
-    def ok(self) -> bool:
-        """Whether everything is done."""
-        return self.outcome is not None and self.outcome.ok
-
     def end(self, outcome: Ended) -> Ended:
         """The outcome, which is the last figure."""
         self.outcome = outcome
@@ -80,5 +75,5 @@ def observed(
 
             file = MetricsFile(watching.metrics, display, name=destination)
             run.progress = file
-            stack.callback(lambda: file.end(ok=run.ok))
+            stack.callback(lambda: file.end(ok=run.outcome is not None and run.outcome.ok))
         yield run

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from zarrstack.core.errors import Problem, UsageError
 
 from ..errors import JobError
-from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..recipe.format_names import require_installed
 from ..recipe.options import JobPlace, Moved, PathText, Places, TakingOver, VerifyLevel, Watching
@@ -28,23 +27,21 @@ from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import with_layers
-from .checks.checks import Checks
 from .checks.checks_for import checks_for
 from .claim import Claim, claimed, sweep_claim
 from .endpoints import Endpoints
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
-from .observed import Observed
+from .observed import Observed, observed
 from .ours import still_there
 from .outcome import Outcome, OutcomeState, outcome_of_job
-from .parts.merge import merge_ended, refuse_running
+from .parts.run_file import merge_ended, refuse_running
 from .processes.executors import RunOptions
-from .progress import Progress, ProgressChoice
-from .resume.lost_tasks import compare_unsynced, find_torn_documents, may_be_lost
+from .progress import ProgressChoice
+from .resume.lost_tasks import find_torn_documents, may_be_lost
 from .resume.relocate import ends_of, follow, settle_result
-from .run_arrays import Share
-from .run_job import run_job
+from .run_job import OpenJob
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -86,18 +83,11 @@ References (`--virtual`) have no job, so that no verb finds one: they are writte
 """
 
 
-def kind_of(place: Storage, *, in_place: bool) -> Kind:
-    """The kind of the place of a result."""
-    if place.on_branch:
-        return "icechunk"
-    if in_place:
-        return "in place"
-    return "directory" if isinstance(place, LocalStorage) else "store"
-
-
 def refuse_unsupported(verb: Verb, place: Storage, *, in_place: bool) -> None:
     """Raise the error of a verb that the job of a place does not have; nothing is written."""
-    refused = SUPPORT.get((kind_of(place, in_place=in_place), verb))
+    kind: Kind = "directory" if isinstance(place, LocalStorage) else "store"
+    kind = "icechunk" if place.on_branch else "in place" if in_place else kind
+    refused = SUPPORT.get((kind, verb))
     if refused is not None:
         raise refused.error(refused.message, found=place.url, advice=refused.advice)
 
@@ -110,78 +100,34 @@ class FoundJob:
     path: JobPath
     ends: Endpoints
     options: RunOptions
+    digest: bool = False
+    """Whether digests are asked for, which the job may not have so far."""
 
 
 def found_job(
     target: PathText,
     verb: Verb,
-    job: JobPlace,
+    place: JobPlace | Job,
     places: Places,
     options: RunOptions,
     *,
     moved: Moved = Moved(),  # noqa: B008 - frozen
     verify: VerifyLevel | None = None,
 ) -> FoundJob:
-    """Find a job and open its places; without `verify`, its runs decide how much is compared. JobError."""
-    with Job.open(find_job(target, job), write=False) as ledger:
-        return found_in(ledger, target, verb, places, options, moved=moved, verify=verify)
+    """Find a job, unless it is open, and open its places; JobError.
 
-
-def found_in(
-    job: Job,
-    target: PathText,
-    verb: Verb,
-    places: Places,
-    options: RunOptions,
-    *,
-    moved: Moved = Moved(),  # noqa: B008 - frozen
-    verify: VerifyLevel | None = None,
-) -> FoundJob:
-    """The same for a job that is open for reading."""
-    if verb in ("part", "gather"):
-        require_parts(job)
-    ends = ends_of(job, target, places, moved)
-    options = replace(options, verify=verify or level_before(job)).with_limit_of(job.path)
-    refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
-    ends = ends.limited(options.limit)
-    ends.check_reach(options)
-    return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenJob:
-    """A job open for writing, whose places are claimed and are what it says."""
-
-    job: Job
-    ends: Endpoints
-    options: RunOptions
-    checks: Checks
-    claim: Claim
-    run: Observed
-    crashed: bool
-    """Whether files of its last run may not have reached the disk."""
-
-    @property
-    def loses(self) -> bool:
-        """Whether a crash may have lost some of the work of a complete job."""
-        return self.crashed and bool(self.job.unsynced() or self.job.nodes(done=False))
-
-    @property
-    def progress(self) -> Progress | None:
-        """Where progress is shown."""
-        return self.run.progress
-
-    def run_to_end(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
-        """Compare what a crash may have lost, and run the job to its end, or a share of it."""
-        job, ends = self.job, self.ends
-        if self.crashed:
-            compare_unsynced(job, plan, ends.source, ends.destination, inventories)
-        return run_job(job, plan, ends, self.options, self.checks, inventories, self.progress, share)
-
-    def end(self, outcome: Outcome) -> Outcome:
-        """Release the places; the outcome with what that has shown."""
-        self.options.forget_limit(outcome)
-        return self.run.end(self.claim.end(outcome))
+    Without `verify`, its runs decide how much is compared.
+    """
+    found = nullcontext(place) if isinstance(place, Job) else Job.open(find_job(target, place), write=False)
+    with found as job:
+        if verb in ("part", "gather"):
+            require_parts(job)
+        ends = ends_of(job, target, places, moved)
+        options = replace(options, verify=verify or level_before(job)).with_limit_of(job.path)
+        refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
+        ends = ends.limited(options.limit)
+        ends.check_reach(options)
+        return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
 
 
 @contextmanager
@@ -192,7 +138,7 @@ def opened(
 ) -> Iterator[OpenJob]:
     """Claim the places of a found job and open it for writing; JobError."""
     with (
-        found.ends.observed(progress, watching, found.verb) as run,
+        observed(progress, found.ends.source.url, found.ends.destination.url, watching, found.verb) as run,
         claimed(found.ends.place, found.path, take_over=found.options.take_over) as claim,
         open_claimed(found, claim, run) as it,
     ):
@@ -220,10 +166,8 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         if crashed and job.state in ("incomplete", "done") and verb != "gather":
             find_torn_documents(job, ends.destination)
         still_there(job, ends.destination)
-        digest = options.digest or job.fact("digest") is not None
-        if digest and job.fact("digest") is None and job.state == "incomplete":
+        if found.digest and job.state == "incomplete":
             job.note(digest="yes")
-        options = replace(options, digest=digest, hard_links=job.record.link == "hard")
         options.follow_limit(found.path)
         yield OpenJob(
             job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed

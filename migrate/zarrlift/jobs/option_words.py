@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from zarrstack.core.json_text import JSONObject
 
+from ..recipe.options import Places
 from ..storage.redact import redact
 from ..storage.reference_options import ALLOWED, OPTIONS
 from .ledger.ledger import Job
@@ -30,11 +31,11 @@ _FACTS: Final = {"source_options": "", "destination_options": "dst:"}
 """Notes of a job, with the place of `--storage-options` for each."""
 
 
-def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, str]:
-    """Notes for a job, from the options of both ends as JSON text; empty without options."""
-    by_name = {"source_options": json.loads(source)}
+def remembered(places: Places, *, in_place: bool) -> dict[str, str]:
+    """Notes for a job, from the options of both ends; empty without options."""
+    by_name = {"source_options": places.storage_options}
     if not in_place:
-        by_name["destination_options"] = json.loads(destination)
+        by_name["destination_options"] = places.dest_storage_options
     return {name: json.dumps(_shown(options)) for name, options in by_name.items() if options}
 
 

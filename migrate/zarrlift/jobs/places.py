@@ -1,4 +1,4 @@
-"""Where a job may not write: into its source, and over what is there.
+"""What a job refuses of its places: to write into its source or over what is there, and several archives.
 
 One directory may have several paths: by links, by bind mounts, or because a file system is mounted twice.
 Links are resolved. Directories have a device and a number, and Linux lists the directory that each mount
@@ -11,19 +11,21 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
 from zarrstack.core.errors import UsageError
 
+from ..archive.nodes import Archive, GroupNode
+from ..recipe.options import Format
 from ..storage.base import Storage
 from ..storage.local.held_names import not_held
 from ..storage.local.partial_files import may_link_in
 from ..storage.local.presence import existing_directory
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
-from .units import count_text
+from .units import count_text, quoted
 
 _APART: Final = "two separate locations"
 _MOUNTS: Final = "/proc/self/mountinfo"
@@ -39,8 +41,7 @@ def refuse_nested(source: Storage, destination: Storage) -> None:
             raise UsageError("source and destination are the same place", found=source.url)
         return
     first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
-    mounts = _mounts()
-    below_mounts = [_below_mount(path, mounts) for path in (first, second)]
+    below_mounts = [_below_mount(path) for path in (first, second)]
     one, other = _identity(first), _identity(second)
     if first == second or (one is not None and one == other) or below_mounts[0] == below_mounts[1]:
         raise _same(first, second)
@@ -116,17 +117,20 @@ def _is_above(upper: PurePath, lower: PurePath) -> bool:
     return identity is not None and any(_identity(parent) == identity for parent in lower.parents)
 
 
-def _mounts() -> dict[Path, PurePath]:
-    """The directory of its file system that each mount point shows, with the device as the first part."""
+def mounts() -> Iterator[tuple[str, str, str, str]]:
+    """(mount point, device, directory of its file system, type of that) of each mount, where they are known.
+
+    Linux alone lists them (proc_pid_mountinfo(5)).
+    """
     try:
         lines = Path(_MOUNTS).read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
-        return {}
-    fields = [line.split(" ")[2:5] for line in lines]
-    return {
-        Path(_unescaped(point)): PurePosixPath(device, *PurePosixPath(_unescaped(root)).parts[1:])
-        for device, root, point in fields
-    }
+        return
+    for line in lines:
+        own, _, kind = line.partition(" - ")
+        if len(fields := own.split(" ")[2:5]) == 3:
+            device, root, point = fields
+            yield _unescaped(point), device, _unescaped(root), kind.split(" ", 1)[0]
 
 
 def _unescaped(text: str) -> str:
@@ -134,11 +138,13 @@ def _unescaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
 
 
-def _below_mount(path: Path, mounts: dict[Path, PurePath]) -> PurePath:
+def _below_mount(path: Path) -> PurePath:
     """The device of a path and the path in its file system; without a list of mounts, the path."""
+    by_point = {Path(point): (device, root) for point, device, root, _ in mounts()}
     for point in (path, *path.parents):
-        if point in mounts:
-            return mounts[point] / path.relative_to(point)
+        if point in by_point:
+            device, root = by_point[point]
+            return PurePosixPath(device, *PurePosixPath(root).parts[1:]) / path.relative_to(point)
     return path
 
 
@@ -195,7 +201,53 @@ def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
             f"an object store cannot be overwritten: {destination.url}",
             advice="Delete what is there, or choose another place.",
         )
-    raise UsageError(
-        f"the destination exists: {destination.url}",
+    raise existing(destination.url, local=local)
+
+
+def existing(url: str, *, local: bool = False) -> UsageError:
+    """The error for a destination where something is."""
+    return UsageError(
+        f"the destination exists: {url}",
         advice=f"Choose another place{', or use --overwrite' if local else ', or delete what is there'}.",
     )
+
+
+_ROOTS: Final = frozenset({"zarr2", "zarr3"})
+"""Formats in which a group has a document; in others, a plain folder is a group."""
+
+_SEARCHED: Final = ("s3://", "gs://", "gcs://", "az://", "abfs://")
+"""Stores that `zarrlift batch` searches; zip files and stores of one process are not."""
+
+
+def refuse_several(
+    archive: Archive, source: Storage, requested_format: Format | None, destination: str | None
+) -> None:
+    """Raise UsageError if a source, described as one archive, is a folder of archives.
+
+    Not if the format was given, which merges them on purpose. `destination` is None in place.
+    """
+    if requested_format is not None or archive.format not in _ROOTS or not _is_implicit(archive.nodes[0]):
+        return
+    if not isinstance(source, LocalStorage) and not source.url.startswith(_SEARCHED):
+        return
+    children = [node for node in archive.nodes if node.path and "/" not in node.path]
+    if len(children) < 2 or any(map(_is_implicit, children)):
+        return
+    from ..formats.search import is_tree
+
+    if not is_tree(source.url, source):
+        return
+    to = "--in-place"
+    if destination is not None:
+        to = f"--to {quoted(destination.rstrip('/') + '/{relative}.zarr')}"
+    raise UsageError(
+        "a folder of several archives is not one archive",
+        key=source.url,
+        found=", ".join(node.path for node in children[:3]) + (", ..." if len(children) > 3 else ""),
+        advice=f"To migrate each: zarrlift batch run {quoted(source.url)} {to}. "
+        f"To merge them into one, with a root group that none of them has: --from {archive.format}.",
+    )
+
+
+def _is_implicit(node: object) -> bool:
+    return isinstance(node, GroupNode) and node.implicit

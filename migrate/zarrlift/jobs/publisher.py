@@ -64,7 +64,7 @@ class Publisher:
         `sums` are those of all its values, if a check has added them up. JobError if another document is
         there, or if the values of its digest cannot be read.
         """
-        if self.job.fact("digest"):
+        if self.job.has_digests:
             try:
                 self.job.digests.record(row.id, self._digest(row, plan, sums))
             except LostTaskError as error:
@@ -144,7 +144,7 @@ class Publisher:
             self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
         )
         origin = self.job.record.provenance
-        with_digest = origin is not None and origin.in_attribute and self.job.fact("digest") is not None
+        with_digest = origin is not None and origin.in_attribute and self.job.has_digests
         depends = self.plan.consolidate or with_digest
         for group in groups:
             if group.path == "" and depends:

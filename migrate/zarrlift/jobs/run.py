@@ -33,17 +33,15 @@ from .branch import branch_of
 from .checks.checks import Checked, Checks, Found, Question
 from .disk_sync import DiskSync
 from .endpoints import Endpoints
-from .ledger.last_run import note_moving
+from .ledger.last_run import Throughput, note_moving
 from .ledger.ledger import Job
-from .ledger.throughput import Throughput
 from .option_words import option_words
 from .outcome import Outcome, outcome_of_run
 from .processes import process_tuning
-from .processes.executors import RunOptions
+from .processes.executors import RunEngine, RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
-from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import RouteRates, WorkTotal
 
@@ -73,7 +71,7 @@ class Run:
         self._share = share or Share()
         self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
         self._source_check = SourceCheck(source, plan, inventories)
-        self._engine = RunEngine(plan, source, destination, options, ends.spec(job.id, options))
+        self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
         self._publisher = Publisher(
             job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
         )
@@ -174,9 +172,9 @@ class Run:
         worker = Worker(
             self.source,
             self.writer,
-            hard_links=self.options.hard_links,
+            hard_links=self.job.record.link == "hard",
             recheck=self.options.verify != "none",
-            digest=self.options.digest_of_tasks,
+            digest=self.job.has_digests and self.options.verify != "full",
         )
         executor = self._engine.tasks([array.plan for array in arrays], worker)
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
@@ -271,23 +269,21 @@ class Run:
                 self._branch.refresh()
             retire(whole, self._tasks, self.destination)
             unchanged = self._source_check.begin([array.plan for array in whole])
-            self._checking.append(PendingChecks(whole, self._verifying(whole), unchanged))
+            self._checking.append((whole, self._verifying(whole), unchanged))
         self._commit_sometimes()
 
     def _checked(self, begun: int | None = None) -> None:
         """Take the results of so many checks, of all by default: those that are right are published."""
         for _ in range(len(self._checking) if begun is None else begun):
-            ended = self._checking.popleft()
-            for array, (problems, sums), change in zip(
-                ended.arrays, ended.results(), ended.changes(), strict=True
-            ):
+            arrays, results, changes = self._checking.popleft()
+            for array, (problems, sums), change in zip(arrays, results(), changes(), strict=True):
                 array.sums, changed = sums, change
                 if problems and change is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
                 if array.failures and self._share.must_rewrite(array):
                     self.job.forget_tasks(array.row.id)
-            self._publish(ended.arrays)
+            self._publish(arrays)
 
     def _publish(self, arrays: list[RunArray]) -> None:
         published: list[tuple[int, int | None]] = []
@@ -331,7 +327,7 @@ class Run:
             return lambda: [Checked()] * len(arrays)
         items = [self._tasks.to_check(array, listed=level == "sample") for array in arrays]
         checks = self._engine.checks(level, self.checks)
-        question = Question(self.job.id, level, items, self._engine.budget, self.options.digest)
+        question = Question(self.job.id, level, items, self._engine.budget, self.job.has_digests)
         return checks.submit(question)
 
     def _look_for_new_nodes(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -90,15 +90,8 @@ def following(array: RunArray, *, publishes: bool) -> ArrayState:
     return ArrayState.WAITING if array.first_pass else ArrayState.CHECKING
 
 
-@dataclass(frozen=True, slots=True)
-class PendingChecks:
-    """Arrays with a check in progress, and access to the results."""
-
-    arrays: list[RunArray]
-    results: Callable[[], Found]
-    """What the checks found in the output of each array."""
-    changes: Callable[[], list[Problem | None]]
-    """Changes in the source of each array."""
+PendingChecks: TypeAlias = tuple[list[RunArray], Callable[[], Found], Callable[[], list[Problem | None]]]
+"""Arrays with a check in progress; what it finds in the output of each, and changes in the source of each."""
 
 
 class Share:

@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from zarrstack.core.errors import UsageError
 
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from .checks.checks import Checks
+from .claim import Claim
 from .endpoints import Endpoints
 from .ledger.ledger import Job
+from .observed import Observed
 from .outcome import Outcome, log_outcome
 from .overwrite import left_aside, remove_previous_tree
 from .processes.executors import RunOptions
-from .progress import Progress
 from .run import Run
 from .run_arrays import Share
 
 
-def run_job(
-    job: Job,
-    plan: Plan,
-    ends: Endpoints,
-    options: RunOptions,
-    checks: Checks,
-    inventories: Inventories,
-    progress: Progress | None,
-    share: Share | None = None,
-) -> Outcome:
-    """Run a created job to its end, or a share of it, and remove what it replaced."""
-    started = time.monotonic()
-    outcome = Run(job, plan, ends, options, checks, inventories, progress, share)()
-    if outcome.state == "done":
-        remove_previous_tree(job, ends.destination)
-    aside = left_aside(job, ends.destination)
-    problems = outcome.problems if aside is None else (*outcome.problems, aside)
-    outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
-    log_outcome(outcome)
-    return outcome
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenJob:
+    """A job open for writing, whose places are claimed and are what it says."""
+
+    job: Job
+    ends: Endpoints
+    options: RunOptions
+    checks: Checks
+    claim: Claim
+    run: Observed
+    crashed: bool = False
+    """Whether files of its last run may not have reached the disk."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether a crash may have lost some of the work of a complete job."""
+        return self.crashed and bool(self.job.unsynced() or self.job.nodes(done=False))
+
+    def run_to_end(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
+        """Run the job to its end, or a share of it, and remove what it replaced.
+
+        What a crash may have lost is compared first.
+        """
+        job, ends = self.job, self.ends
+        if self.crashed:
+            from .resume.lost_tasks import compare_unsynced  # not needed by a first run
+
+            compare_unsynced(job, plan, ends.source, ends.destination, inventories)
+        started = time.monotonic()
+        run = Run(job, plan, ends, self.options, self.checks, inventories, self.run.progress, share)
+        outcome = run()
+        if outcome.state == "done":
+            remove_previous_tree(job, ends.destination)
+        aside = left_aside(job, ends.destination)
+        problems = outcome.problems if aside is None else (*outcome.problems, aside)
+        outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
+        log_outcome(outcome)
+        return outcome
+
+    def end(self, outcome: Outcome) -> Outcome:
+        """Release the places; the outcome with what that has shown."""
+        self.options.forget_limit(outcome)
+        return self.run.end(self.claim.end(outcome))
 
 
 def refuse_unmet(plan: Plan) -> None:

@@ -29,6 +29,7 @@ from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
 from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
+from .places import mounts
 
 _AT_ONCE: Final = 8
 """Number of arrays of a store that are checked together."""
@@ -39,7 +40,6 @@ _OWN_CLOCK: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 )
 """File systems whose times are set by the local kernel; network file systems have their own clocks."""
-_MOUNTS: Final = "/proc/self/mountinfo"
 _STEP: Final = 100_000_000
 _WHOLE: Final = 1_000_000_000
 _WHOLE_STEP: Final = 2 * _WHOLE
@@ -297,17 +297,9 @@ class FileTimes:
 
 def _file_system(path: str) -> str | None:
     """Type of the file system of a path; None if the system does not tell."""
-    mount: tuple[str, str] | None = None
-    try:
-        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                own, _, rest = line.partition(" - ")
-                place = own.split(" ")[4]
-                if "\\" in place:  # octal escapes represent white space
-                    place = place.encode("latin-1", "backslashreplace").decode("unicode_escape")
-                inside = path == place or path.startswith(place.rstrip("/") + "/")
-                if inside and (mount is None or len(place) >= len(mount[0])):
-                    mount = place, rest.split(" ", 1)[0]
-    except (OSError, ValueError, IndexError):
-        return None
-    return None if mount is None else mount[1]
+    found: tuple[str, str] | None = None
+    for point, _, _, kind in mounts():
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and (found is None or len(point) >= len(found[0])):
+            found = point, kind
+    return None if found is None else found[1]

@@ -35,7 +35,7 @@ from .opened_job import OpenResult, opened_result
 from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
-from .parts.merge import scratch_directories, sweep_parts
+from .parts.run_file import scratch_directories, sweep_parts
 from .provenance import CRATE
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
@@ -104,13 +104,13 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
 
 def _undone(it: OpenResult, source_options: StorageOptions, problems: list[Problem]) -> int:
     """Remove what the job wrote, and restore what it replaced; returns the number of objects removed."""
-    job, plan, place, storage = it.job, it.plan, it.place, it.storage
+    job, plan, place = it.job, it.plan, it.place
     if isinstance(place, LocalStorage):
         problems.extend(_sweep_own(place, job))
-    documents = PresentDocuments.of(job, plan, storage)
+    documents = PresentDocuments.of(job, plan, it.storage)
     problems += documents.problems()
     source = _source_of_links(job, plan, source_options)
-    removed = _removed(job, plan, source, storage, documents, problems)
+    removed = _removed(it, source, documents, problems)
     if isinstance(place, LocalStorage) and not plan.in_place:
         keys = {problem.key for problem in problems}
         problems.extend(_sweep(place, keys, documents.kept & documents.arrays))
@@ -142,14 +142,10 @@ def _source_of_links(job: Job, plan: Plan, options: StorageOptions) -> Storage |
 
 
 def _removed(
-    job: Job,
-    plan: Plan,
-    source: Storage | None,
-    storage: Storage,
-    documents: PresentDocuments,
-    problems: list[Problem],
+    it: OpenResult, source: Storage | None, documents: PresentDocuments, problems: list[Problem]
 ) -> int:
     """Delete what the job wrote, except for nodes that remain visible; returns the number of objects."""
+    job, plan, storage = it.job, it.plan, it.storage
     removed = _documents(job, plan, storage, documents.removable, problems)
     if plan.in_place:
         return removed

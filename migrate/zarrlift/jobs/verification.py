@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from zarrstack.core.errors import Problem, UsageError
 
 from ..errors import JobError, WorkerError
 from ..recipe.format_names import require_installed
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
-from ..recipe.options import Describing, Executing, Format, JobPlace, Places, Reading, SourceOptions, values
+from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, SourceOptions, values
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.local.files import WRITTEN
@@ -27,21 +26,20 @@ from ..transfer.worker import WorkerSpec
 from ..verification.archives import verify_archives
 from ..verification.listed_objects import Listings
 from ..verification.report import VerificationReport
-from .digests import Digests
-from .endpoints import reachable
+from .comparing import Digests
+from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .ledger.move import settled
 from .ledger.rows import JobRecord
 from .observed import ticking
-from .processes.executors import RunOptions, engine_for, with_share
+from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice
 from .provenance import as_expected, digest_of
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
-    from .ledger.stored_file import JobPath
 
 
 class _Verifying(DescribingKeywords, PlacesKeywords, JobPlaceKeywords, ExecutingKeywords):
@@ -107,8 +105,8 @@ def verify(
                 expected="the archive and --digest alone, without a job, a recipe, --full or --no-list",
             )
         from ..verification.digest_report import compare_digests
-        from .digests import digest as digest_of
-        from .digests import load_digests
+        from .comparing import digest as digest_of
+        from .comparing import load_digests
 
         expected = load_digests(digests, job.job_storage_options)
         opening = values(places, SourceOptions)
@@ -121,8 +119,7 @@ def verify(
     if destination is None:
         if known_job is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
-        source = known_job.source
-        destination = known_job.source if known_job.in_place else known_job.destination
+        source, destination = known_job.source, known_job.destination
     follow_links, storage_options = described.follow_links, places.storage_options
     dest_storage_options = places.dest_storage_options
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
@@ -136,20 +133,20 @@ def verify(
     if known_job is not None and (known_job.source, known_job.destination) != (first.url, second.url):
         known_job = None
     in_place = first.url == second.url
-    if known_job is not None and known_job.finished and in_place:
+    if known_job is not None and known_job.job.state == "finished" and in_place:
         raise JobError(
             "finish has removed the legacy metadata, so there is nothing to compare with",
-            key=str(known_job.path),
+            key=str(known_job.job.path),
             advice="The job file has a copy, which undo restores.",
         )
     format, reading = described.format, described.settled(in_place=in_place)  # noqa: A001
     if known_job is not None:
         recipe = known_job.recipe if recipe is None else recipe
         if format is None:
-            require_installed(known_job.format, known_job.package)
-            format = known_job.format  # noqa: A001
+            format = known_job.job.header["format"]  # noqa: A001
+            require_installed(format, known_job.job.header.get("package"))
         words = {name: word for name, word in options.items() if name in values(reading, Reading)}
-        reading = replace(known_job.reading, **words)  # type: ignore[arg-type]
+        reading = replace(Reading.from_json(known_job.job.header), **words)  # type: ignore[arg-type]
     if in_place and format is None:
         format = detect(first, beside_v3=True)  # noqa: A001 - both formats have documents at every node
         if format == "zarr3":
@@ -158,9 +155,8 @@ def verify(
                 found=first.url,
                 expected="a destination",
             )
-    if known_job is not None:
-        first = with_layers(first, known_job.record.source_through)
-        second = with_layers(second, known_job.record.dest_through)
+    record = JobRecord() if known_job is None else known_job.job.record
+    first, second = with_layers(first, record.source_through), with_layers(second, record.dest_through)
     limit = run_options.limit
     if limit is not None and not in_place:
         first, second = limit.over(first, "source"), limit.over(second, "destination", written=False)
@@ -176,23 +172,20 @@ def verify(
         root_attributes=partial(
             as_expected,
             has_job=known_job is not None,
-            provenance=None if known_job is None else known_job.record.provenance,
+            provenance=record.provenance,
             format=archive.format,
             digest=None if known_job is None else known_job.digest,
         ),
     )
     spec: WorkerSpec | None = None
     if full and run_options.elsewhere:
-        spec = WorkerSpec(
-            job_id="",
-            run="",
-            source=reachable(source, first),
-            destination=reachable(destination, second),
-            source_options=json.dumps(dict(storage_options or {})),
-            destination_options=json.dumps(dict(dest_storage_options or {})),
-            source_through=None if known_job is None else known_job.record.source_through,
-            destination_through=None if known_job is None else known_job.record.dest_through,
+        options_of_both, layers = (
+            (storage_options, dest_storage_options),
+            (record.source_through, record.dest_through),
         )
+        spec = access_of((source, destination), (first, second), options_of_both, layers)
+        if spec is None:
+            raise out_of_reach()
     with (
         _listings(
             known_job, follow_links=reading.follow_links, lists=not no_list, changes=not full and not in_place
@@ -205,7 +198,7 @@ def verify(
         else:
             report = _on_engine(compare, run_options, spec, None if recipe is None else recipe.memory)
     if known_job is not None:
-        with Job.open(known_job.path) as opened:
+        with Job.open(known_job.job.path) as opened:
             refuse_running(opened)
             # A sample does not downgrade an earlier full verification; a difference withdraws it.
             level = "full" if full or opened.fact("verified") == "full" else "sample"
@@ -226,11 +219,11 @@ def _listings(
     from .stored_inventories import change_since, has_inventory, last_inventories
 
     plain = Listings(lists=lists, made=known_job is not None, follow_links=follow_links)
-    if known_job is None or (lists and not (changes and has_inventory(known_job.path))):
+    if known_job is None or (lists and not (changes and has_inventory(known_job.job.path))):
         yield plain
         return
     with (
-        Job.open(known_job.path, write=False) as opened,
+        Job.open(known_job.job.path, write=False) as opened,
         closing(last_inventories(opened)) as inventories,
     ):
         arrays = {array.path: array for array in opened.plan().arrays}
@@ -261,21 +254,15 @@ def _on_engine(
         engine.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownJob:
-    """The facts of a job that a comparison uses."""
+class _KnownJob(NamedTuple):
+    """The job that made a result."""
 
-    path: JobPath
+    job: Job
+    """Closed: what it says of itself as a whole is known."""
     source: str
     destination: str
     in_place: bool
-    format: Format
-    package: str | None
-    """The package that reads the format; None for zarrlift itself."""
-    reading: Reading
-    finished: bool
     recipe: Recipe
-    record: JobRecord
     digest: str | None
     """The digest of all arrays, if the job has digests."""
 
@@ -289,27 +276,14 @@ def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _Know
             return None
         target = ""
     try:
-        path = find_job(target, job)
-        with Job.open(path, write=False) as opened:
-            plan = opened.header
-            places = settled(opened, writes=False)
-            destination_url = places.source_url if plan["in_place"] else places.destination
-            plan.update(source=places.source_url, destination=destination_url)
-            record = opened.record
-            finished = opened.state == "finished"
-            digest = (
-                digest_of(opened.digests.documents()) if record.provenance and opened.fact("digest") else None
-            )
-        return _KnownJob(
-            path=path,
-            finished=finished,
-            recipe=Recipe.from_json(plan["recipe"]),
-            record=record,
-            digest=digest,
-            reading=Reading.from_json(plan),
-            package=plan.get("package"),
-            **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
-        )
+        with Job.open(find_job(target, job), write=False) as opened:
+            plan, places, record = opened.header, settled(opened, writes=False), opened.record
+            in_place, recipe = plan["in_place"], Recipe.from_json(plan["recipe"])
+            destination_url = places.source_url if in_place else str(places.destination)
+            digest = None
+            if record.provenance and opened.has_digests:
+                digest = digest_of(opened.digests.documents())
+        return _KnownJob(opened, places.source_url, destination_url, in_place, recipe, digest)
     except (JobError, KeyError):
         if required:
             raise

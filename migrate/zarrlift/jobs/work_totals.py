@@ -28,6 +28,7 @@ from ..transfer.events import ArrayDone, Planned, Progress, Retried, TaskDone, W
 from . import log_messages
 from .ledger.ledger import Job
 from .ledger.rows import PlannedWork, TaskTotals, planned_work
+from .units import bytes_text, count_text
 
 _PER_OBJECT: Final = 64 << 10
 """Bytes that take as long as reading and writing one more object, roughly, locally and in stores."""
@@ -219,7 +220,8 @@ class WorkTotal:
         self._left: dict[RouteName, float] = {}
         for path, work in self._work.items():
             self._add_left(path, work_left(work, self._done[path]))
-        log_messages.begun(len(arrays), self._all_bytes)
+        amounts = count_text(len(arrays), "array"), bytes_text(self._all_bytes)
+        log_messages.log.info("%s to migrate, %s to read", *amounts, extra={"event": "plan"})
         if progress is not None:
             recorded = [done for _, done in with_tasks if done.tasks]
             progress(

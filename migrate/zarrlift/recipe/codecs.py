@@ -1,4 +1,4 @@
-"""Parses `--codecs`: `portable`, `keep`, `none`, `zstd:3`, ..., or v3 JSON.
+"""Parses `--dtype`, a v3 data type, and `--codecs`: `portable`, `keep`, `none`, `zstd:3`, ..., or v3 JSON.
 
 Short forms, joined by `+` from the array to the stored bytes:
 
@@ -26,8 +26,9 @@ from zarrstack.core.similar_names import meant
 from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.chain.chain import ARRAY_TO_BYTES, Chain
 from ..core.chain.codec_limits import limits_problem
-from ..core.chain.reader_table import codecs
+from ..core.chain.reader_table import codecs, data_types, readers
 from ..core.codec_spec import CodecSpec
+from ..core.data_types.v3 import DataType
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
 _KNOWN: Final = (
@@ -172,3 +173,30 @@ def _check(spec: CodecSpec) -> None:
 def _split(chain: Chain) -> CodecRequest:
     middle = chain.middle + 1
     return CodecRequest(mode="explicit", head=chain.codecs[:middle], tail=chain.codecs[middle:])
+
+
+def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | None:
+    """The data type for `--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
+    if value is None or isinstance(value, DataType):
+        return value
+    text = value if isinstance(value, str) else canonical(value)
+    table = data_types()
+    try:
+        data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
+    except (ZarrstackError, ValueError, KeyError) as error:
+        raise UsageError(
+            "unknown data type",
+            found=text,
+            expected=", ".join(name for name, row in table.items() if row.portable) + ", or v3 JSON",
+            advice=meant(text, table),
+        ) from error
+    row = table.get(data_type.name)
+    if row is None or readers()[0] not in row.readers:  # zarr-python, the older
+        raise UsageError("this data type cannot be written", found=text, expected=", ".join(table))
+    return data_type
+
+
+def data_type_text(data_type: DataType) -> str:
+    """Inverse of `parse_data_type`."""
+    data = data_type.to_json()
+    return data if isinstance(data, str) else canonical(data)

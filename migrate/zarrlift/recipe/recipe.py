@@ -32,9 +32,8 @@ from .changes import (
     ShardIndexCodec,
     ZeroFill,
 )
-from .codecs import CodecRequest, parse_codecs
+from .codecs import CodecRequest, data_type_text, parse_codecs, parse_data_type
 from .convention_names import conventions_text, parse_conventions, parse_readers
-from .dtype import data_type_text, parse_data_type
 from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
 
 CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest

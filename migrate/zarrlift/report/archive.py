@@ -12,7 +12,7 @@ from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import blocks as b
-from . import problems as report_problems
+from .text import summary
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
@@ -158,6 +158,17 @@ def _fill(node: ArrayNode) -> str:
     return safe(text if len(text) <= _FILL else text[: _FILL - 2] + "..")
 
 
+def brief_lines(archive: Archive) -> Iterator[str]:
+    """One line if nodes are refused."""
+    return refused_briefly(sum(node.refused for node in archive.nodes))
+
+
+def refused_briefly(nodes: int) -> Iterator[str]:
+    """One line if nodes are refused; else empty."""
+    if nodes:
+        yield f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} refused."
+
+
 def summary_text(archive: Archive) -> str:
     """One sentence: groups, arrays, problems."""
     arrays = [node for node in archive.nodes if hasattr(node, "layout")]
@@ -166,7 +177,7 @@ def summary_text(archive: Archive) -> str:
     parts = [count_text(groups, "group"), count_text(len(arrays), "array")]
     if refused:
         parts.append(f"{count_text(refused, 'node')} refused")
-    if others := report_problems.summary(p for p in archive.all_problems() if p.severity != "refusal"):
+    if others := summary(p for p in archive.all_problems() if p.severity != "refusal"):
         parts.append(others)
     return ", ".join(parts) + "."
 
@@ -190,7 +201,7 @@ def digest_blocks(digests: ArchiveDigest) -> Iterator[b.Block]:
     yield b.Problems.of(digests.problems, "no digest")
 
 
-def digest_brief(digests: ArchiveDigest) -> Iterator[str]:
+def digest_brief_lines(digests: ArchiveDigest) -> Iterator[str]:
     """One line if some arrays have no digest."""
     if digests.problems:
         yield f"{count_text(len(digests.problems), 'problem')}: some arrays have no digest."

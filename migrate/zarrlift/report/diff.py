@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..jobs.units import bytes_text, count_text, node_text, safe
+from ..jobs.units import bytes_text, count_text, node_names, node_text, safe
 from . import blocks as b
-from .names import node_names
 from .outcome import share_compared
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def blocks(found: ArchiveDiff) -> Iterator[b.Block]:
         yield b.Text("Use --full to compare every value.")
 
 
-def brief(found: ArchiveDiff) -> Iterator[str]:
+def brief_lines(found: ArchiveDiff) -> Iterator[str]:
     """One line if the archives are not the same."""
     if not found.ok:
         yield _headline(found)

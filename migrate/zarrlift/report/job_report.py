@@ -27,7 +27,7 @@ from .viewers import served_first
 
 if TYPE_CHECKING:
     from ..jobs.job_report import ArrayReport, JobReport
-    from ..jobs.ledger.throughput import Reached
+    from ..jobs.ledger.last_run import Reached
 
 _ARRAYS: Final = 20
 """Maximum number of rows; the rest is counted."""

@@ -8,9 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jobs.parts.part_index import has_lsf
-from ..jobs.units import bytes_text, command, count_text, duration_text, node_text, rate_text, safe
+from ..jobs.units import (
+    bytes_text,
+    command,
+    count_text,
+    duration_text,
+    index_ranges,
+    node_text,
+    rate_text,
+    safe,
+)
 from . import blocks as b
-from .names import index_ranges
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -224,7 +232,7 @@ def _array_words(parts: Collection[int]) -> str:
     return f"--array={index_ranges(parts)}"
 
 
-def verification_brief(report: VerificationReport) -> Iterator[str]:
+def verification_brief_lines(report: VerificationReport) -> Iterator[str]:
     """One line if the two sides differ; empty if they do not."""
     if not report.ok:
         yield _differences(report)

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..core.chain.reader_table import Reader, table
 from ..core.grid.frames import Shards
-from ..jobs.units import ROUTES, brief, bytes_text, change_text, command, count_text, safe, shape_text
+from ..jobs.units import (
+    ROUTES,
+    brief,
+    bytes_text,
+    change_text,
+    command,
+    count_text,
+    node_names,
+    safe,
+    shape_text,
+)
 from ..planning.estimates import plan_totals
 from ..planning.result_readers import readings
 from . import blocks as b
-from .archive import conventions
-from .names import node_names
+from .archive import conventions, refused_briefly
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
@@ -64,6 +73,11 @@ def blocks(plan: Plan, *, job: str | None = None) -> Iterator[b.Block]:
     yield b.Text("The job has been created, and nothing has been migrated.")
     yield b.Advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
     yield b.Advice("Then collect them:", command("gather", job))
+
+
+def brief_lines(plan: Plan) -> Iterator[str]:
+    """One line if nodes are refused."""
+    return refused_briefly(len(plan.refusals))
 
 
 def nodes(plan: Plan) -> Iterator[b.Block]:

@@ -8,9 +8,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.status import silence_of
-from ..jobs.units import bytes_text, command, count_text, node_text, pace_texts, safe, share_text
+from ..jobs.units import (
+    bytes_text,
+    command,
+    count_text,
+    index_ranges,
+    node_names,
+    node_text,
+    pace_texts,
+    safe,
+    share_text,
+)
 from . import blocks as b
-from .names import index_ranges, node_names
 
 if TYPE_CHECKING:
     from ..jobs.ledger.last_run import Activity
@@ -116,6 +125,22 @@ def amount_text(status: Status) -> str:
     share = share_text(status.bytes_done, status.bytes_total, estimated=not status.bytes_known)
     pace = pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
     return ", ".join((share, *pace))
+
+
+def progress_line(status: Status) -> str:
+    """The progress of a job in one line."""
+    arrays = [node for node in status.nodes if node.kind == "array"]
+    done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
+    parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
+    if status.bytes_total:
+        parts.append(share_text(status.bytes_done, status.bytes_total))
+    parts.append(f"{count_text(done)} of {count_text(len(arrays), 'array')}")
+    if failed:
+        parts.append(f"{count_text(failed)} failed")
+    if status.retries:
+        parts.append(f"{count_text(status.retries, 'request')} repeated")
+    parts += pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
+    return ", ".join(parts)
 
 
 def _when_to_resume(status: Status) -> str:

@@ -18,9 +18,10 @@ from tests.support.job_archives import tree, write_archive
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli.run_display import watched
-from zarrlift.cli.status_command import a_job, brief, has_ended, watch
+from zarrlift.cli.status_command import has_ended, watch
 from zarrlift.jobs import log_messages
 from zarrlift.jobs.status import PartStatus, Status
+from zarrlift.report import status as report_status
 from zarrstack.core.errors import Problem
 
 # What is seen of a command while it runs: failures at once in a pipe, more if asked, a log file.
@@ -219,7 +220,7 @@ def watch_all(stream: io.StringIO, *statuses: Status) -> tuple[Status, list[floa
     """What is returned, and for how long it waited."""
     asked: Iterator[Status] = iter(statuses)
     waited: list[float] = []
-    return watch(lambda: next(asked), stream, a_job(), clock=lambda: 0.0, wait=waited.append), waited
+    return watch(lambda: next(asked), stream, report_status, clock=lambda: 0.0, wait=waited.append), waited
 
 
 def test_lines_until_the_job_ends() -> None:
@@ -262,7 +263,7 @@ def test_a_status_that_takes_long_is_read_less_often() -> None:
     watch(
         lambda: next(statuses),
         io.StringIO(),
-        a_job(),
+        report_status,
         clock=lambda: next(now, 30.0),
         wait=waited.append,
     )
@@ -275,7 +276,7 @@ def test_ctrl_c_removes_the_picture() -> None:
 
     stream = Terminal()
     with pytest.raises(KeyboardInterrupt):
-        watch(lambda: RUNNING, stream, a_job(), wait=interrupted)
+        watch(lambda: RUNNING, stream, report_status, wait=interrupted)
     assert stream.getvalue().endswith("F\x1b[J")
 
 
@@ -302,7 +303,7 @@ def test_names_do_not_control_the_terminal() -> None:
     watch_all(stream, replace(RUNNING, nodes=(node,), source="\x1b]0;title\x07"), DONE)
     assert "\x1b[2J" not in stream.getvalue()
     assert "\x1b]0" not in stream.getvalue()
-    assert brief(RUNNING).isprintable()
+    assert report_status.progress_line(RUNNING).isprintable()
 
 
 def test_the_exit_code_is_that_of_the_job(

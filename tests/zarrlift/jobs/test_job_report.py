@@ -22,10 +22,9 @@ from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.jobs.ledger.last_run import last_run, level_before
+from zarrlift.jobs.ledger.last_run import Throughput, last_run, level_before, throughput
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.rows import PlanReader, node_rows
-from zarrlift.jobs.ledger.throughput import Throughput, throughput
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.storage.local import byte_locks

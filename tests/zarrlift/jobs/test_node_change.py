@@ -24,8 +24,8 @@ from zarrlift.errors import SourceChangedError
 from zarrlift.jobs import node_change as module
 from zarrlift.jobs.node_change import change_of, node_change
 from zarrlift.report import blocks as b
-from zarrlift.report.node_change import json_lines
 from zarrlift.report.page import Page
+from zarrlift.report.previews import json_lines
 from zarrlift.report.text import lines as text_lines
 from zarrlift.storage.local.storage import LocalStorage
 

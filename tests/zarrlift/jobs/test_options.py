@@ -21,7 +21,7 @@ from zarrlift.formats.zarr_v2 import nodes
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.jobs.units import command, quoted
-from zarrlift.recipe.options import Reading
+from zarrlift.recipe.options import Places, Reading
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
 from zarrlift.report.page import Page
@@ -125,7 +125,8 @@ SHOWN = {"endpoint_url": PLACE, "anon": False, "key": "<key>", "secret": "<secre
 
 
 def words(source: dict[str, Any], destination: dict[str, Any], job: Job, *, in_place: bool = False) -> Any:
-    job.note(**remembered(json.dumps(source), json.dumps(destination), in_place=in_place))
+    places = Places(storage_options=source, dest_storage_options=destination)
+    job.note(**remembered(places, in_place=in_place))
     return option_words(job)
 
 

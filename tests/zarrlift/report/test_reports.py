@@ -16,15 +16,14 @@ from zarrlift.jobs.status import NodeStatus
 from zarrlift.jobs.units import columns
 from zarrlift.report import archive as report_archive
 from zarrlift.report import diff as report_diff
-from zarrlift.report import node_change as report_node_change
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
+from zarrlift.report import previews, text
 from zarrlift.report import status as report_status
-from zarrlift.report import text
 from zarrlift.report.blocks import Problems
 from zarrlift.report.page import Page
-from zarrlift.report.problems import summary
 from zarrlift.report.text import lines as printed
+from zarrlift.report.text import summary
 from zarrstack.core.errors import Problem
 
 # Every report as text, on a narrow and a wide page, kept in golden.txt beside this file.
@@ -64,7 +63,7 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
     "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
     "diff": lambda page: printed(report_diff.blocks(examples.DIFF), page),
-    "show": lambda page: printed(report_node_change.blocks(examples.CHANGE), page),
+    "show": lambda page: printed(previews.change_blocks(examples.CHANGE), page),
     "different": lambda page: printed(report_outcome.verification_blocks(examples.DIFFERENT), page),
 }
 

@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import report_examples as examples
 
-from zarrlift.jobs.units import bytes_text, columns, count_text, duration_text, rate_text, safe, shape_text
+from zarrlift.jobs.units import (
+    bytes_text,
+    columns,
+    count_text,
+    duration_text,
+    index_ranges,
+    node_names,
+    rate_text,
+    safe,
+    shape_text,
+)
 from zarrlift.report.blocks import Column
-from zarrlift.report.names import index_ranges, node_names
 from zarrlift.report.page import table, wrap
 
 

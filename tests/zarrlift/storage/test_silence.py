@@ -22,10 +22,9 @@ import zarrlift
 from zarrlift import Recipe
 from zarrlift.jobs import progress
 from zarrlift.jobs.metrics_file import MetricsFile
-from zarrlift.jobs.processes.executors import RunOptions
+from zarrlift.jobs.processes.executors import RunEngine, RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
-from zarrlift.jobs.run_engine import RunEngine
 from zarrlift.jobs.units import silence_text
 from zarrlift.report.page import Page
 from zarrlift.report.status import blocks
@@ -291,7 +290,7 @@ def test_only_workers_on_this_machine_are_told_where_to_report(executor: Any, re
     spec = WorkerSpec(job_id="1", run="1", source="s3://bucket/in", destination="s3://bucket/out")
     ends = StoreStorage(MemoryStore()), StoreStorage(MemoryStore())
     plan = cast("Plan", SimpleNamespace(recipe=Recipe()))
-    engine = RunEngine(plan, *ends, RunOptions(executor=executor), spec)
+    engine = RunEngine(plan, ends, RunOptions(executor=executor), spec)
     try:
         folder = engine._reporting().silences
         assert (folder is not None and Path(folder).is_dir()) == reports

@@ -75,13 +75,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
     """Has something done when an array is written, and nobody has looked at it."""
 
     def do(damage: Damage) -> None:
-        check = checks.LocalChecks._check
+        check = checks.Checks._check
 
-        def changed(self: checks.LocalChecks, question: Any, plan: ArrayPlan, *more: Any) -> Any:
+        def changed(self: checks.Checks, question: Any, plan: ArrayPlan, *more: Any) -> Any:
             damage(plan, self.destination)
             return check(self, question, plan, *more)
 
-        monkeypatch.setattr(checks.LocalChecks, "_check", changed)
+        monkeypatch.setattr(checks.Checks, "_check", changed)
 
     return do
 

@@ -27,7 +27,7 @@ from ..archive_run import migrate_archive
 from ..claim import sweep_claim
 from ..finish import finish
 from ..ledger.database import HeldError
-from ..observed import observed
+from ..observed import Observed, observed
 from ..opened_job import found_job, opened
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
@@ -37,7 +37,7 @@ from ..update.update import update_job
 from ..verification import verify
 from .list_file import Events, Known, ListFile, list_path
 from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table
-from .run_batch import Act, ArchiveCall, BatchOptions, BatchRun
+from .run_batch import Act, ArchiveCall, BatchRun, archive_request
 
 _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
 
@@ -187,9 +187,9 @@ class Batch:
         rows = {row.number: row for row in before.rows}
         todo = [row for row in before.rows if wanted(row)]
         with observed(progress, place, place, watching, verb) as run:
-            options = BatchOptions(run=RunOptions.of(running), places=places, progress=run.progress)
             if todo:
-                number = self._work(BatchRun(options, act), todo, rows, before.bytes_done)
+                work = BatchRun(RunOptions.of(running), places, run.progress, act)
+                number = self._work(work, todo, rows, before.bytes_done)
             now = self._status(self._events.read(), list(rows.values()))
             refused = any(any_refusal(rows[row.number].problems) for row in todo)
             self.last = replace(
@@ -238,16 +238,14 @@ def _rate(began: float, before: int, done: int) -> float | None:
 
 def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     """Migrate an archive, or resume its job, unless another process has its claim, or has done it."""
-    row, wanted = call.row, call.row.request
+    row = call.row
     if row.state not in COMPLETE and row.begun() and of_job(row).state in COMPLETE:
         return None
-    request = call.request()
-    options = replace(
-        call.options, verify=wanted.verify, digest=wanted.digest, hard_links=wanted.link == "hard"
-    )
+    request = archive_request(row, call.places)
+    options = replace(call.options, verify=row.request.verify)
     try:
         ends = request.open().limited(options.limit)
-        outcome = migrate_archive(request, ends, call.job, options, call.progress)
+        outcome = migrate_archive(request, ends, call.job, options, Observed(call.progress))
     except HeldError:  # also of a process that has given its claim back, and closes its job next
         return None
     # Another process may have done it after the look above.

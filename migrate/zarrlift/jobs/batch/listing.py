@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
@@ -25,38 +25,34 @@ _SUFFIX: Final = re.compile(r"(\.(zarr|n5|zr|zr[123]|zarr[123]))?(\.(zip|ozx|tar
 """What `{relative}` and `{name}` leave out; see `formats.search`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """An archive that a place has, or what is wrong with it."""
 
     listed: Listed
-    source: str
-    below: str = ""
-    """Its path below the place; "" if the place is the archive."""
-    format: str | None = None
-    problems: tuple[Problem, ...] = ()
-
-    def row(self, number: int, destination: str) -> BatchRow:
-        return BatchRow(
-            number=number,
-            source=self.source,
-            destination=destination,
-            relative=self.relative,
-            request=self.listed.request,
-            format=self.format,
-            state="pending" if self.format is not None else "refused",
-            problems=self.problems,
-        )
-
-    @property
-    def relative(self) -> str:
-        return self.below or self.source.rstrip("/").rpartition("/")[2]
+    row: BatchRow
+    """Without its number and its destination."""
+    named: bool
+    """Whether the place is the archive, and not one above it."""
 
     @property
     def name(self) -> str:
         """For messages."""
         where = self.listed.where
-        return where if where and not self.below else f"{where} {redact(self.source)}".strip()
+        return where if where and self.named else f"{where} {redact(self.row.source)}".strip()
+
+
+def _candidate(listed: Listed, source: str, below: str, format: str | None, *problems: Problem) -> _Candidate:
+    row = BatchRow(
+        number=0,
+        source=source,
+        destination="",
+        relative=below or source.rstrip("/").rpartition("/")[2],
+        request=listed.request,
+        format=format,
+        state="pending" if format is not None else "refused",
+        problems=problems,
+    )
+    return _Candidate(listed, row, named=not below)
 
 
 def list_archives(
@@ -80,21 +76,23 @@ def list_archives(
             goal = None if request.in_place else destination
             listed.append(Listed(place=place, destination=goal, request=request))
     found = [candidate for given in listed for candidate in _found(given, storage_options, problems)]
-    named = {candidate.source for candidate in found if not candidate.below}
-    checked: list[tuple[_Candidate, BatchRow]] = []
+    named = {candidate.row.source for candidate in found if candidate.named}
+    checked: list[_Candidate] = []
     known: set[tuple[str, str]] = set()
     for candidate in found:
-        if candidate.below and candidate.source in named:
+        row = candidate.row
+        if not candidate.named and row.source in named:
             continue  # a row that names an archive has priority over one that finds it
         try:
             goal = _destination(candidate, len(checked) + 1)
         except UsageError as error:
             problems.append(f"{candidate.name}: {error}")
             continue
-        if not candidate.listed.where and (candidate.source, goal) in known:
+        if not candidate.listed.where and (row.source, goal) in known:
             continue  # two places of the command line contain it
-        known.add((candidate.source, goal))
-        checked.append((candidate, candidate.row(len(checked) + 1, goal)))
+        known.add((row.source, goal))
+        row = replace(row, number=len(checked) + 1, destination=goal)
+        checked.append(candidate._replace(row=row))
     problems += _conflicts(checked)
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -103,7 +101,7 @@ def list_archives(
         )
     if not checked:
         raise UsageError("there are no archives", found=", ".join(map(redact, places)) or "no place")
-    return [row for _, row in checked]
+    return [candidate.row for candidate in checked]
 
 
 def _found(
@@ -123,30 +121,21 @@ def _found(
         if not given.where:
             raise
         place = given.place if is_url(given.place) else os.path.abspath(os.path.expanduser(given.place))
-        yield _Candidate(listed=given, source=place, problems=(error.problem,))
+        yield _candidate(given, place, "", None, error.problem)
         return
     for result in results:
         if isinstance(result, Problem):
             if result.severity == "refusal":
                 base = given.place if is_url(given.place) else os.path.abspath(given.place)
                 below = result.node or ""
-                source = place_below(base, below)
-                problem = replace(result, node=None)
-                yield _Candidate(listed=given, source=source, below=below, problems=(problem,))
+                yield _candidate(given, place_below(base, below), below, None, replace(result, node=None))
             continue
-        notes: tuple[Problem, ...] = ()
-        if result.nested:
-            notes = (_nested(result.nested),)
-        yield _Candidate(
-            listed=given,
-            source=result.url,
-            below=result.relative,
-            format=given.request.format or result.format,
-            problems=notes,
-        )
+        notes = [_nested(result.nested)] if result.nested else []
+        format = given.request.format or result.format  # noqa: A001 - as in other functions
+        yield _candidate(given, result.url, result.relative, format, *notes)
     if not results and given.where:
         problem = Problem(kind="usage", message="there is no archive in this place", found=given.place)
-        yield _Candidate(listed=given, source=given.place, problems=(problem,))
+        yield _candidate(given, given.place, "", None, problem)
 
 
 def _nested(paths: tuple[str, ...]) -> Problem:
@@ -162,7 +151,7 @@ def _nested(paths: tuple[str, ...]) -> Problem:
 def _destination(candidate: _Candidate, number: int) -> str:
     """The destination of an archive, in place its source; UsageError."""
     if candidate.listed.request.in_place:
-        return candidate.source
+        return candidate.row.source
     template = candidate.listed.destination
     if template is None:
         raise UsageError("a destination is needed", expected="--to TEMPLATE, a column, or --in-place")
@@ -176,9 +165,9 @@ def _destination(candidate: _Candidate, number: int) -> str:
             f"the template has an unknown field {{{unknown[0]}}}",
             expected=", ".join(f"{{{name}}}" for name in _FIELDS),
         )
-    whole = _SUFFIX.sub("", candidate.relative) or candidate.relative
+    whole = _SUFFIX.sub("", candidate.row.relative) or candidate.row.relative
     if any(part in ("", ".", "..") for part in whole.split("/")):
-        raise UsageError("the name of this archive cannot be part of a path", found=candidate.relative)
+        raise UsageError("the name of this archive cannot be part of a path", found=candidate.row.relative)
     values = {
         "relative": whole,
         "name": PurePosixPath(whole).name,
@@ -192,11 +181,11 @@ def _destination(candidate: _Candidate, number: int) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
-def _conflicts(rows: Sequence[tuple[_Candidate, BatchRow]]) -> Iterator[str]:
+def _conflicts(candidates: Sequence[_Candidate]) -> Iterator[str]:
     """What is wrong between rows: one destination for two, or places inside each other."""
     sources: dict[str, _Candidate] = {}
     goals: dict[str, _Candidate] = {}
-    places = [(candidate, _place(row.source), _place(row.destination)) for candidate, row in rows]
+    places = [(each, _place(each.row.source), _place(each.row.destination)) for each in candidates]
     for candidate, source, goal in places:
         sources.setdefault(source, candidate)
         if goal in goals:

@@ -136,11 +136,6 @@ class BatchRow:
         return json_of_fields(self, "request", "stamp")
 
 
-def counts(rows: Iterable[BatchRow]) -> dict[str, int]:
-    """The number of archives in each state."""
-    return dict(Counter(row.state for row in rows))
-
-
 def amounts(rows: Iterable[BatchRow], planned: Callable[[BatchRow], int]) -> tuple[int, int]:
     """Bytes read so far and in total; `planned` gives those of an archive that is not done."""
     done = total = 0
@@ -284,7 +279,7 @@ class BatchOutcome:
     @property
     def counts(self) -> dict[str, int]:
         """The number of archives in each state."""
-        return counts(self.rows)
+        return dict(Counter(row.state for row in self.rows))
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""

@@ -1,46 +1,43 @@
-"""Works on the archives of a batch, each by the engine of one archive, with one display for all."""
+"""Works on the archives of a batch, each by the engine of one archive, with one display for all.
+
+Large ones are run one at a time with all workers, small ones side by side.
+"""
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, TypeAlias, TypeVar
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...core.problems import any_refusal
 from ...errors import JobError
-from ...recipe.options import Moved, Places
+from ...planning.regrid.blocks import available_cores
+from ...recipe.options import Moved, Places, values
 from ...storage.open_storage import is_url
 from ...storage.reference_options import of_references
 from ...transfer.events import Ended, Event, Planned
+from ...transfer.executors.choice import in_process, open_engine
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import ArchiveRequest
 from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
 from ..ledger.move import move_of, settled
-from ..opened_job import found_in, opened
+from ..opened_job import found_job, opened
 from ..processes.executors import RunOptions
 from ..progress import Progress, Ticker, Unticked
-from .rows import COMPLETE, ArchiveState, BatchRow, of_job
-from .side_by_side import shared
+from .rows import COMPLETE, ArchiveState, BatchRow, RowRequest, of_job
 
 _REFUSED = ("usage", "metadata", "unsupported")
 """Kinds of errors that say that an archive cannot be migrated, if nothing of it was begun."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """How a batch is run."""
-
-    run: RunOptions
-    places: Places
-    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,49 +54,40 @@ class ArchiveCall:
         """Where its job file is, or will be."""
         return Path(self.row.job)
 
-    def request(self) -> ArchiveRequest:
-        """What is asked for the archive."""
-        return archive_request(self.row, self.places)
-
 
 def archive_request(row: BatchRow, places: Places) -> ArchiveRequest:
     """What is asked for an archive; each place gets the options that are for places like it."""
     given = places.storage_options
-    return ArchiveRequest.of(
-        row.source,
-        None if row.in_place else row.destination,
-        row.request.recipe,
-        row.request,
-        Places(
-            storage_options=given if is_url(row.source) else of_references(given),
-            dest_storage_options=places.dest_storage_options if is_url(row.destination) else None,
-        ),
+    return ArchiveRequest(
+        source=row.source,
+        destination=None if row.in_place else row.destination,
+        **values(row.request, RowRequest),
+        storage_options=given if is_url(row.source) else of_references(given),
+        dest_storage_options=places.dest_storage_options if is_url(row.destination) else None,
     )
 
 
-class Act(Protocol):
-    """What is done with each archive, in any thread; returns its problems, or raises one.
+Act: TypeAlias = Callable[[ArchiveCall], tuple[Problem, ...] | None]
+"""What is done with each archive, in any thread; returns its problems, or raises one.
 
-    None if another process does it.
-    """
-
-    def __call__(self, call: ArchiveCall, /) -> tuple[Problem, ...] | None:
-        """Work on an archive."""
+None if another process does it.
+"""
 
 
 class BatchRun:
     """One run of a batch."""
 
-    def __init__(self, options: BatchOptions, act: Act) -> None:
+    def __init__(self, options: RunOptions, places: Places, progress: Progress | None, act: Act) -> None:
         self._options = options
+        self._places = places
         self._act = act
-        self._progress = BatchProgress(options.progress)
+        self._progress = BatchProgress(progress)
 
     def __call__(self, rows: Iterable[BatchRow]) -> Generator[tuple[BatchRow, bool], None, None]:
         """Work on archives, the largest first: what became of each, and whether this process did it."""
         todo = sorted(rows, key=lambda row: (-row.bytes_in, row.number))
         with (
-            shared(self._options.run, waits=any(map(waits, todo)), alone=len(todo) == 1) as common,
+            shared(self._options, waits=any(map(waits, todo)), alone=len(todo) == 1) as common,
             self._progress.of(todo),
         ):
             for row, ran in common.each(self._archive, todo):
@@ -111,9 +99,7 @@ class BatchRun:
         started = time.monotonic()
         problems: tuple[Problem, ...] | None
         named = log_messages.archive.set(row.source)
-        call = ArchiveCall(
-            row=row, options=options, places=self._options.places, progress=self._progress.archive()
-        )
+        call = ArchiveCall(row=row, options=options, places=self._places, progress=self._progress.archive())
         try:
             if row.begun():
                 _follow_list(call)
@@ -153,7 +139,7 @@ def _follow_list(call: ArchiveCall) -> None:
         with suppress(JobError):
             settled(job)
             return
-        found = found_in(job, call.job, "resume", call.places, call.options, moved=moved)
+        found = found_job(call.job, "resume", job, call.places, call.options, moved=moved)
     with opened(found, progress=False):
         pass  # its places are recorded
 
@@ -214,3 +200,95 @@ class BatchProgress:
         if self._progress is not None:
             with self._lock:
                 self._progress(event)
+
+
+T = TypeVar("T")
+
+ELSEWHERE: Final = 8
+"""Archives side by side if each waits for stores or for workers elsewhere."""
+_LOOK: Final = 1.0
+"""Seconds after which Ctrl-C is noticed on systems where it does not end waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the archives of a batch share."""
+
+    options: RunOptions
+    """For archives side by side."""
+    alone: RunOptions
+    """For one archive at a time."""
+    threads: int
+    """Archives side by side."""
+    stop: threading.Event
+    """Ends the runs of all archives at their next task."""
+
+    def each(self, work: Callable[[BatchRow, RunOptions], T], rows: Iterable[BatchRow]) -> Iterator[T]:
+        """Call `work` for each archive; the results as they come, in the thread that iterates.
+
+        If the caller ends the iteration early, or `work` raises, the archives are stopped.
+        """
+        rows = list(rows)
+        small = [row for row in rows if not row.large]
+        for row in rows:
+            if row.large and not self.stop.is_set():
+                yield work(row, self.alone)
+        if self.threads <= 1 or len(small) <= 1:
+            for row in small:
+                if not self.stop.is_set():
+                    yield work(row, self.options)
+            return
+        ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
+        with ThreadPoolExecutor(min(self.threads, len(small)), "zarrlift-archive") as pool:
+            left = len(small)
+            try:
+                for row in small:
+                    pool.submit(work, row, self.options).add_done_callback(ended.put)
+                while left and not self.stop.is_set():
+                    with suppress(queue.Empty):
+                        future = ended.get(timeout=_LOOK)
+                        left -= 1
+                        yield future.result()
+            finally:
+                if left:
+                    self.stop.set()
+                    pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def shared(options: RunOptions, *, waits: bool, alone: bool = False, runs: bool = True) -> Iterator[Shared]:
+    """What archives share: the pool of threads, or the executor, which is opened once.
+
+    `waits`: whether the work of an archive is mainly waiting for stores. `alone`: whether there is only one
+    archive, which is then run as `migrate` does. Without `runs`, archives are only planned.
+    """
+    stop = threading.Event()
+    own = together = replace(options, stop=stop)
+    threads = ELSEWHERE if waits and not alone else 1
+    with ExitStack() as stack:
+        if not alone:
+            _load()
+        if runs and not alone and in_process(options.executor):
+            number = options.workers or available_cores()
+            threads = max(number, threads)
+            if options.executor in (None, "threads"):
+                pool = stack.enter_context(ThreadPoolExecutor(threads, "zarrlift"))
+                together = replace(own, executor=pool)
+        elif runs and not alone:
+            workers = options.workers or (available_cores() if options.processes else None)
+            engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+            stack.callback(engine.close)
+            own = together = replace(own, engine=engine)
+            threads = ELSEWHERE
+        yield Shared(options=together, alone=own, threads=threads, stop=stop)
+
+
+def _load() -> None:
+    """Load what every archive needs, before threads do: they would see a package partly initialised."""
+    from ..checks import checks_process
+
+    checks_process.drop()
+    import numcodecs  # noqa: F401
+    import zarr  # noqa: F401
+
+    from ...verification import before_publishing, documents, sampling, zarr_python_reader  # noqa: F401

@@ -31,8 +31,7 @@ from .batch import Batch, How
 from .list_file import Events, ListFile, default_path, is_list
 from .listing import list_archives
 from .rows import BatchRow, RowRequest
-from .run_batch import BatchOptions, archive_request, waits
-from .side_by_side import shared
+from .run_batch import archive_request, shared, waits
 
 LARGE: Final = 64 << 20
 """Bytes from which an archive is run alone, with all workers: it keeps them busy for longer than a thread
@@ -40,23 +39,19 @@ takes to start.
 """
 
 
-def assessed(rows: Sequence[BatchRow], options: BatchOptions) -> list[BatchRow]:
+def assessed(rows: Sequence[BatchRow], options: RunOptions, places: Places) -> list[BatchRow]:
     """The rows with what planning finds; archives that cannot be planned are refused."""
     known = {row.number: row for row in rows}
     todo = [row for row in rows if row.state == "pending" and not row.begun()]
-    with shared(options.run, waits=any(map(waits, todo)), runs=False) as common:
-
-        def work(row: BatchRow, _: RunOptions) -> BatchRow:
-            return _assess(row, options, common.threads)
-
-        for row in common.each(work, todo):
+    with shared(options, waits=any(map(waits, todo)), runs=False) as common:
+        for row in common.each(lambda row, _: _assess(row, places, common.threads), todo):
             known[row.number] = row
     return list(known.values())
 
 
-def _assess(row: BatchRow, options: BatchOptions, beside: int) -> BatchRow:
+def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
     try:
-        request = archive_request(row, options.places)
+        request = archive_request(row, places)
         ends = request.open()
         if not row.in_place:
             refuse_existing(ends.destination, overwrite=request.overwrite)
@@ -144,8 +139,8 @@ def batch(
         added: tuple[str, ...] = ()
     else:
         path = _path(texts, to, list_file)
-        with_options = BatchOptions(run=RunOptions.of(running), places=opening)
-        added = _listed(path, texts, to, wanted, with_options, update=update, plans=not run)
+        given_for = RunOptions.of(running), opening
+        added = _listed(path, texts, to, wanted, given_for, update=update, plans=not run)
         opened = Batch(path, only=only)
     if run:
         opened.run(progress=progress, **how)
@@ -171,7 +166,7 @@ def _listed(
     places: Sequence[str],
     to: str | None,
     wanted: RowRequest,
-    options: BatchOptions,
+    how: tuple[RunOptions, Places],
     *,
     update: bool,
     plans: bool,
@@ -181,14 +176,14 @@ def _listed(
         raise UsageError("an inventory is of one archive", expected="a column of the manifest")
     if wanted.in_place and (wanted.overwrite or to is not None):
         raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
-    opening = options.places.storage_options
+    opening = how[1].storage_options
     found = [
         replace(row, job=str(job_beside(row.destination, path.parent)))
         for row in list_archives(places, destination=to, request=wanted, storage_options=opening)
     ]
     file = ListFile(path)
     if not os.path.lexists(path):
-        rows = assessed(found, options) if plans or len(found) > 1 else found
+        rows = assessed(found, *how) if plans or len(found) > 1 else found
         if file.create(rows):
             Events(file).note(row for row in rows if not row.begun())
             return ()
@@ -197,7 +192,7 @@ def _listed(
     if not new or not update:
         return tuple(redact(row.source) for row in new)
     after = len(known)
-    rows = assessed([replace(row, number=after + place) for place, row in enumerate(new, 1)], options)
+    rows = assessed([replace(row, number=after + place) for place, row in enumerate(new, 1)], *how)
     file.write([*known, *rows])
     Events(file).note(row for row in rows if not row.begun())
     return ()

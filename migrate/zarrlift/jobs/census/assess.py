@@ -95,9 +95,9 @@ def census(
         else:
             counting.add(archive, *result)
         if progress is not None:
-            progress(counting.sums["archives"])
+            progress(counting.counts["sums"]["archives"])
     redacted = redact(os.fspath(place), secrets_of(storage_options))
-    if not counting.formats and not counting.unsearched:
+    if not counting.counts["formats"] and not counting.unsearched:
         if divided(os.fspath(place))[1] is None:
             detect(open_storage(place, storage_options=storage_options))  # raises, and names what is there
         raise UsageError("no archives found", found=redacted)
@@ -167,38 +167,22 @@ _OF_ROUTE: Final = ("chunks", "bytes_in", "bytes_read", "bytes_out", "objects_ou
 _SEVERITIES: Final = ("refusal", "warning", "note")
 
 
-@dataclass(slots=True)
-class _Messages:
-    """Problems with one message."""
-
-    count: int = 0
-    archives: int = 0
-    last: str | None = None
-    """The archive that was counted last."""
-    examples: list[Example] = field(default_factory=list)
-
-
 @dataclass(slots=True, kw_only=True)
 class Counting:
     """The counts of the archives so far."""
 
     listed: bool
-    sums: Counter[str] = field(default_factory=Counter)
-    """Field of the census -> its number."""
+    counts: defaultdict[str, Counter[Any]] = field(default_factory=lambda: defaultdict(Counter))
+    """`sums` by field of the census, `formats`, the tallies; arrays (`sizes`) and stored chunks (`stored`) by
+    the lower limit of their class.
+    """
     bytes_known: bool = True
     cost: Cost = field(default_factory=Cost)
-    formats: Counter[str] = field(default_factory=Counter)
-    tallies: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _TALLIES})
-    """Field of the census -> how often each name occurs."""
-    sizes: Counter[int] = field(default_factory=Counter)
-    """Lower limit -> arrays."""
-    stored: Counter[int] = field(default_factory=Counter)
-    """Lower limit -> stored chunks."""
     routes: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """Route -> its sums, by field of `RouteTotals`."""
     chains: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """Route -> arrays with each pair of codec chains."""
-    messages: dict[tuple[str, str, str], _Messages] = field(default_factory=dict)
+    groups: dict[tuple[str, str, str], ProblemGroup] = field(default_factory=dict)
     broken: list[Example] = field(default_factory=list)
     unsearched: list[Problem] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
@@ -206,28 +190,29 @@ class Counting:
     def add(self, match: FoundArchive, archive: Archive, plan: Plan) -> None:
         """Count an archive and its plan."""
         self._count(match)
-        self.tallies["writers"].update(writers(archive))
-        self.tallies["conventions"].update(seen.name for seen in plan.conventions)
+        self.counts["writers"].update(writers(archive))
+        self.counts["conventions"].update(seen.name for seen in plan.conventions)
         documents = len(archive.documents)
         for node in archive.nodes:
             documents += len(node.documents)
             if isinstance(node, GroupNode):
-                self.sums["groups"] += 1
+                self.counts["sums"]["groups"] += 1
             else:
                 self._add_array(node)
-        for problem in plan.all_problems():
-            self._add_problem(match, problem)
-        self.sums["refused"] += len(plan.refusals)
-        self.sums["current"] += match.format == "zarr3"
+        self._add_problems(match, plan.all_problems())
+        self.counts["sums"]["refused"] += len(plan.refusals)
+        self.counts["sums"]["current"] += match.format == "zarr3"
         if not self.listed:
             self._add_routes(plan)
             return
-        self.sums["objects"] += documents
+        self.counts["sums"]["objects"] += documents
         for array in plan.arrays:
-            self.sums["objects"] += array.chunks
-            self.sums["bytes"] += array.bytes_in
+            self.counts["sums"]["objects"] += array.chunks
+            self.counts["sums"]["bytes"] += array.bytes_in
             self.bytes_known &= array.bytes_in_known
-            self.stored[_class_of(array.source.chunk_shape, array.source.item_bytes)] += array.chunks
+            self.counts["stored"][_class_of(array.source.chunk_shape, array.source.item_bytes)] += (
+                array.chunks
+            )
         if match.format == "zarr3":
             return
         self._add_routes(plan)
@@ -249,19 +234,24 @@ class Counting:
 
     def census(self, place: str, cost: Cost | None) -> Census:
         """The census of all archives."""
-        figures: dict[str, Any] = {name: self.sums[name] for name in _SUMS}
-        figures |= {name: Tally.of(counter) for name, counter in self.tallies.items()}
+        figures: dict[str, Any] = {name: self.counts["sums"][name] for name in _SUMS}
+        figures |= {name: Tally.of(self.counts[name]) for name in _TALLIES}
         return Census(
             place=place,
             listed=self.listed,
-            formats=dict(sorted(self.formats.items())),
+            formats=dict(sorted(self.counts["formats"].items())),
             bytes_known=self.bytes_known,
             chunk_sizes=tuple(self._size_classes()),
             routes=tuple(
                 RouteTotals(route=name, codecs=Tally.of(self.chains[name]), **sums)
                 for name, sums in sorted(self.routes.items())
             ),
-            problems=tuple(self._problems()),
+            problems=tuple(
+                sorted(
+                    self.groups.values(),
+                    key=lambda each: (_SEVERITIES.index(each.severity), -each.count, each.kind, each.message),
+                )
+            ),
             broken=tuple(self.broken),
             unsearched=tuple(self.unsearched),
             nested=tuple(self.nested),
@@ -270,31 +260,37 @@ class Counting:
         )
 
     def _count(self, match: FoundArchive) -> None:
-        self.sums["archives"] += 1
-        self.formats[match.format] += 1
+        self.counts["sums"]["archives"] += 1
+        self.counts["formats"][match.format] += 1
         self.nested += match.nested
 
     def _add_array(self, node: ArrayNode) -> None:
-        self.sums["arrays"] += 1
+        self.counts["sums"]["arrays"] += 1
         layout = node.layout
         if layout is None:
             return
-        self.tallies["data_types"][str(layout.data_type)] += 1
-        self.tallies["codecs"].update({codec.name for codec in layout.chain.codecs})
-        self.tallies["chunk_shapes"][shape_text(layout.chunk_shape)] += 1
-        self.sizes[_class_of(layout.chunk_shape, layout.item_bytes)] += 1
+        self.counts["data_types"][str(layout.data_type)] += 1
+        self.counts["codecs"].update({codec.name for codec in layout.chain.codecs})
+        self.counts["chunk_shapes"][shape_text(layout.chunk_shape)] += 1
+        self.counts["sizes"][_class_of(layout.chunk_shape, layout.item_bytes)] += 1
 
-    def _add_problem(self, match: FoundArchive, problem: Problem) -> None:
-        key = (problem.severity, problem.kind, problem.message)
-        if key not in self.messages and len(self.messages) >= _MESSAGES:
-            key = (problem.severity, problem.kind, "(other messages)")
-        group = self.messages.setdefault(key, _Messages())
-        group.count += 1
-        if group.last != match.relative or not group.archives:
-            group.archives += 1
-            group.last = match.relative
-            if len(group.examples) < _EXAMPLES:
-                group.examples.append(Example(archive=match.relative, problem=problem))
+    def _add_problems(self, match: FoundArchive, problems: Iterable[Problem]) -> None:
+        seen: set[tuple[str, str, str]] = set()
+        for problem in problems:
+            key = (problem.severity, problem.kind, problem.message)
+            if key not in self.groups and len(self.groups) >= _MESSAGES:
+                key = (problem.severity, problem.kind, "(other messages)")
+            severity, kind, message = key
+            group = self.groups.get(key) or ProblemGroup(kind=kind, severity=severity, message=message)
+            is_new = key not in seen
+            seen.add(key)
+            own = (Example(archive=match.relative, problem=problem),) if is_new else ()
+            self.groups[key] = replace(
+                group,
+                count=group.count + 1,
+                archives=group.archives + is_new,
+                examples=(*group.examples, *own)[:_EXAMPLES],
+            )
 
     def _add_routes(self, plan: Plan) -> None:
         for name in {array.route.name for array in plan.arrays}:
@@ -310,27 +306,15 @@ class Counting:
     def _size_classes(self) -> list[SizeClass]:
         limits = [*_CLASSES[1:], None]
         return [
-            SizeClass(at_least=start, below=below, arrays=self.sizes[start], chunks=self.stored[start])
-            for start, below in zip(_CLASSES, limits, strict=True)
-            if self.sizes[start]
-        ]
-
-    def _problems(self) -> list[ProblemGroup]:
-        groups = [
-            ProblemGroup(
-                kind=kind,
-                severity=severity,
-                message=message,
-                count=group.count,
-                archives=group.archives,
-                examples=tuple(group.examples),
+            SizeClass(
+                at_least=start,
+                below=below,
+                arrays=self.counts["sizes"][start],
+                chunks=self.counts["stored"][start],
             )
-            for (severity, kind, message), group in self.messages.items()
+            for start, below in zip(_CLASSES, limits, strict=True)
+            if self.counts["sizes"][start]
         ]
-        return sorted(
-            groups,
-            key=lambda group: (_SEVERITIES.index(group.severity), -group.count, group.kind, group.message),
-        )
 
 
 def _names(chain: Chain) -> str:

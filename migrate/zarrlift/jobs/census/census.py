@@ -59,9 +59,9 @@ class ProblemGroup(FieldsAsJSON):
     kind: str
     severity: str
     message: str
-    count: int
-    archives: int
-    examples: tuple[Example, ...]
+    count: int = 0
+    archives: int = 0
+    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,10 @@
 """The checks that run before an array is published.
 
-They run in this process (`LocalChecks`) or in a separate one (`checks_for`).
+They run in this process (`Checks`) or in a separate one (`checks_for`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
@@ -49,42 +48,8 @@ Found: TypeAlias = list[Checked]
 """The result of each item, in the same order."""
 
 
-class Checks(ABC):
-    """Compares what a job wrote with its source."""
-
-    @abstractmethod
-    def __call__(self, question: Question) -> Found:
-        """Check each array; raises nothing."""
-
-    def submit(self, question: Question) -> Callable[[], Found]:
-        """Start the checks, in the background if possible.
-
-        The returned function gives the results; they come in the order of the calls.
-        """
-        return lambda: self(question)
-
-    def prepare_workers(self) -> None:
-        """Load the modules that workers and checks share, before any worker starts.
-
-        If two threads import a package at the same time, one of them may see it partially initialized.
-        """
-        import numcodecs  # noqa: F401
-
-    def prepare(self) -> None:  # noqa: B027 - a process apart has done so by itself
-        """Load what the checks need, while workers are busy."""
-
-    def close(self) -> None:  # noqa: B027
-        """Release resources; no checks follow."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class LocalChecks(Checks):
-    """Checks in this process."""
+class Checks:
+    """Compares what a job wrote with its source, in this process."""
 
     def __init__(self, source: Storage, destination: Storage, *, elsewhere: Elsewhere | None = None) -> None:
         """`elsewhere`: where full checks compare the values; WorkerError or BrokenExecutor if it is gone."""
@@ -97,9 +62,32 @@ class LocalChecks(Checks):
         """Compare the documents, then the chunks of the arrays whose documents are correct."""
         return [self._check(question, plan, present) for plan, present in question.items]
 
+    def submit(self, question: Question) -> Callable[[], Found]:
+        """Start the checks, in the background if possible.
+
+        The returned function gives the results; they come in the order of the calls. It raises nothing.
+        """
+        return lambda: self(question)
+
+    def prepare_workers(self) -> None:
+        """Load the modules that workers and checks share, before any worker starts.
+
+        If two threads import a package at the same time, one of them may see it partially initialized.
+        """
+        import numcodecs  # noqa: F401
+
     def prepare(self) -> None:
-        """Load zarr."""
+        """Load what the checks need, while workers are busy."""
         import zarr  # noqa: F401
+
+    def close(self) -> None:
+        """Release resources; no checks follow."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _check(self, question: Question, plan: ArrayPlan, present: Indexes) -> Checked:
         from ...verification.before_publishing import compare_sample

@@ -18,7 +18,7 @@ from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from . import checks_process
-from .checks import Checks, Found, LocalChecks, Question
+from .checks import Checks, Found, Question
 
 if TYPE_CHECKING:
     from ..processes.forked_process import ForkedProcess
@@ -29,22 +29,15 @@ class ForkedChecks(Checks):
 
     def __init__(self, source: LocalStorage, destination: LocalStorage, apart: ForkedProcess) -> None:
         """`apart` answers as `checks_process.new` makes it, and is closed together with this object."""
-        self.source = source
-        self.destination = destination
-        self._here: LocalChecks | None = None
+        super().__init__(source, destination)
         self._apart = apart
 
-    def __call__(self, question: Question) -> Found:
-        """Ask the separate process; if it has died, run the checks here."""
-        return self.submit(question)()
-
     def submit(self, question: Question) -> Callable[[], Found]:
-        """Send the question now and wait for the answer only when it is needed."""
+        """Send the question now and wait for the answer only when it is needed.
 
-        def here() -> Found:
-            if self._here is None:
-                self._here = LocalChecks(self.source, self.destination)
-            return self._here(question)
+        If the process has died, the checks run here.
+        """
+        here = super().submit(question)
 
         def answer() -> Found:
             try:
@@ -65,6 +58,9 @@ class ForkedChecks(Checks):
         partially initialized.
         """
 
+    def prepare(self) -> None:
+        """Do nothing: the separate process has done so by itself."""
+
     def close(self) -> None:
         """End the separate process."""
         self._apart.close()
@@ -74,8 +70,8 @@ def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Che
     """The checks of a run; in a separate process if that is faster and safe."""
     if level == "none" or not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
         checks_process.drop()
-        return LocalChecks(source, destination)
+        return Checks(source, destination)
     apart = checks_process.take()
     if apart is None and "zarr" not in sys.modules:
         apart = checks_process.new()
-    return LocalChecks(source, destination) if apart is None else ForkedChecks(source, destination, apart)
+    return Checks(source, destination) if apart is None else ForkedChecks(source, destination, apart)

@@ -15,7 +15,7 @@ from ..processes import process_tuning
 from ..processes.forked_process import ForkedProcess, may_fork
 
 if TYPE_CHECKING:
-    from .checks import LocalChecks
+    from .checks import Checks
 
 _COMMANDS: Final = frozenset({"migrate", "resume", "gather", "run"})
 _WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "--part", "--parts", "-n", "--dry-run"})
@@ -86,12 +86,12 @@ class _Answers:
     """Answers questions in the separate process: two endpoints and what `Checks` are asked."""
 
     def __init__(self) -> None:
-        self._checks: LocalChecks | None = None
+        self._checks: Checks | None = None
 
     def __call__(self, request: Any) -> Any:
         source, destination, question = request
         if self._checks is None:
-            from .checks import LocalChecks
+            from .checks import Checks
 
-            self._checks = LocalChecks(source, destination)
+            self._checks = Checks(source, destination)
         return self._checks(question)

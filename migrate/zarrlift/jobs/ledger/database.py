@@ -23,8 +23,7 @@ from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.system_errors import file_limit_text, may_create_in
-from .rows import Common, Values, as_stored, node_rows
-from .schema import SCHEMA_SQL
+from .rows import SCHEMA_SQL, Common, Values, as_stored, node_rows
 
 if TYPE_CHECKING:
     from .stored_file import JobPath
@@ -195,12 +194,7 @@ def insert_nodes(db: sqlite3.Connection, nodes: Iterable[Planned]) -> None:
         " by_tasks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows(),
     )
-    insert_common(db, common)
-
-
-def insert_common(db: sqlite3.Connection, rows: Iterable[Common]) -> None:
-    """Insert what plans have in common, unless it is there."""
-    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", rows)
+    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", common)
 
 
 def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:

@@ -182,6 +182,11 @@ class Job:
         with damage_told(self.path):
             return JobRecord.of(self._meta)
 
+    @property
+    def has_digests(self) -> bool:
+        """Whether it stores a digest of the values of each array."""
+        return self.fact("digest") is not None
+
     def fact(self, name: str) -> str | None:
         """A note stored in the job that may change, such as "verified"."""
         return self._meta.get(name)

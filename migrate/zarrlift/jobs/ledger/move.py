@@ -117,12 +117,10 @@ def _left(home: Home, path: JobPath, id: str) -> tuple[Left, frozenset[str]]:
     except OSError:
         return "unknown", frozenset()
     try:
-        identity = _Identity.read(home.path)
+        identity, places = _identity(home.path)
     except (JobError, sqlite3.Error, OSError, ValueError):
         return "unknown", frozenset()
-    if identity.id == id:
-        return "there", frozenset()
-    return "another", identity.places
+    return ("there", frozenset()) if identity == id else ("another", places)
 
 
 def _left_in_store(home: Home, path: JobPath, id: str) -> Left:
@@ -134,36 +132,28 @@ def _left_in_store(home: Home, path: JobPath, id: str) -> Left:
     old = StoredFile(home.path, path.options)
     if not old.fetch():
         return "gone"
-    return "there" if _Identity.read(os.fspath(old)).id == id else "another"
+    return "there" if _identity(os.fspath(old))[0] == id else "another"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Identity:
-    """What a file is, read without opening it as a job."""
+def _identity(path: str) -> tuple[str | None, frozenset[str]]:
+    """The id and the places of the job in a file, read without opening it as one; None for no job.
 
-    id: str | None = None
-    """None for what is not a job."""
-    places: frozenset[str] = frozenset()
-    """Its sources and destinations."""
-
-    @classmethod
-    def read(cls, path: str) -> _Identity:
-        """Read a file; sqlite3.Error, OSError, ValueError or JobError if that fails."""
-        if os.path.isdir(path):
-            return cls()
-        require_file(Path(path))
-        with open(path, "rb") as file:
-            if file.read(len(SQLITE)) != SQLITE:
-                return cls()
-        with read_only(Path(path)) as db:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-            if "meta" not in tables:
-                return cls()
-            facts = {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
-            header = json.loads(facts.get("plan", "{}"))
-            recorded = [header.get("source"), header.get("destination"), facts.get("source_place")]
-        places = frozenset(place for place in recorded if place)
-        return cls(id=facts.get("id"), places=places)
+    sqlite3.Error, OSError, ValueError or JobError if that fails.
+    """
+    if os.path.isdir(path):
+        return None, frozenset()
+    require_file(Path(path))
+    with open(path, "rb") as file:
+        if file.read(len(SQLITE)) != SQLITE:
+            return None, frozenset()
+    with read_only(Path(path)) as db:
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        if "meta" not in tables:
+            return None, frozenset()
+        facts = {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
+    header = json.loads(facts.get("plan", "{}"))
+    recorded = (header.get("source"), header.get("destination"), facts.get("source_place"))
+    return facts.get("id"), frozenset(place for place in recorded if place)
 
 
 Finding: TypeAlias = Literal["relative", "recorded", "neither", "both", "copy", "taken", "unknown"]

@@ -19,7 +19,7 @@ from ...recipe.keywords import (
     TakingOverKeywords,
     WatchingKeywords,
 )
-from ...recipe.options import JobPlace, PathText, Places, Request, Running, TakingOver, VerifyLevel, Watching
+from ...recipe.options import JobPlace, PathText, Places, Running, TakingOver, VerifyLevel, Watching
 from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
 from ...storage.listed_versions import Timestamp
@@ -40,9 +40,8 @@ from ..resume.lost_tasks import find_torn_documents
 from ..run_arrays import RunArray, Share
 from ..stored_inventories import planned_inventories
 from .division import Division
-from .merge import merge, sweep_parts
 from .migrate_part import divided
-from .run_file import run_files
+from .run_file import merge, run_files, sweep_parts
 
 
 class _Gathering(JobPlaceKeywords, PlacesKeywords, RunningKeywords, WatchingKeywords):
@@ -178,19 +177,18 @@ def plan_parts(
     """
     if parts < 1:
         raise UsageError("a job has at least one part", found=str(parts))
-    request, places, taking_over = given(options, Request, Places, TakingOver)
-    if destination is None and not request.in_place:
+    if destination is None and not options.get("in_place"):
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
-    if request.overwrite:
+    if options.get("overwrite"):
         raise UsageError("a job in parts overwrites nothing", found="--overwrite")
     recipe = recipe or Recipe()
-    migration = ArchiveRequest.of(
-        source, destination, replace(recipe, memory=recipe.memory or _MEMORY), request, places
-    )
+    recipe = replace(recipe, memory=recipe.memory or _MEMORY)
+    named = {"source": source, "destination": destination, "recipe": recipe}
+    migration, taking_over = given({**options, **named}, ArchiveRequest, TakingOver)
     ends = migration.open()
     refuse_unsupported("divide", ends.destination, in_place=ends.in_place)
     path = job_of_parts(job)
-    if ends.spec("", RunOptions()) is None:
+    if ends.access is None:
         raise out_of_reach()
     with claimed(ends.place, path, take_over=taking_over.take_over) as claim:
         if not migration.in_place:
@@ -205,8 +203,8 @@ def plan_parts(
                 key=str(left[0]),
                 advice="Delete them.",
             )
-        running = RunOptions(digest=migration.digest, fsync=True)
-        with new_job(migration, ends, path, claim, running, parts=parts) as new:
-            plan = new.plan
+        running = RunOptions(fsync=True)
+        with new_job(migration, ends, path, claim, running, parts=parts) as (_, plan, _, _):
+            pass
         claim.lasting = True
     return plan

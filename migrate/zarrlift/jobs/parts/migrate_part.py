@@ -21,14 +21,15 @@ from ...recipe.keywords import PlacesKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...transfer.counts import MoveResult
-from ..checks.checks import LocalChecks
+from ..checks.checks import Checks
 from ..ledger.database import not_opened, require_file
 from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.last_run import is_locked
 from ..ledger.ledger import Job
 from ..ledger.read_only import read_only
 from ..ledger.rows import NodeState, RecordedTask
-from ..opened_job import found_in, require_parts
+from ..observed import observed
+from ..opened_job import found_job, require_parts
 from ..option_words import option_words
 from ..outcome import Outcome, log_outcome
 from ..processes.executors import RunOptions
@@ -37,9 +38,8 @@ from ..run import Run
 from ..run_arrays import Share
 from ..stored_inventories import planned_inventories
 from .division import Division
-from .merge import tasks_of
 from .part_index import part_index
-from .run_file import PartRun, RunFile, read_run, run_files
+from .run_file import PartRun, RunFile, read_run, run_files, tasks_of
 
 _OF_ALL: Final = (
     "DELETE FROM node WHERE kind != 'array' OR state = 'done'",
@@ -97,14 +97,12 @@ def migrate_part(
         parts = require_parts(ledger)
         if not 0 <= index < parts:
             raise UsageError("the job has no such part", found=str(index), expected=f"0 to {parts - 1}")
-        found = found_in(ledger, path, "part", places, RunOptions.of(running), verify=verify)
+        found = found_job(path, "part", ledger, places, RunOptions.of(running), verify=verify)
         ends = found.ends
         run_options = replace(
             found.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
-            hard_links=ledger.record.link == "hard",
-            digest=ledger.fact("digest") is not None,
         )
         own = _plan_of(ledger, plan, division, index)
         nothing = Outcome(
@@ -113,9 +111,9 @@ def migrate_part(
         if ledger.state != "incomplete":
             return nothing
         earlier = _earlier(path, ledger.id, index)
-        checks = LocalChecks(ends.source, ends.destination)
+        checks = Checks(ends.source, ends.destination)
         with (
-            ends.observed(progress, watching) as run,
+            observed(progress, ends.source.url, ends.destination.url, watching) as run,
             RunFile(ledger, index, earlier, ends.place, fsync=run_options.fsync) as file,
             closing(planned_inventories(path, ledger.id)) as inventories,
             checks,
@@ -208,7 +206,7 @@ class PartJob(Job):
         for statement in _OF_ALL:
             self._db.execute(statement)
         for (node, number), records in tasks_of(earlier, since).items():
-            self.record_task(node, number, records[-1].moved(digest=False))
+            self.record_task(node, number, replace(records[-1], sums=None))
         self.note(id=file.id)
         self.commit()
         self._file = file

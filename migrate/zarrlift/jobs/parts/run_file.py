@@ -3,7 +3,8 @@
 The first line says whose run it is. Records of tasks follow in groups, each ended by a line "synced" that is
 written once the objects of these tasks have reached the disk; a task without such a line after it does not
 count. A line that a killed run has not completed is ignored. Every run has a file of its own, so no file is
-written by two processes or machines, not even if a scheduler starts a part again while it is running.
+written by two processes or machines, not even if a scheduler starts a part again while it is running. What
+the runs of all parts have recorded is then merged.
 """
 
 from __future__ import annotations
@@ -12,23 +13,26 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 
 from ...errors import JobError
 from ...storage.base import Storage
 from ...storage.local.owner_process import OwnerProcess
+from ...storage.local.scratch import LAYERED, directory_of
 from ...storage.local.storage import LocalStorage
 from ...transfer.counts import MoveResult
 from .. import log_messages
 from ..disk_sync import sync
 from ..ledger.database import unwritable
-from ..ledger.last_run import LastRun
+from ..ledger.last_run import LastRun, activity
 from ..ledger.ledger import Job
 
 if TYPE_CHECKING:
@@ -38,23 +42,8 @@ _SECONDS: Final = 5.0
 """Seconds of work that a killed run repeats at most, besides the tasks that it was doing."""
 
 
-class TaskRecord(NamedTuple):
-    """A task that a run has done."""
-
-    node: int
-    number: int
-    chunks: int
-    bytes_in: int
-    bytes_out: int
-    dropped: int
-    sums: str | None
-    """The digest of the values moved, in hexadecimal digits, if known."""
-
-    def moved(self, *, digest: bool) -> MoveResult:
-        """The result of the task, with its digest or without."""
-        _, _, chunks, bytes_in, bytes_out, dropped, text = self
-        sums = bytes.fromhex(text) if digest and text is not None else None
-        return MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped, sums=sums)
+TaskRecord: TypeAlias = tuple[int, int, MoveResult]
+"""(node, number, what was moved) of a task that a run has done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +114,7 @@ class RunFile:
         """Record a task, from the next `sync` on."""
         sums = None if moved.sums is None else moved.sums.hex()
         chunks = 0 if number < 0 else moved.chunks
-        record = TaskRecord(node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped, sums)
+        record = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped, sums)
         self._waiting.append({"task": record})
 
     def failed(self, node: int, problems: Iterable[Problem]) -> None:
@@ -184,7 +173,9 @@ def _parsed(path: Path, job_id: str, head: dict[str, Any], *lines: dict[str, Any
     failures: dict[int, tuple[Problem, ...]] = {}
     for line in lines:
         if "task" in line:
-            tasks.append(TaskRecord(*line["task"]))
+            node, number, chunks, bytes_in, bytes_out, dropped, sums = line["task"]
+            moved = MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped)
+            tasks.append((node, number, replace(moved, sums=None if sums is None else bytes.fromhex(sums))))
         elif "synced" in line:
             synced = len(tasks)
         elif "failed" in line:
@@ -201,3 +192,111 @@ def _parsed(path: Path, job_id: str, head: dict[str, Any], *lines: dict[str, Any
         tasks=tuple(tasks[:synced]),
         failures=failures,
     )
+
+
+def runs_by_part(job: Job, problems: list[Problem]) -> Iterator[tuple[int, list[PartRun]]]:
+    """The runs of each part in their order; `problems` gets those of files that cannot be read."""
+    for _, files in groupby(run_files(job.path), lambda path: path.name.rpartition("-")[0]):
+        readable = []
+        for file in files:
+            try:
+                readable.append(read_run(file, job.id))
+            except JobError as error:
+                problems.append(error.problem)
+        if runs := sorted(filter(None, readable), key=PartRun.order):
+            yield runs[0].part, runs
+
+
+def tasks_of(runs: Iterable[PartRun], since: Mapping[int, int]) -> dict[tuple[int, int], list[MoveResult]]:
+    """The records of each task, by node and number; `since`: the generations of nodes that are not done."""
+    records: dict[tuple[int, int], list[MoveResult]] = {}
+    for run in runs:
+        for node, number, moved in run.tasks:
+            if node in since and run.generation >= since[node]:
+                records.setdefault((node, number), []).append(moved)
+    return records
+
+
+def merge(job: Job, *, forget: bool) -> list[Problem]:
+    """Record what parts have done in a job open for writing, or in a copy of it; may be repeated.
+
+    With `forget`, arrays count as failed only if the last run of a part says so. Of several runs of a task
+    the last one counts. What is stored may be of another one, with a codec of another version: if objects are
+    missing, that is found as after a crash, and where the digests differ, that of what is stored is taken.
+    Returns problems of files that cannot be read.
+    """
+    nodes = {row.id: row for row in job.nodes("array", done=False)}
+    since = {node: row.since for node, row in nodes.items()}
+    recorded = {node: job.recorded(node) for node in nodes}
+    problems: list[Problem] = []
+    failures: dict[int, list[Problem]] = {}
+    for _, runs in runs_by_part(job, problems):
+        for (node, number), records in tasks_of(runs, since).items():
+            last = records[-1]
+            agreed = len({record.sums for record in records}) == 1
+            if not agreed:
+                job.digests.forget(node, number)
+            if recorded[node].get(number) != (last.chunks, last.dropped):
+                moved = last if agreed else replace(last, sums=None)
+                job.record_task(node, number, moved, synced=True)
+        for node, run_problems in runs[-1].failures.items():
+            if node in since and runs[-1].generation >= since[node]:
+                failures.setdefault(node, []).extend(run_problems)
+    if forget:
+        for row in nodes.values():
+            if row.state == "failed":
+                job.record_node(row.id, "pending")
+    for node, node_problems in failures.items():
+        job.record_node(node, "failed", problems=node_problems)
+    job.commit()
+    return problems
+
+
+def merge_ended(job: Job, *, take_over: bool) -> None:
+    """Record what parts have done, for one process that does the rest; JobError if a part is running."""
+    refuse_running(job, take_over=take_over)
+    merge(job, forget=False)
+
+
+def refuse_running(job: Job, *, take_over: bool) -> None:
+    """Raise JobError if a part is running, or may be running on another machine."""
+    for part, runs in runs_by_part(job, []):
+        for run in runs:
+            state = activity(run.path, run.run)
+            if state == "running" or (state == "unknown" and not take_over):
+                is_running, advice = "is running", "Stop it first."
+                if state == "unknown":
+                    is_running = "may be running on another host"
+                    advice = "If it has certainly ended, use --take-over (in Python take_over=True)."
+                raise JobError(
+                    f"part {part} of this job {is_running}",
+                    key=str(job.path),
+                    found=str(run.run.owner),
+                    advice=advice,
+                )
+
+
+def sweep_parts(job: Job, destination: Storage) -> None:
+    """Remove the files of runs of parts and their partial files, when no part has anything left to do.
+
+    `destination` is the storage without layers.
+    """
+    if job.record.parts is None:
+        return
+    for file in run_files(job.path):
+        with contextlib.suppress(OSError):
+            file.unlink()
+    for name in scratch_directories(job, destination):
+        shutil.rmtree(name, ignore_errors=True)
+
+
+def scratch_directories(job: Job, destination: Storage) -> list[str]:
+    """Paths of the directories in which parts of a job make objects."""
+    if not isinstance(destination, LocalStorage):
+        return []
+    start = f"{directory_of(job.id)}-"
+    try:
+        names = os.listdir(destination.root)
+    except OSError:
+        return []
+    return [destination.path(name) for name in names if name.startswith(start) or name == LAYERED]

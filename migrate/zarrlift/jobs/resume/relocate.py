@@ -22,7 +22,7 @@ from ...errors import JobError
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
 from ...recipe.format_names import require_installed
-from ...recipe.options import Moved, PathText, Places, Reading
+from ...recipe.options import Moved, PathText, Places, Reading, Request, values
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url, open_storage
@@ -35,7 +35,7 @@ from ..ledger.ledger import Job
 from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
-from ..parts.merge import runs_by_part
+from ..parts.run_file import runs_by_part
 from ..reconcile import unchanged
 from ..units import command
 from .lost_tasks import lost_tasks
@@ -56,15 +56,14 @@ def ends_of(
         refuse_other_place(target, job, now)
     header = job.header
     require_installed(header["format"], header.get("package"))
-    ends = Endpoints.open(
-        now.source,
-        moved.destination if header["in_place"] else now.destination,
+    request = Request(
         in_place=header["in_place"],
-        reading=Reading.from_json(header),
-        places=places,
         source_through=job.record.source_through,
-        destination_through=job.record.dest_through,
+        dest_through=job.record.dest_through,
+        **values(Reading.from_json(header), Reading),
     )
+    goal = moved.destination if request.in_place else now.destination
+    ends = Endpoints.open(now.source, goal, request, places)
     if now.have_moved:
         require_result(job, job.plan(), ends.destination)
     return replace(ends, provenance=job.record.provenance)
@@ -287,6 +286,6 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
 
 def _has_written(job: Job) -> bool:
     for _, runs in runs_by_part(job, []):
-        if any(task.chunks > task.dropped for run in runs for task in run.tasks):
+        if any(moved.chunks > moved.dropped for run in runs for *_, moved in run.tasks):
             return True
     return any(total.chunks > total.dropped for total in job.totals().values())

@@ -23,14 +23,13 @@ from ...transfer.tasks import sweep
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..opened_job import OpenJob
 from ..ours import OWN, keep_document, require_visible, whose
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
-from ..parts.merge import sweep_parts
+from ..parts.run_file import sweep_parts
 from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
-from ..run_job import refuse_unmet
+from ..run_job import OpenJob, refuse_unmet
 from ..source_check import source_changed
 from ..stored_inventories import earlier_inventories, keep_inventory
 from ..units import count_text
@@ -58,7 +57,7 @@ def resume_job(it: OpenJob) -> Outcome:
         job.note(**ends.options)
         set_aside(job, ends.destination)
         with closing(earlier_inventories(job, old, ends.source)) as inventories:
-            with listing_shown(it.progress, lambda: inventories.listed):
+            with listing_shown(it.run.progress, lambda: inventories.listed):
                 fresh, _ = replace(ends, reading=old.reading).plan(
                     old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
                 )

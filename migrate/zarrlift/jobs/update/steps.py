@@ -21,7 +21,7 @@ from ...storage.base import Storage
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..ours import Conflicts
-from ..reconcile import Policy, reconcile, same_plan
+from ..reconcile import Policy, same_plan
 from .differences import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape
 
 Action: TypeAlias = Literal["new", "changed", "replaced", "removed", "kept"]
@@ -127,28 +127,9 @@ class Steps:
         return bool(self.swapped or self.hidden or self.removed)
 
 
-def steps_of(
-    job: Job,
-    old: Plan,
-    fresh: Plan,
-    before: Inventories,
-    now: Inventories,
-    ends: tuple[Storage, Storage],
-    updating: Updating,
-) -> tuple[Plan, Steps]:
-    """The plan after an update, and what leads to it.
+class UpdatePolicy(Policy):
+    """What an update does with each node; `steps` has what leads to it."""
 
-    Compares the plan of a job with one of the present source, and the result with what the job knows.
-    `before` has the inventories of the last run, `now` those of the fresh plan; `ends` are source and
-    destination.
-    """
-    policy = _Updating(job, old, fresh, before, now, ends, updating)
-    plan = fresh.with_nodes(reconcile(job, old, fresh, policy))
-    policy.keep_root(plan)
-    return plan, policy.steps
-
-
-class _Updating(Policy):
     def __init__(
         self,
         job: Job,
@@ -159,12 +140,16 @@ class _Updating(Policy):
         ends: tuple[Storage, Storage],
         updating: Updating,
     ) -> None:
+        """`old` is the plan of the job, `fresh` one of the present source; `ends` are both places.
+
+        `before` has the inventories of the last run, `now` those of the fresh plan.
+        """
         self._rows = {row.path: row for row in job.nodes()}
         self._old = {node.path: node for node in old.nodes}
         self._before, self._now = before, now
         self._source, self._destination = ends
         self._updating = updating
-        sums_up = job.record.provenance is not None and job.fact("digest") is not None
+        sums_up = job.record.provenance is not None and job.has_digests
         self._root_depends = fresh.consolidate or sums_up
         self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)

@@ -41,16 +41,17 @@ from ...storage.remote.store_writer import writer_for
 from ..endpoints import Endpoints
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..opened_job import OpenJob, found_job, opened, refuse_update
+from ..opened_job import found_job, opened, refuse_update
 from ..ours import OwnObjects, documents, keep_document, note_root_document
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import set_aside
 from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
-from ..run_job import refuse_unsuitable
+from ..reconcile import reconcile
+from ..run_job import OpenJob, refuse_unsuitable
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .retire import below_first, clear
-from .steps import Steps, UpdatePlan, steps_of
+from .steps import Steps, UpdatePlan, UpdatePolicy
 
 
 def compared(
@@ -77,12 +78,15 @@ def compared(
             earlier={array.path: array.destination for array in old.arrays},
         )
     refuse_unsuitable(fresh)
-    return steps_of(job, old, fresh, before, now, (ends.source, ends.destination), updating)
+    policy = UpdatePolicy(job, old, fresh, before, now, (ends.source, ends.destination), updating)
+    plan = fresh.with_nodes(reconcile(job, old, fresh, policy))
+    policy.keep_root(plan)
+    return plan, policy.steps
 
 
 def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
     """Update the result of a job open for writing, or continue an update that was interrupted."""
-    job, ends, options, progress = it.job, it.ends, it.options, it.progress
+    job, ends, options, progress = it.job, it.ends, it.options, it.run.progress
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)

@@ -21,7 +21,7 @@ from ...core.json_document import document
 from ...storage.icechunk.place import MAIN, IcechunkPlace, icechunk_errors, is_empty, major, with_containers
 from ...storage.icechunk.session import SessionStorage
 from ...storage.remote.obstore_s3 import s3_settings
-from .output import ReferenceOutput, exists
+from ..places import existing
 
 if TYPE_CHECKING:
     import icechunk
@@ -47,8 +47,11 @@ def _size(directory: str) -> int:
     return sum(file.stat().st_size for file in Path(directory).rglob("*") if file.is_file())
 
 
-class IcechunkOutput(ReferenceOutput):
-    """A repository without commits, whose branch moves to the references in a single one."""
+class IcechunkOutput:
+    """A repository without commits, whose branch moves to the references in a single one.
+
+    The methods are those of `Kerchunk`.
+    """
 
     keys = KeyEncoding("default", "/")
     keeps_versions = True
@@ -79,7 +82,7 @@ class IcechunkOutput(ReferenceOutput):
             with icechunk_errors(self.url):
                 self._empty = self._place.open_repository()
                 if not is_empty(self._empty):
-                    raise exists(self.url)
+                    raise existing(self.url)
 
     def _opened(self) -> Any:
         """The session to write to; creates the repository, or configures the empty one."""
@@ -153,6 +156,13 @@ class IcechunkOutput(ReferenceOutput):
         if self._session is not None:
             with icechunk_errors(self.url, "cannot write", path):
                 run(self._session.store.delete_dir(path))
+
+    def complete(self) -> tuple[()]:
+        """Nothing follows from everything received."""
+        return ()
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def publish(self, message: str) -> int:
         """Commit; in a store, the number is that of documents and chunks alone."""

@@ -33,7 +33,7 @@ from ...storage.remote.event_loop import close_soon
 from ...storage.remote.zarr_store import StoreStorage
 from ...views.reverse_arrays import Presentation
 from ...views.reverse_hierarchy import DOCUMENTS, ReverseHierarchy
-from .output import ReferenceOutput, exists
+from ..places import existing
 
 if TYPE_CHECKING:
     from ...planning.plans import ArrayPlan
@@ -55,11 +55,13 @@ _BASE64: Final = "base64:"
 _V3_ONLY: Final = "Readers of Zarr v3 find it in JSON; those of Zarr v2, and of Parquet, do not."
 
 
-class Kerchunk(ReferenceOutput):
-    """References in memory, which become a JSON file."""
+class Kerchunk:
+    """References in memory, which become a JSON file; nothing is visible before `publish`."""
 
     keys = KeyEncoding("v2", ".")
+    """The chunk keys that it stores."""
     keeps_versions = False
+    """Whether a reader is told that a referred object has changed."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class Kerchunk(ReferenceOutput):
         if not is_url(destination):
             folder = folder or ("/" if slash else ".")
         self._folder = open_storage(folder, storage_options=options, mode="w")
-        self.url = f"{self._folder.url.rstrip('/')}/{self._name}"
+        self.url: Final = f"{self._folder.url.rstrip('/')}/{self._name}"
         self.source = source
         self._source_options = dict(source_options or {})
         self._refs: dict[str, Any] = {}
@@ -83,10 +85,10 @@ class Kerchunk(ReferenceOutput):
     def refuse_existing(self) -> None:
         """Raise UsageError if there is such a file."""
         if self._folder.size(self._name) is not None:
-            raise exists(self.url)
+            raise existing(self.url)
 
     def document(self, key: str, content: JSONObject) -> None:
-        """Receive a document."""
+        """Receive a document; that of an array precedes its chunks."""
         self._refs[key] = document(content).decode()
 
     def refer(self, array: ArrayPlan, references: References, versions: Sequence[Version | None]) -> None:
@@ -97,7 +99,7 @@ class Kerchunk(ReferenceOutput):
         self._refs.update(zip(keys, map(list, ranges), strict=True))
 
     def store(self, array: ArrayPlan, chunk: ConvertedChunk) -> None:
-        """Receive a chunk."""
+        """Receive a chunk that is no range of the source."""
         key = array.destination.key(array.path, chunk.place)
         self._refs[key] = _BASE64 + base64.b64encode(chunk.data).decode()
 
@@ -203,7 +205,7 @@ class KerchunkParquet(Kerchunk):
         super().refuse_existing()
         for key in self._folder.list_prefix(f"{self._name}/"):
             if not _UNFINISHED.fullmatch(key.rpartition("/")[2]):
-                raise exists(self.url)
+                raise existing(self.url)
             self._left.append(key)
 
     def complete(self) -> Sequence[Problem]:

@@ -29,9 +29,9 @@ from ...transfer.references import ArrayReferences, References
 from ...transfer.referred_objects import ReferredPlace, ReferredVersions
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
-from ..checks.checks import LocalChecks, Question
-from ..one_archive import refuse_several
+from ..checks.checks import Checks, Question
 from ..outcome import Outcome, log_outcome
+from ..places import refuse_several
 from ..progress import Progress, listing_shown, send_end
 from ..run_job import refuse_unsuitable
 from ..source_check import SourceCheck
@@ -40,9 +40,8 @@ from .kerchunk import JSON, PARQUET, Kerchunk, KerchunkParquet
 if TYPE_CHECKING:
     from ...archive.chunk_inventory import Inventory
     from ...planning.plans import ArrayPlan, Plan
-    from ...storage.base import Storage
     from ..archive_run import ArchiveRequest
-    from .output import ReferenceOutput
+    from .icechunk_output import IcechunkOutput
 
 _OF_COPIES: Final = (
     "in_place", "overwrite", "inventory", "source_through", "dest_through", "provenance", "ro_crate",
@@ -63,38 +62,37 @@ def refuse_options(options: Mapping[str, object]) -> None:
 
 def plan_virtual(request: ArchiveRequest) -> Plan:
     """The plan; nothing is written."""
-    run = _opened(request)
+    run = VirtualRun(request)
     with closing(run.output):
         return run.plan(Inventories())
 
 
 def migrate_virtual(request: ArchiveRequest, progress: Progress | None = None) -> Outcome:
     """Write references to the chunks of an archive; the errors are those of `migrate`."""
-    run = _opened(request)
+    run = VirtualRun(request)
     with closing(run.output):
         run.output.refuse_existing()
         return run.whole(progress)
 
 
-def _opened(request: ArchiveRequest) -> VirtualRun:
-    """The run with both ends opened; StorageError, and UsageError also for options that do not apply."""
-    refuse_options({name: getattr(request, name) for name in _OF_COPIES} | {"link": request.link != "auto"})
-    if request.destination is None:
-        raise UsageError("references need a destination", expected="an Icechunk repository or a .json file")
-    given = request.storage_options
-    storage = open_storage(request.source, storage_options=given, follow_links=request.follow_links)
-    place = ReferredPlace.of(storage)
-    output = output_for(request.destination, request.dest_storage_options, place, given)
-    return VirtualRun(request, storage, output)
-
-
 class VirtualRun:
-    """One run."""
+    """One run, with both ends opened."""
 
-    def __init__(self, request: ArchiveRequest, storage: Storage, output: ReferenceOutput) -> None:
+    def __init__(self, request: ArchiveRequest) -> None:
+        """StorageError, and UsageError also for options that do not apply."""
+        given, links = {name: getattr(request, name) for name in _OF_COPIES}, request.link != "auto"
+        refuse_options(given | {"link": links})
+        if request.destination is None:
+            raise UsageError(
+                "references need a destination", expected="an Icechunk repository or a .json file"
+            )
         self.request = request
-        self.storage = storage
-        self.output = output
+        options = request.storage_options
+        self.storage = open_storage(
+            request.source, storage_options=options, follow_links=request.follow_links
+        )
+        place = ReferredPlace.of(self.storage)
+        self.output = output_for(request.destination, request.dest_storage_options, place, options)
 
     def plan(self, inventories: Inventories) -> Plan:
         """The plan for the current content of the source."""
@@ -201,7 +199,7 @@ class VirtualRun:
         verify = self.request.verify
         if verify == "none":
             return ()
-        checks = LocalChecks(self.storage, self.output.storage())
+        checks = Checks(self.storage, self.output.storage())
         budget = memory_budget(self.request.recipe.memory)
         return checks(Question("virtual", verify, [(plan, inventory.indexes)], budget))[0].problems
 
@@ -258,7 +256,7 @@ def output_for(
     options: Mapping[str, Any] | None,
     source: ReferredPlace,
     source_options: Mapping[str, Any] | None,
-) -> ReferenceOutput:
+) -> IcechunkOutput | Kerchunk:
     """What writes references to a destination; UsageError if it names no form of them."""
     if isinstance(destination, os.PathLike):
         destination = os.fspath(destination)

@@ -1,35 +1,49 @@
-"""The pages on a job, a batch and a census, and results as notebooks show them."""
+"""The pages on an archive, a job, a batch and a census, and results as notebooks show them.
+
+That of an archive that `serve` shows has lines to copy for readers.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from ...archive.nodes import Archive
+from zarrstack.core.errors import ZarrstackError
+
+from ...conventions.apply import look_for
 from ...errors import JobError
+from ...formats.describe import describe, opened
 from ...jobs.job_report import report_of
 from ...jobs.ledger.ledger import Job
 from ...jobs.outcome import Outcome
-from ...jobs.status import Status
 from ...jobs.units import FORMATS, count_text
-from ...planning.plans import Plan
-from ...verification.archive_diff import ArchiveDiff
-from ...verification.report import VerificationReport
-from .. import archive, batch, census, diff, job_report, outcome, plan, status
+from ...planning.inspection import inspected
+from ...recipe.options import Places, Reading
+from ...recipe.recipe import Recipe
+from .. import batch, census, job_report, outcome
 from .. import blocks as b
-from .job_pictures import pictures_of_job
-from .pictures import NO_PICTURES, PictureMaker, Pictures
-from .rendering import notebook, page, write_page
+from ..archive import blocks
+from ..shown import shown
+from ..viewers import ORIGINS, served_first, viewer_links
+from .pictures import NO_PICTURES, PictureMaker, Pictures, opener, pictures_of_job
+from .rendering import notebook, page, policy, write_page
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON
 
+    from ...archive.nodes import Archive
     from ...jobs.batch.rows import BatchOutcome, BatchRow
     from ...jobs.census.census import Census
     from ...jobs.job_report import JobReport
     from ...jobs.ledger.stored_file import JobPath
+    from ...planning.plans import ArrayPlan
+    from ...recipe.options import Format
+    from ...storage.base import Storage
+    from ...views.http_server import Page
 
 _REPORT = "zarrlift migration report"
 
@@ -94,19 +108,10 @@ def _sentence(report: JobReport) -> str:
     return f"{done} and {groups} of {FORMATS.get(report.format, report.format)} {where}.{checked}"
 
 
-_BLOCKS: Final[Mapping[type, Callable[[Any], Iterable[b.Block]]]] = {
-    Archive: archive.blocks,
-    ArchiveDiff: diff.blocks,
-    Plan: plan.blocks,
-    Outcome: outcome.notebook_blocks,
-    Status: status.blocks,
-    VerificationReport: outcome.verification_blocks,
-}
-
-
-def notebook_html(result: Archive | ArchiveDiff | Plan | Outcome | Status | VerificationReport) -> str:
+def notebook_html(result: object) -> str:
     """A fragment of HTML without scripts and requests, whose size is bounded."""
-    return notebook(_BLOCKS[type(result)](result), type(result).__name__)
+    blocks = outcome.notebook_blocks(result) if isinstance(result, Outcome) else shown("blocks", result)
+    return notebook(blocks, type(result).__name__)
 
 
 def write_job_page(report: JobReport, html: str, path: JobPath, places: Mapping[str, Any] | None) -> None:
@@ -114,7 +119,7 @@ def write_job_page(report: JobReport, html: str, path: JobPath, places: Mapping[
     previews = NO_PICTURES
     if places is not None:
         with Job.open(path, write=False) as opened:
-            previews = pictures_of_job(opened, PictureMaker(), **places)
+            previews = pictures_of_job(opened, PictureMaker(), Places(**places))
     write_page(html, job_page(report, previews))
 
 
@@ -151,6 +156,108 @@ def write_batch_page(outcome: BatchOutcome, html: str, *, pictures: bool, places
             if job is not None:
                 reports[row.number] = report_of(job)
                 if pictures:
-                    found = pictures_of_job(job, maker, **places)
+                    found = pictures_of_job(job, maker, Places(**places))
                     previews = previews.plus(found.linked(f"r{number}".format, archive=row.relative))
     write_page(html, batch_page(outcome, reports, previews))
+
+
+def page_of(place: Any, **options: Any) -> str:
+    """The page on the archive at a place, with stored sizes, for which chunks are listed."""
+    storage, reading, format = opened(place, options)  # noqa: A001 - as in the public functions
+    archive = inspected(describe(storage, format=format, options=reading), storage, reading)
+    previews = pictures(storage, format, reading, PictureMaker())
+    image = previews.shown[0].image.viewer_path("zarr3") if previews.shown else None
+    links = served_first(archive.url, image)
+    return archive_page(archive, "zarrlift inspect", previews, _stored(archive, storage, reading), links)
+
+
+def pictures(storage: Storage, format: Format | None, reading: Reading, maker: PictureMaker) -> Pictures:
+    """Pictures of the images of an archive, so far as there is a view of it."""
+    from ...views.legacy import view_of
+
+    try:
+        view = view_of(storage, format=format, reading=reading)
+    except ZarrstackError:
+        return NO_PICTURES
+    return maker.pictures(view.plan, {"middle plane": opener(lambda: view)})
+
+
+def archive_page(
+    archive: Archive,
+    kicker: str,
+    previews: Pictures,
+    stored: Mapping[str, ArrayPlan],
+    more: Iterable[b.Block] = (),
+) -> str:
+    """The page on an archive, with `more` before its pictures and its tree."""
+    numbers = {node.path: number for number, node in enumerate(archive.nodes)}
+    before = (*more, b.Section(title="Pictures"), previews.linked(lambda path: f"r{numbers.get(path, 0)}"))
+    refused = sum(node.refused for node in archive.nodes)
+    return page(
+        blocks(archive, stored, before=before),
+        kicker=kicker,
+        title=archive.url.rstrip("/").rpartition("/")[2] or archive.url,
+        state=f"{count_text(refused, 'node')} refused" if refused else archive.format,
+        tone="bad" if refused else "",
+    )
+
+
+def _stored(archive: Archive, storage: Storage, reading: Reading) -> dict[str, ArrayPlan]:
+    """The plan of each array, with its listed chunks; empty if the archive cannot be planned or listed."""
+    from ...planning.planner import make_plan
+
+    try:
+        plan, _ = make_plan(archive, storage, Recipe(), destination="", reading=reading)
+    except ZarrstackError:
+        return {}
+    return {array.path: array for array in plan.arrays} if storage.can_list else {}
+
+
+_MAX_IMAGES: Final = 24
+
+
+def served_page(
+    storage: Storage,
+    *,
+    format: Format | None,
+    reading: Reading,
+    shown_as: str,
+    origins: frozenset[str],
+) -> Callable[[str], Page]:
+    """The page, given the server's address; the archive is read when it is first asked for, once."""
+    from ...views.http_server import Page
+
+    lock = threading.Lock()
+    cache: list[tuple[Archive, Pictures]] = []
+
+    def page(address: str) -> Page:
+        with lock:
+            if not cache:
+                archive = look_for(describe(storage, format=format, options=reading), storage)
+                cache.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
+        archive, previews = cache[0]
+        first = previews.shown[0].image.viewer_path(shown_as) if previews.shown else None
+        readers = _readers(address, shown_as, first, origins)
+        text = archive_page(archive, "served by zarrlift", previews, {}, readers)
+        return Page(text=text, policy=policy())
+
+    return page
+
+
+def _readers(address: str, shown_as: str, image: str | None, origins: frozenset[str]) -> Iterator[b.Block]:
+    """How programs open what is served, in lines to copy."""
+    yield b.Section(title="Open it in")
+    if shown_as == "n5":
+        lines = (
+            "import tensorstore",
+            f'spec = {{"driver": "n5", "kvstore": {address + quote(image or "PATH")!r}}}',
+            "array = tensorstore.open(spec).result()",
+        )
+        yield b.Lines(lines, "tensorstore")
+    else:
+        zarr = f'data = zarr.open({address!r}, mode="r", zarr_format={shown_as[-1]})'
+        yield b.Lines(("import zarr  # with fsspec and aiohttp", zarr), "zarr-python")
+    if image is not None:
+        yield viewer_links(image, address, shown_as)
+        if not origins >= ORIGINS and "*" not in origins:
+            yield b.Advice("Pages of viewers may read this server after it is started with:", "--open")

@@ -1,4 +1,4 @@
-"""Pictures of the middle planes of images, before and after a migration.
+"""Pictures of the middle planes of images: what a job read and what it wrote, or those of one archive.
 
 The source is read by our view of it, the result by zarr-python alone. A picture is for orientation: it may be
 a sample of the pixels, and shows 8 bits of them.
@@ -9,13 +9,17 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from zarrstack.core.errors import ZarrstackError
+
 from ...jobs.units import bytes_text, count_text, shape_text
 from ...planning.images import MAX_READ, Image, cost, images_of
+from ...storage.open_storage import open_storage
 from ...storage.redact import redact_foreign
+from ...storage.transformer_stack import with_layers
 from ..blocks import Block
 
 if TYPE_CHECKING:
@@ -23,9 +27,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...planning.plans import Plan
+    from ...recipe.options import Places
 
     Pixels = npt.NDArray[np.uint8]
     Values = npt.NDArray[Any]
+    from zarr.abc.store import Store
+
+    from ...jobs.ledger.ledger import Job
 
 OpenArray = Any
 """Gives the array at a path, for a side of a picture; raises if it cannot be read."""
@@ -291,3 +299,52 @@ def png(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def pictures_of_job(job: Job, maker: PictureMaker, places: Places) -> Pictures:
+    """Pictures of the images of an open job, from its source and its result, so far as they can be read."""
+    plan = job.plan()
+    reading, finished = plan.reading, job.state == "finished"
+    options = places.dest_storage_options or places.of_result(in_place=plan.in_place)
+
+    def before() -> Store:
+        from ...views.legacy import view_of
+
+        place = job.fact("source_place") or plan.source
+        source = open_storage(
+            place, storage_options=places.storage_options, follow_links=reading.follow_links
+        )
+        return view_of(with_layers(source, job.record.source_through), format=plan.format, reading=reading)
+
+    def after() -> Store:
+        result = open_storage(plan.destination, storage_options=options)
+        return with_layers(result, job.record.dest_through).zarr_store()
+
+    complete = frozenset(row.path for row in job.nodes("array") if row.state == "done")
+    sides = {"before": opener(before), "after": opener(after, complete)}
+    if plan.in_place and finished:  # the legacy documents are gone
+        del sides["before"]
+    if job.state == "undone":
+        del sides["after"]
+    return maker.pictures(plan, sides)
+
+
+def opener(opened: Callable[[], Store], paths: Container[str] | None = None) -> Callable[[str], Any]:
+    """Opens arrays of a store, which is opened for the first of them; None for one that is not in `paths`."""
+    store: list[Store | ZarrstackError] = []
+
+    def array(path: str) -> Any:
+        import zarr
+
+        if paths is not None and path not in paths:
+            return None
+        if not store:
+            try:
+                store.append(opened())
+            except ZarrstackError as error:
+                store.append(error)
+        if isinstance(store[0], ZarrstackError):
+            raise store[0]
+        return zarr.open_array(store[0], path=path, mode="r", zarr_format=3)
+
+    return array

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zarrstack.core.errors import StorageError, short
 
-from ...jobs.units import count_text, duration_text, moment_text, node_text, safe
+from ...jobs.units import count_text, duration_text, moment_text, node_names, node_text, safe
 from .. import blocks as b
 from ..blocks import MAX_PLACES, ORDER, ProblemGroup
-from ..names import node_names
 from .pictures import Pictures
 
 if TYPE_CHECKING:

@@ -151,8 +151,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/archive_run.py",
-                "            outcome = run_job(new.job,",
-                "            claim.release()\n            outcome = run_job(new.job,",
+                "            return it.end(it.run_to_end(plan,",
+                "            claim.release()\n            return it.end(it.run_to_end(plan,",
             ),
         ),
         tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),

@@ -21,7 +21,7 @@ from tests.zarrlift.views.test_http_server import serving
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.cli import main
-from zarrlift.jobs.ledger.throughput import Reached
+from zarrlift.jobs.ledger.last_run import Reached
 from zarrlift.jobs.units import safe
 from zarrlift.report.html.pages import job_page
 

@@ -22,12 +22,11 @@ from zarrlift.cli import main
 from zarrlift.errors import Problem
 from zarrlift.jobs.batch.rows import BatchOutcome, BatchRow
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
-from zarrlift.jobs.ledger.throughput import Reached
+from zarrlift.jobs.ledger.last_run import Reached
 from zarrlift.jobs.units import safe
 from zarrlift.planning.images import MAX_READ, Image, cost, images_of
 from zarrlift.recipe.options import Reading
-from zarrlift.report.html.archive_page import pictures
-from zarrlift.report.html.pages import batch_page, job_page
+from zarrlift.report.html.pages import batch_page, job_page, pictures
 from zarrlift.report.html.pictures import PictureMaker, png
 from zarrlift.report.viewers import viewer_links
 from zarrlift.storage.open_storage import open_storage
