@@ -15,11 +15,12 @@ from tests.support.v2_trees import n5, zarr_v1, zarr_v3_draft
 from zarrlift.archive.chunk_inventory import take_inventory
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.codecs.base import HeadAndTail
-from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.errors import ZarrstackError
+from zarrlift.transfer.inner_chunks import inner_chunks
+from zarrlift.transfer.stored_chunks import MissingObject
+from zarrstack.core.errors import ChunkError, ZarrstackError
 
 READS = {
     "zarr_v2": describe,
@@ -28,6 +29,7 @@ READS = {
     "n5, axes kept": lambda storage: n5.read(storage, axes="kept"),
     "zarr_v3_draft": lambda storage: zarr_v3_draft.read(storage, allow_fallback=True),
 }
+AXES = {"n5": "reversed", "n5, axes kept": "kept"}
 FORMATS = {"zarr_v2": "zarr2", "zarr_v1": "zarr1", "n5": "n5", "zarr_v3_draft": "zarr3-draft"}
 REASONS = (
     "no reader supports a data type of zero bytes",
@@ -68,7 +70,7 @@ def test_an_archive_by_an_old_writer_is_described(expected, reads):
     }
     assert not any(member.refused for member in groups.values())
     assert arrays.keys() == expected.arrays.keys()
-    axes = {"n5": "reversed", "n5, axes kept": "kept"}.get(reads, expected.axes)
+    axes = AXES.get(reads, expected.axes)
     turn = 1 if axes == expected.axes else -1
     for path, member in arrays.items():
         before = expected[path]
@@ -91,9 +93,9 @@ def test_an_archive_by_an_old_writer_is_described(expected, reads):
 
 
 def decoded(storage, member, *, damaged=False):
-    """The values of an array, where they are known, and how many chunks exist, each of which is sound."""
+    """The values of an array, where they are known, and how many objects exist, each of which is sound."""
     layout = member.layout
-    pipeline = Pipeline(layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=True)
+    reader = inner_chunks(storage, member.path, layout, allow_pickle=True)
     found = np.empty(layout.shape, layout.data_type.numpy)
     known = np.zeros(layout.shape, dtype=bool)
     is_ambiguous = any("zero-for-text" in str(problem) for problem in member.problems)
@@ -101,22 +103,25 @@ def decoded(storage, member, *, damaged=False):
         found[...] = fill_from_json(layout.fill_value, layout.data_type)
         known[...] = True
     count = 0
-    for number in range(layout.grid.total):
-        coordinates = layout.grid.coordinates(number)
-        payload = storage.get(layout.prefix(member.path) + layout.keys.key(coordinates))
-        if payload is None:
+    for number in range(layout.objects.total):
+        try:
+            chunks = [*reader.stored(number)]
+        except MissingObject:
             continue
         count += 1
-        chunk = pipeline.decode(payload)
-        assert chunk.dtype.isnative
-        assert chunk.flags.c_contiguous
-        place = (*layout.grid.region(coordinates), ...)
-        found[place] = chunk[(*layout.grid.valid(coordinates), ...)]
-        known[place] = True
-        if not damaged:
-            assert pipeline.check(HeadAndTail.of(payload))
-        if not damaged and "snappy" not in str(layout.chain):  # which numcodecs lacks today
-            assert fixtures_index.same(pipeline.decode(pipeline.encode(chunk)), chunk)
+        for chunk in chunks:
+            values = reader.decode(chunk)
+            assert values.dtype.isnative
+            assert values.flags.c_contiguous or layout.frame
+            coordinates = layout.grid.coordinates(chunk.number)
+            place = (*layout.grid.region(coordinates), ...)
+            found[place] = values[(*layout.grid.valid(coordinates), ...)]
+            known[place] = True
+            if layout.frame is None and not damaged:
+                assert reader.pipeline.check(HeadAndTail.of(chunk.payload))
+                if "snappy" not in str(layout.chain):  # which numcodecs lacks today
+                    again = reader.pipeline.decode(reader.pipeline.encode(values))
+                    assert fixtures_index.same(again, values)
     return found, known, count
 
 
@@ -125,21 +130,29 @@ def test_its_chunks_decode_to_what_its_writer_read(expected, reads):
     storage = open_storage(expected.path)
     for member in READS[reads](storage).nodes:
         before = expected.arrays.get(member.path)
-        if before is None or member.layout is None or member.layout.frame or before.unreadable:
-            continue  # blocks of N5 and shards have tests of their own
+        if before is None or member.layout is None or before.unreadable:
+            continue
         if member.layout.data_type.numpy.hasobject and not before.dtype.hasobject:
             continue  # becomes text: tests/zarrlift/planning/test_beyond_v3.py
-        values, known, count = decoded(storage, member)
-        assert count == before.stored_chunks
-        wanted = before.values
+        try:
+            values, known, count = decoded(storage, member)
+        except ChunkError as error:
+            assert "larger than its dataset's block size" in str(error), error  # noqa: PT017  # by Java
+            continue
+        assert count == before.stored_chunks or member.layout.frame
+        wanted = before.in_axes(AXES[reads]) if reads in AXES else before.values
         if before.dtype.kind != "O":
             wanted = wanted.astype(values.dtype)
         assert fixtures_index.same(values[known], wanted[known]), member.path
 
 
+SEEN_BY_LISTING = {"attributes_dimensions_none", "block_is_folder", "row_is_file"}
+"""What looks like missing blocks to whoever asks for keys only."""
+
+
 @pytest.mark.parametrize(
     "case",
-    [case for form in ("zarr_v1", "zarr_v3_draft") for case in fixtures_index.bad_cases(form)],
+    [case for form in ("zarr_v1", "n5", "zarr_v3_draft") for case in fixtures_index.bad_cases(form)],
     ids=str,
 )
 def test_damage_is_refused_at_its_key_or_gives_the_true_values(case):
@@ -153,16 +166,16 @@ def test_damage_is_refused_at_its_key_or_gives_the_true_values(case):
     for path in case.damaged:
         member = nodes.get(path)
         if not isinstance(member, ArrayNode):
-            assert case.format == "zarr_v3_draft", "a broken array is not taken for a group"
+            assert case.format != "zarr_v1", "a broken array is not taken for a group"
             continue
         if member.layout is None:
             assert {problem.key for problem in member.problems} & set(case.keys)
             continue
-        if member.layout.frame or np.prod(member.layout.shape) > 1000:
+        if np.prod(member.layout.shape) > 1000:
             continue
         try:
             values, known, _ = decoded(storage, member, damaged=True)
         except ZarrstackError:
             continue
         same = fixtures_index.same(values[known].astype("<i4"), fixtures_index.GOOD[known])
-        assert same or (case.readable and case.format == "zarr_v3_draft"), case.what
+        assert same or case.name in SEEN_BY_LISTING or (case.readable and case.format != "zarr_v1"), case.what
