@@ -6,21 +6,16 @@ import base64
 import contextlib
 import json
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support import fixtures_index
 from tests.support.v2_trees import messages, node, tree, zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.formats.zarr_v1 import in_v2_terms
-from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 
 # All members that the section "Metadata" of the specification asks for.
 META = {
@@ -261,78 +256,3 @@ def test_an_array_without_axes_has_no_chunk(tmp_path):
     array = one(tmp_path, meta(shape=[], chunks=[], compression="none", compression_opts=None))
     assert not array.refused
     assert "zero-dimensional" in messages(array, "note")
-
-
-# Chunks of fixtures by real zarr 1.x decode to what was written.
-
-
-ARCHIVES = fixtures_index.archives(format="zarr_v1")
-
-
-@pytest.mark.parametrize("expected", ARCHIVES, ids=str)
-def test_chunks_decode_to_what_the_old_writer_reads(expected):
-    storage = open_storage(expected.path)
-    read = 0
-    for member in zarr_v1.read(storage).nodes:
-        if not isinstance(member, ArrayNode) or member.layout is None or expected[member.path].unreadable:
-            continue
-        values = expected[member.path].values
-        layout = member.layout
-        pipeline = Pipeline(layout.chain, layout.chunk_shape, layout.data_type)
-        fill = fill_from_json(layout.fill_value, layout.data_type)
-        for index in range(layout.grid.total):
-            coordinates = layout.grid.coordinates(index)
-            key = layout.keys.key(coordinates)
-            payload = storage.get(f"{member.path}/{key}" if member.path else key)
-            place = tuple(
-                slice(i * c, min((i + 1) * c, n))
-                for i, c, n in zip(coordinates, layout.chunk_shape, layout.shape, strict=True)
-            )
-            wanted = values[place]
-            if payload is None:
-                # What a missing chunk holds is undefined where the fill value was null.
-                if not member.fill_is_null:
-                    shown = np.full(wanted.shape, fill, wanted.dtype)
-                    assert shown.tobytes() == np.ascontiguousarray(wanted).tobytes(), (member.path, key)
-                continue
-            try:
-                chunk = pipeline.decode(payload)
-            except ChunkError as error:
-                assert "snappy" in str(error)  # noqa: PT017  # which this build of numcodecs lacks
-                break
-            part = chunk[tuple(slice(0, n) for n in wanted.shape)]
-            native = np.ascontiguousarray(wanted).astype(layout.data_type.numpy)
-            assert np.ascontiguousarray(part).tobytes() == native.tobytes(), (member.path, key)
-            read += 1
-    assert read
-
-
-@pytest.mark.parametrize("case", fixtures_index.bad_cases("zarr_v1"), ids=str)
-def test_damage_is_refused_at_its_key_or_gives_the_true_values(case):
-    storage = open_storage(case.path)
-    try:
-        nodes = {member.path: member for member in zarr_v1.read(storage).nodes}
-    except UsageError:
-        assert case.name == "nothing"
-        return
-    assert not nodes["good"].refused
-    for path in case.damaged:
-        member = nodes[path]
-        assert isinstance(member, ArrayNode), "a broken array is not taken for a group"
-        if member.layout is None:
-            assert {problem.key for problem in member.problems} & set(case.keys)
-            continue
-        layout = member.layout
-        values = np.full(layout.shape, fill_from_json(layout.fill_value, layout.data_type))
-        try:
-            pipeline = Pipeline(layout.chain, layout.chunk_shape, layout.data_type)
-            for index in range(layout.grid.total):
-                coordinates = layout.grid.coordinates(index)
-                payload = storage.get(f"{path}/{layout.keys.key(coordinates)}")
-                if payload is not None:
-                    pairs = zip(coordinates, layout.chunk_shape, strict=True)
-                    inside = values[tuple(slice(i * c, (i + 1) * c) for i, c in pairs)]
-                    inside[...] = pipeline.decode(payload)[tuple(slice(0, n) for n in inside.shape)]
-        except ZarrstackError:
-            continue
-        assert fixtures_index.same(values.astype("<i4"), fixtures_index.GOOD), case.what

@@ -1,14 +1,34 @@
-"""The archive that jobs are tried on."""
+"""What jobs are tried on: an archive, where a copy of it goes, and a bucket."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.job_archives import write_archive
+
+if TYPE_CHECKING:
+    from tests.support.bucket import Bucket
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Three arrays that take three routes, one without chunks, in two groups."""
     return write_archive(tmp_path / "source.zarr")
+
+
+@pytest.fixture
+def destination(tmp_path: Path) -> Path:
+    """Where a copy goes."""
+    return tmp_path / "out.zarr"
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    """A bucket on our own server."""
+    from tests.support.bucket import serving  # few tests of jobs need its clients
+
+    with serving() as made:
+        yield made

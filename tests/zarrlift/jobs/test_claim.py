@@ -71,8 +71,9 @@ def left_of(tmp_path: Path) -> set[str]:
 
 @pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("before", ["nothing", "the claim of a dead process", "a take-over that was killed"])
-def test_of_sixteen_that_start_together_one_wins(before: str, tmp_path: Path, ended: OwnerProcess) -> None:
-    destination = tmp_path / "out.zarr"
+def test_of_sixteen_that_start_together_one_wins(
+    before: str, tmp_path: Path, destination: Path, ended: OwnerProcess
+) -> None:
     if before != "nothing":
         claim = hold(destination, ended, tmp_path / "gone.db")
         if before == "a take-over that was killed":
@@ -160,9 +161,8 @@ def test_undo_and_finish_wait_for_no_one_either(source: Path, tmp_path: Path) ->
 
 
 def test_of_a_killed_job_the_job_itself_takes_the_claim_over(
-    source: Path, tmp_path: Path, ended: OwnerProcess
+    source: Path, tmp_path: Path, destination: Path, ended: OwnerProcess
 ) -> None:
-    destination = tmp_path / "out.zarr"
     chunk = source / "g/relink/0.0"
     good = chunk.read_bytes()
     chunk.write_bytes(b"garbage")
@@ -215,8 +215,7 @@ def test_where_another_job_was_killed_that_one_is_named(
     assert zarrlift.migrate(source, destination).ok
 
 
-def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Path, tmp_path: Path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Path, destination: Path) -> None:
     claim = hold(destination, ELSEWHERE, Path("/work/out.zarr.zarrlift.db"))
     with pytest.raises(JobError, match="claimed by a process that cannot be checked from this host") as told:
         zarrlift.migrate(source, destination)
@@ -272,10 +271,9 @@ def test_the_attempts_of_schedulers_are_counted() -> None:
 
 
 def test_a_job_on_a_cloned_host_is_not_taken_over_in_silence(
-    source: Path, tmp_path: Path, ended: OwnerProcess, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, destination: Path, ended: OwnerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clones of a virtual machine share name and machine id; each has a boot of its own."""
-    destination = tmp_path / "out.zarr"
     job = tmp_path / "out.zarr.zarrlift.db"
     with monkeypatch.context() as patched:
         patched.setattr(Run, "__call__", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -312,9 +310,8 @@ def test_a_claim_that_a_power_failure_emptied_is_taken_over(
 
 
 def test_what_this_process_could_not_give_back_it_may_take_again(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     with monkeypatch.context() as patched:
         patched.setattr(LocalStorage, "delete", _refuse_to_delete)
         outcome = zarrlift.migrate(source, destination)
@@ -429,8 +426,7 @@ def test_what_a_store_says_of_an_exclusive_creation_is_understood(
     assert (storage.get(CLAIM) is not None) is bool(created)
 
 
-def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Path, destination: Path) -> None:
     (source / "g/relink/0.0").write_bytes(b"garbage")
     assert not zarrlift.migrate(source, destination).ok
     with pytest.MonkeyPatch.context() as patched:
@@ -451,8 +447,7 @@ def test_a_claim_says_what_it_is_for(tmp_path: Path) -> None:
     assert claim.holder.job == claim.new_id
 
 
-def test_a_claim_that_another_took_over_is_left_to_it(tmp_path: Path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_a_claim_that_another_took_over_is_left_to_it(tmp_path: Path, destination: Path) -> None:
     destination.mkdir()
     for token in ("0" * 16, "f" * 16):
         with claimed(LocalStorage(destination), tmp_path / "job.db") as claim:

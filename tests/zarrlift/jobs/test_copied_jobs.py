@@ -503,11 +503,10 @@ def test_the_command_names_both_places(folder: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.fixture
-def stopped(source: Path, tmp_path: Path) -> Path:
+def stopped(source: Path, tmp_path: Path, destination: Path) -> Path:
     """A copy of which one array is refused, the others are there."""
     (source / "g/relink/0.0").rename(tmp_path / "chunk")
     (source / "g/relink/0.0").write_bytes(b"garbage")
-    destination = tmp_path / "out.zarr"
     assert not zarrlift.migrate(source, destination).ok
     (source / "g/relink/0.0").unlink()
     (tmp_path / "chunk").rename(source / "g/relink/0.0")
@@ -603,9 +602,8 @@ def test_a_copy_that_was_cut_short_is_not_taken_for_the_destination(source: Path
 
 @pytest.mark.parametrize("there", ["chunks", "nothing"])
 def test_before_an_array_is_published_its_chunks_tell(
-    there: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    there: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     shutil.rmtree(source / "empty")
     with monkeypatch.context() as patched:
         patched.setattr(Run, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -621,13 +619,14 @@ def test_before_an_array_is_published_its_chunks_tell(
             zarrlift.resume(f"{moved}{SUFFIX}", destination=moved)
 
 
-def test_another_source_is_another_job_also_where_the_first_one_is_gone(source: Path, tmp_path: Path) -> None:
+def test_another_source_is_another_job_also_where_the_first_one_is_gone(
+    source: Path, tmp_path: Path, destination: Path
+) -> None:
     """Archives of every day have the same documents: a finished job would have nothing to do."""
     tomorrow = tmp_path / "tomorrow.zarr"
     shutil.copytree(source, tomorrow)
     chunk = tomorrow / "g/relink/0.0"
     chunk.write_bytes(chunk.read_bytes())
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination).ok
     shutil.rmtree(source)
     with pytest.raises(JobError, match="belongs to a different job"):

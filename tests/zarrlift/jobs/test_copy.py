@@ -200,9 +200,8 @@ def test_a_destination_that_takes_nothing_is_named(
 
 @pytest.mark.parametrize("stuck", ["g/relink", "", ".zarrlift-job"])
 def test_undo_names_a_directory_that_cannot_be_removed(
-    stuck: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stuck: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     job = zarrlift.migrate(source, destination).job
     if stuck.startswith("."):
         with Job.open(Path(job)) as opened:

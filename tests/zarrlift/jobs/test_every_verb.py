@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
-from tests.support.bucket import Bucket, serving
+from tests.support.bucket import Bucket
 from tests.support.job_archives import tree, write_archive
 
 import zarrlift
 from zarrlift.errors import JobError, UsageError
 from zarrlift.jobs.opened_job import SUPPORT, Kind, Verb
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
-    with serving() as made:
-        yield made
 
 
 @dataclass(frozen=True, kw_only=True)

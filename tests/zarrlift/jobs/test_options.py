@@ -46,8 +46,7 @@ def asked(monkeypatch):
     return calls
 
 
-def test_a_job_remembers_how_its_source_was_read(source, tmp_path, asked):
-    destination = tmp_path / "out.zarr"
+def test_a_job_remembers_how_its_source_was_read(source, destination, asked):
     options = {"follow_links": True, "axes": "kept", "allow_fallback": True}
     (source / "g/recode/0").write_bytes(b"broken")
     assert not zarrlift.migrate(source, destination, **options).ok
@@ -56,8 +55,7 @@ def test_a_job_remembers_how_its_source_was_read(source, tmp_path, asked):
     assert asked == [options] * 3
 
 
-def test_what_is_said_to_verify_comes_before_what_the_job_says(source, tmp_path, asked):
-    destination = tmp_path / "out.zarr"
+def test_what_is_said_to_verify_comes_before_what_the_job_says(source, destination, asked):
     zarrlift.migrate(source, destination, axes="kept")
     zarrlift.verify(source, destination, axes="reversed")
     assert [call["axes"] for call in asked] == ["kept", "reversed"]
@@ -74,17 +72,15 @@ def test_axes_are_reversed_in_copies_and_kept_in_place_unless_it_is_said(
     assert [call["axes"] for call in asked] == [axes, axes], "verify finds it out without a job too"
 
 
-def test_other_axes_are_another_job(source, tmp_path, asked):
-    destination = tmp_path / "out.zarr"
+def test_other_axes_are_another_job(source, destination, asked):
     zarrlift.migrate(source, destination, axes="kept")
     assert zarrlift.migrate(source, destination, axes="kept").state == "nothing to do"
     with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(source, destination)
 
 
-def test_a_job_remembers_how_large_documents_may_be(source, tmp_path):
+def test_a_job_remembers_how_large_documents_may_be(source, tmp_path, destination):
     (source / "g/.zattrs").write_text(json.dumps({"text": "a" * 1000}))
-    destination = tmp_path / "out.zarr"
     outcome = zarrlift.migrate(source, destination, max_document_size=1000)
     (told,) = [problem for problem in outcome.problems if problem.severity == "refusal"]
     assert (told.node, told.key, told.expected) == ("g", "g/.zattrs", "at most 1000 bytes")
@@ -93,8 +89,7 @@ def test_a_job_remembers_how_large_documents_may_be(source, tmp_path):
     assert zarrlift.migrate(source, tmp_path / "whole.zarr", max_document_size=2000).ok
 
 
-def test_axes_mean_nothing_to_a_format_without_such_a_choice(source, tmp_path):
-    destination = tmp_path / "out.zarr"
+def test_axes_mean_nothing_to_a_format_without_such_a_choice(source, destination):
     assert zarrlift.migrate(source, destination, axes="kept", allow_fallback=True).ok
     assert zarrlift.migrate(source, destination, axes="reversed").state == "nothing to do"
     assert zarrlift.verify(source, destination, axes="reversed", full=True).ok

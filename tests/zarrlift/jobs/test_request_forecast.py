@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from aiohttp import web
-from tests.support.bucket import Bucket, serving
+from tests.support.bucket import Bucket
 from tests.support.job_archives import tree, write_archive
 from tests.support.unpacking import unpacked
 
@@ -86,12 +86,6 @@ BOUNDED: Mapping[str, tuple[Write, ArrayRecipe, dict[str, Any], int]] = {
     "every value of n5": (write_n5, ArrayRecipe(), {"verify": "full"}, 20),
 }
 CASES = {name: (*case, 0) for name, case in EXACT.items()} | BOUNDED
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving() as made:
-        yield made
 
 
 def counting(bucket: Bucket) -> dict[str, Counter[str]]:

@@ -132,9 +132,8 @@ def changed(outcome: zarrlift.Outcome) -> set[str | None]:
 
 
 @pytest.fixture
-def stopped(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stopped(kind: Kind, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy that was stopped when every chunk of an array was recorded, and the array was not there yet."""
-    destination = tmp_path / "out.zarr"
     publish = Publisher.publish
 
     def stop(self: Publisher, node: Any, content: Any) -> int | None:
@@ -236,10 +235,13 @@ alive = pytest.mark.parametrize("kind", ALIVE, indirect=True, ids=lambda made: m
 @alive
 @pytest.mark.parametrize("change", [rewritten, add_attributes, resize])
 def test_an_array_that_changes_while_its_job_runs_does_not_appear(
-    kind: Kind, change: Callable[[Kind], None], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Kind,
+    change: Callable[[Kind], None],
+    source: Path,
+    destination: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(source_check, "_STEP", 3600 * 10**9)  # no file is old, however slow this is
-    destination = tmp_path / "out.zarr"
     outcome = during(kind, destination, lambda: change(kind), monkeypatch)
     assert changed(outcome) == {"h/rewrite"}
     assert not (destination / "h/rewrite/zarr.json").exists()
@@ -251,9 +253,8 @@ def test_an_array_that_changes_while_its_job_runs_does_not_appear(
 @pytest.mark.slow(one_in=3)
 @alive
 def test_a_group_that_changes_while_its_job_runs_does_not_appear(
-    kind: Kind, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Kind, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     outcome = during(kind, destination, lambda: kind.put("h/.zattrs", b'{"new": 1}'), monkeypatch)
     assert changed(outcome) == {"h"}
     assert not (destination / "h/zarr.json").exists()

@@ -63,10 +63,9 @@ def interrupted(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("deleted", [0, 1, 20])
 def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
-    deleted: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deleted: int, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks that are recorded as written may be gone; a resume would publish their array without them."""
-    destination = tmp_path / "out.zarr"
     interrupted(source, destination, monkeypatch)
     with monkeypatch.context() as patched:
         stop_at(deleted, LocalStorage, "delete", patched)
@@ -87,9 +86,8 @@ def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
 
 
 @pytest.fixture
-def earlier(source: Path, tmp_path: Path) -> Path:
+def earlier(source: Path, destination: Path) -> Path:
     """The result of the very same migration, which another one is to replace."""
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination).ok
     return destination
 
@@ -151,9 +149,10 @@ def test_a_resume_ends_a_removal_that_was_stopped(
 
 
 @pytest.mark.needs_reader("once")
-def test_a_job_that_keeps_an_old_tree_does_not_make_room(source: Path, tmp_path: Path) -> None:
+def test_a_job_that_keeps_an_old_tree_does_not_make_room(
+    source: Path, tmp_path: Path, destination: Path
+) -> None:
     """Without its job nobody would bring the old tree back, nor remove it."""
-    destination = tmp_path / "out.zarr"
     destination.mkdir()
     (destination / "old").write_text("old")
     chunk = source / "g/relink/0.0"
@@ -175,9 +174,8 @@ def test_a_job_that_keeps_an_old_tree_does_not_make_room(source: Path, tmp_path:
 
 
 @pytest.fixture
-def repaired(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repaired(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A result with one array more than before, stopped right before its root document says so."""
-    destination = tmp_path / "out.zarr"
     chunk = source / "g/relink/0.0"
     good = chunk.read_bytes()
     chunk.write_bytes(b"garbage")
@@ -259,9 +257,8 @@ def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def half_layered(source: Path, tmp_path: Path) -> Path:
+def half_layered(source: Path, destination: Path) -> Path:
     """What a kill leaves of a copy through `checksum`: half an object, and a record of one never written."""
-    destination = tmp_path / "out.zarr"
     chunk = source / "g/relink/0.0"
     good = chunk.read_bytes()
     chunk.write_bytes(b"bad")
@@ -288,9 +285,10 @@ def test_an_undo_removes_the_records_that_layers_keep(half_layered: Path) -> Non
 
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("content", [b"", bytes(512)], ids=["begun", "done with"])
-def test_a_journal_that_a_killed_commit_left_goes(content: bytes, source: Path, tmp_path: Path) -> None:
+def test_a_journal_that_a_killed_commit_left_goes(
+    content: bytes, source: Path, tmp_path: Path, destination: Path
+) -> None:
     """SQLite keeps one that it does not need until it writes, and a job that is done writes nothing."""
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination).ok
     journal = tmp_path / "out.zarr.zarrlift.db-journal"
     journal.write_bytes(content)
@@ -301,9 +299,8 @@ def test_a_journal_that_a_killed_commit_left_goes(content: bytes, source: Path, 
 
 @pytest.mark.needs_reader("once")
 def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination).ok
 
     def refuse(place: str) -> None:
@@ -321,9 +318,8 @@ def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
 
 
 @pytest.mark.needs_reader("once")
-def test_a_resume_writes_anew_what_was_found_wrong(source: Path, tmp_path: Path) -> None:
+def test_a_resume_writes_anew_what_was_found_wrong(source: Path, destination: Path) -> None:
     """A disk that lost a chunk, say: what is recorded as written is not asked about twice."""
-    destination = tmp_path / "out.zarr"
     with pytest.MonkeyPatch.context() as patched:
         verify = Run._verifying
 
@@ -383,10 +379,9 @@ def test_recorded_chunks_that_are_gone_or_empty_are_written_again(
     recipe: dict[str, Any],
     damage: Callable[[Path], object],
     source: Path,
-    tmp_path: Path,
+    destination: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    destination = tmp_path / "out.zarr"
     stopped(source, destination, monkeypatch, recipe=recipe)
     for file in chunks(destination)[::3]:
         damage(file)
@@ -405,9 +400,8 @@ def test_in_a_store_too(source: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_is_there_is_not_written_again(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     stopped(source, destination, monkeypatch)
     before = {file: file.stat().st_mtime_ns for file in chunks(destination)}
     assert zarrlift.resume(destination).chunks == 0
@@ -424,10 +418,9 @@ def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 def test_what_had_not_reached_the_disk_is_compared_with_the_source(
-    recipe: dict[str, Any], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: dict[str, Any], source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loss of power leaves files of the right size that are full of zeros."""
-    destination = tmp_path / "out.zarr"
     stopped(source, destination, monkeypatch, recipe=recipe)
     zeroed(chunks(destination)[0])
     rebooted(monkeypatch)
@@ -436,9 +429,8 @@ def test_what_had_not_reached_the_disk_is_compared_with_the_source(
 
 
 def test_an_array_that_was_there_already_is_compared_too(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     good = (source / "g/recode/0").read_bytes()
     (source / "g/recode/0").write_bytes(b"bad")
     assert not zarrlift.migrate(source, destination).ok
@@ -463,9 +455,8 @@ def test_an_array_that_was_there_already_is_compared_too(
 @pytest.mark.parametrize("verb", [zarrlift.resume, zarrlift.update])
 @pytest.mark.parametrize("lost", ["a chunk", "a document"])
 def test_what_a_complete_job_may_have_lost_is_compared_once(
-    verb: Any, lost: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: Any, lost: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination)
     if lost == "a chunk":
         zeroed(chunks(destination)[0])
@@ -479,9 +470,8 @@ def test_what_a_complete_job_may_have_lost_is_compared_once(
 
 
 def test_a_changed_source_cannot_show_what_was_lost_until_an_update(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination)
     zeroed(destination / "h/rewrite/c/0/1")
     (source / "h/rewrite/0.0").write_bytes((source / "h/rewrite/1.1").read_bytes())
@@ -493,9 +483,8 @@ def test_a_changed_source_cannot_show_what_was_lost_until_an_update(
 
 
 def test_a_torn_document_whose_record_was_lost_is_written_again(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     stopped(source, destination, monkeypatch)
     document = destination / "h/rewrite/zarr.json"
     assert not document.exists()
@@ -506,9 +495,8 @@ def test_a_torn_document_whose_record_was_lost_is_written_again(
 
 
 def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     stopped(source, destination, monkeypatch)
     flushed: list[LocalStorage] = []
     monkeypatch.setattr(disk_sync, "sync", flushed.append)
@@ -517,10 +505,9 @@ def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(
 
 
 def test_an_update_flushes_its_deletions_before_it_counts_as_complete(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """btrfs brought a deleted chunk back, which nothing looked for any more."""
-    destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination)
     (source / "g/recode/3").unlink()
     flushed: list[bool] = []
@@ -534,10 +521,9 @@ def test_an_update_flushes_its_deletions_before_it_counts_as_complete(
 
 
 def test_an_update_with_fsync_flushes_what_hides_and_narrows(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks are replaced next, and what readers of the earlier documents would see in them is wrong."""
-    destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination)
     array = zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2)
     array.resize((array.shape[0] - 1, *array.shape[1:]))
@@ -563,10 +549,9 @@ def test_an_update_with_fsync_flushes_what_hides_and_narrows(
 
 
 def test_an_update_keeps_what_it_can_no_longer_compare(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A result outlives its source: not to be compared with it is no reason to take an array down."""
-    destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination)
     kept = values(destination, 3)["h/rewrite"]
     shutil.rmtree(source / "h")
@@ -579,9 +564,8 @@ def test_an_update_keeps_what_it_can_no_longer_compare(
 
 @pytest.mark.parametrize("durable", ["the same boot", "synced", "fsync"])
 def test_what_is_on_the_disk_is_not_compared(
-    durable: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    durable: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    destination = tmp_path / "out.zarr"
     if durable == "synced":
         monkeypatch.setattr(disk_sync, "SECONDS", 0.0)
     job = stopped(source, destination, monkeypatch, fsync=durable == "fsync")
@@ -602,9 +586,10 @@ def test_what_is_on_the_disk_is_not_compared(
     assert compared == []
 
 
-def test_of_a_task_that_is_done_again_nothing_is_known_of_before(source: Path, tmp_path: Path) -> None:
+def test_of_a_task_that_is_done_again_nothing_is_known_of_before(
+    source: Path, tmp_path: Path, destination: Path
+) -> None:
     """Neither that it is on the disk, nor the digest of its values."""
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination, digest=True).ok
     with Job.open(tmp_path / "out.zarr.zarrlift.db") as job:
         node = next(row.id for row in job.nodes("array") if row.path == "h/rewrite")
@@ -621,10 +606,9 @@ def test_of_a_task_that_is_done_again_nothing_is_known_of_before(source: Path, t
 
 @pytest.mark.parametrize("again", ["resume", "migrate"])
 def test_a_complete_job_is_not_called_complete_while_a_document_is_missing(
-    again: str, source: Path, tmp_path: Path
+    again: str, source: Path, destination: Path
 ) -> None:
     """As where the job file is an older copy, and an update that it does not know hid an array."""
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination).ok
     document = destination / "h/rewrite/zarr.json"
     content = document.read_bytes()

@@ -62,12 +62,6 @@ zarrlift.migrate(source, "s3://bucket/out", job=job, **more)
 
 
 @pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving() as made:
-        yield made
-
-
-@pytest.fixture
 def options(bucket: Bucket) -> dict[str, Any]:
     """For the job and the destination."""
     return {"job_storage_options": bucket.options, "dest_storage_options": bucket.options}

@@ -27,8 +27,7 @@ def test_the_result_is_the_same_and_every_read_is_seen(source: Path, tmp_path: P
     assert {"g/relink/.zarray", "g/relink/0.0"} <= keys
 
 
-def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, tmp_path: Path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, destination: Path) -> None:
     good = (source / "g/relink/0.0").read_bytes()
     (source / "g/relink/0.0").write_bytes(b"bad")
     assert not zarrlift.migrate(source, destination, dest_through="checksum").ok
@@ -42,10 +41,9 @@ def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, tm
 
 
 def test_what_an_undo_was_writing_through_a_layer_is_removed_by_the_next(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`Checksum` writes to a record before it deletes an object; a killed undo leaves what it was writing."""
-    destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination, dest_through="checksum").ok
     replace = os.replace
 

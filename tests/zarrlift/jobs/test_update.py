@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import zarr
 from numcodecs import Zlib
-from tests.support.bucket import Bucket, serving
+from tests.support.bucket import Bucket
 from tests.support.changing_archives import ChangingArchive
 from tests.support.job_archives import other_archive, tree, write_archive
 from tests.support.job_processes import Killed, dying
@@ -117,12 +117,6 @@ def allowed(
             if any(one != other and end > min(one, other) for end, one, other in lengths):
                 concerned.add(unit)
     return sum(len(units.get(unit, ())) for unit in concerned)
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
-    with serving() as made:
-        yield made
 
 
 @pytest.mark.slow(one_in=31)

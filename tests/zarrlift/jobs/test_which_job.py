@@ -26,8 +26,7 @@ from zarrlift.transfer.events import Event, Planned, TaskDone
 OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
 
 
-def test_a_job_with_other_options_is_called_that(source: Path, tmp_path: Path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_a_job_with_other_options_is_called_that(source: Path, destination: Path) -> None:
     zarrlift.migrate(source, destination)
     with pytest.raises(JobError, match="belongs to a different job") as told:
         zarrlift.migrate(source, destination, recipe=OTHER)
@@ -35,8 +34,7 @@ def test_a_job_with_other_options_is_called_that(source: Path, tmp_path: Path) -
     assert told.value.problem.advice == "Undo it, use --overwrite, or give another --job."
 
 
-def test_a_job_of_another_source_is_named_with_it(source: Path, tmp_path: Path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_a_job_of_another_source_is_named_with_it(source: Path, destination: Path) -> None:
     zarrlift.migrate(source, destination)
     with pytest.raises(JobError, match=f"found {source} to {destination}"):
         zarrlift.migrate(source / "g", destination)

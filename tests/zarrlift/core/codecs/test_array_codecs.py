@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fixtures_index import archive, same
 
+from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail, InnerChunk, Options
+from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import compile_array_codec
 from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.data_types.v3 import DataType
-from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError
+from zarrlift.core.grid.grid import Grid
+from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError, ZarrstackError
 
 OBJECT = DataType("object")
 
@@ -264,3 +268,36 @@ def test_an_unknown_codec_is_refused_with_its_name_and_configuration():
     with pytest.raises(UnsupportedError) as refusal:
         compiled("zfpy", (2,), {"mode": 4})
     assert refusal.value.problem.found == '{"configuration":{"mode":4},"name":"zfpy"}'
+
+
+F_ORDER = [
+    *(f"zarr-2.18/dtypes:F/{name}" for name in ("json2_mixed", "json2_str")),
+    *(f"zarr-2.18/dtypes:F/msgpack2_{name}" for name in ("bytes", "mixed", "str")),
+    *(f"zarr-{old}/old:dtypes/F/{name}" for old in ("2.2", "2.4", "2.10") for name in ("json2", "msgpack2")),
+]
+
+
+@pytest.mark.parametrize("name", F_ORDER)
+def test_objects_in_f_order_come_back_as_zarr_2_4_to_2_18_misread_them(name):
+    """What they read, not what was written, counts (see codecs/objects.py); formats refuse such arrays."""
+    writer, path = name.split(":")
+    array = archive(writer)[path]
+    document = json.loads((array.archive.path / path / ".zarray").read_bytes())
+    specs = [CodecSpec("transpose", {"order": "F"})]
+    for config in filter(None, (*document["filters"], document["compressor"])):
+        members = {key: value for key, value in config.items() if key != "id"}
+        specs.append(CodecSpec(f"numcodecs.{config['id']}".replace("numcodecs.blosc", "blosc"), members))
+    pipeline = Pipeline(Chain(tuple(specs)), array.chunks, OBJECT)
+    # The bytes that zarr 2.2 wrote are the same, and it alone read them right.
+    values = archive("zarr-2.4/old")[path].values if "2.2" in writer else array.values
+    grid = Grid(array.shape, array.chunks)
+    for number in range(grid.total):
+        place = grid.coordinates(number)
+        chunk = pipeline.decode((array.archive.path / path / ".".join(map(str, place))).read_bytes())
+        assert same(chunk[(*grid.valid(place), ...)], values[(*grid.region(place), ...)])
+        assert same(pipeline.decode(pipeline.encode(chunk)), chunk)
+
+
+def test_a_pickle_is_refused_by_name_unless_it_is_allowed():
+    with pytest.raises(ZarrstackError, match="pickle"):
+        Pipeline(Chain((CodecSpec("numcodecs.pickle"),)), (2,), OBJECT)

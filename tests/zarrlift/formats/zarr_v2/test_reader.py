@@ -6,13 +6,11 @@ import errno
 import os
 
 import pytest
-from tests.support import fixtures_index
 from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree, zarr_v2
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 
 
@@ -396,17 +394,3 @@ def test_a_root_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", denied)
     with pytest.raises(StorageError, match="Permission denied"):
         zarr_v2.read(storage)
-
-
-# Fixtures by real old writers.
-
-
-@pytest.mark.parametrize("expected", fixtures_index.archives(), ids=str)
-def test_the_keys_described_are_the_keys_that_lie_there(expected):
-    storage = open_storage(expected.path)
-    for member in describe(storage).nodes:
-        if isinstance(member, ArrayNode) and member.layout is not None and member.layout.grid.total < 10_000:
-            grid = member.layout.grid
-            keys = [member.layout.keys.key(grid.coordinates(index)) for index in range(grid.total)]
-            found = storage.get_many([f"{member.path}/{key}" if member.path else key for key in keys])
-            assert sum(chunk is not None for chunk in found) == expected[member.path].stored_chunks

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bucket import Bucket, serving
+from tests.support.bucket import Bucket
 from tests.support.fixtures_index import archive
 from tests.support.unpacking import unpacked
 from tests.support.v2_trees import ARRAY, GROUP, tree
@@ -167,12 +166,6 @@ def test_a_store_and_a_glob_have_the_same_census(collection: Path, bucket: Bucke
             assert {**found.to_json(), "place": "", "problems": []} == expected
         secret = bucket.options["secret"]
         assert secret not in json.dumps(found.to_json())
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
-    with serving() as made:
-        yield made
 
 
 def test_without_a_listing_there_are_no_amounts(collection: Path) -> None:

@@ -163,8 +163,7 @@ def test_two_workers_and_the_checks_are_forked(tiny, tiny_result, tmp_path) -> N
 @once
 @pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("seed", range(4))
-def test_copies_end_with_the_command_that_was_killed(seed: int, tiny, tiny_result, tmp_path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_copies_end_with_the_command_that_was_killed(seed: int, tiny, tiny_result, destination) -> None:
     moment = random.Random(seed).randint(50, 1500)
     # This waits for the copies too: they hold the other end of standard error.
     assert migrate(moment, "coordinator", tiny, destination).returncode == -signal.SIGKILL
@@ -174,8 +173,7 @@ def test_copies_end_with_the_command_that_was_killed(seed: int, tiny, tiny_resul
 
 
 @once
-def test_a_copy_that_dies_stops_the_run_which_can_be_resumed(tiny, tiny_result, tmp_path) -> None:
-    destination = tmp_path / "out.zarr"
+def test_a_copy_that_dies_stops_the_run_which_can_be_resumed(tiny, tiny_result, destination) -> None:
     done = migrate(200, "itself", tiny, destination)
     assert done.returncode == 1
     assert "a worker died" in done.stdout + done.stderr

@@ -229,10 +229,9 @@ def reference(source: Path) -> tuple[dict[str, bytes], int]:
 @pytest.mark.parametrize("seed", range(MOMENTS))
 @pytest.mark.slow(one_in=3)
 def test_a_killed_copy_resumes_to_the_same_bytes(
-    seed: int, source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path
+    seed: int, source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path, destination: Path
 ) -> None:
     expected, changes = reference
-    destination = tmp_path / "out.zarr"
     moment = in_part(seed, MOMENTS, changes)
     killed = run_and_kill(moment, tmp_path, "migrate", str(source), str(destination))
     assert killed.returncode == -signal.SIGKILL
