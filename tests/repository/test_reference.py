@@ -24,8 +24,8 @@ from tests.zarrlift.transfer.test_regrid import leave
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli import parser as command_line
+from zarrlift.jobs import job_array
 from zarrlift.jobs.ledger.database import VERSION
-from zarrlift.jobs.parts import part_index
 from zarrlift.planning import planner
 from zarrlift.planning.regrid.blocks import BASE, available_cores
 from zarrlift.recipe.changes import ARRAY_OPTIONS
@@ -181,8 +181,8 @@ def test_sections_have_priority_over_options_and_these_over_the_file() -> None:
 
 def test_the_page_has_every_environment_variable_that_the_source_reads() -> None:
     read = {
-        *part_index.VARIABLES,
-        *part_index.LSF,
+        *job_array.VARIABLES,
+        *job_array.LSF,
         *obstore_s3._ELSEWHERE,
         *store_at._AZURE_VARIABLES.values(),
     }

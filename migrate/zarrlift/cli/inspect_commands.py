@@ -228,7 +228,11 @@ def list_(
         )
     if what == "layers":
         return _layers()
-    return _named(what)
+    from ..recipe.format_names import known_names
+    from ..transfer.executors.choice import known_executors
+
+    known = list(known_names() if what == "formats" else known_executors())
+    return Answer(code=DONE, text=lambda: plain(known), data=lambda: {what: known})
 
 
 def _layers() -> Answer:
@@ -244,15 +248,6 @@ def _layers() -> Answer:
         text=lambda: report_readers.layers(layers),
         data=lambda: {"transformers": [asdict(layer) for layer in layers]},
     )
-
-
-def _named(what: str) -> Answer:
-    """The names of formats or executors: those of zarrlift, and those of other packages."""
-    from ..recipe.format_names import known_names
-    from ..transfer.executors.choice import known_executors
-
-    names = list(known_names() if what == "formats" else known_executors())
-    return Answer(code=DONE, text=lambda: plain(names), data=lambda: {what: names})
 
 
 _CODES: Final = {"same": DONE, "different": PARTLY, "trouble": USAGE}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -77,7 +77,6 @@ def serve(
 ) -> Answer:
     """Serve an archive over HTTP as Zarr v3, without converting it, read-only, until Ctrl-C."""
     import sys
-    from dataclasses import replace
 
     from zarrstack.core.errors import UsageError
 
@@ -101,35 +100,20 @@ def serve(
         view = view_of(storage, format=format, reading=options, recipe=recipe)
         image = first_image(view.plan, as_) if open_ else None
     if as_ == "zarr3":
-        served, problems = (
-            ServedView(view=view, url=storage.url, origins=origins),
-            view.plan.all_problems(),
-        )
+        kinds: dict[str, Any] = {"view": view}
+        problems = view.plan.all_problems()
     else:
         from ..views.reverse import presented
 
-        reverse = presented(
-            storage,
-            as_,
-            separator=separator or ".",
-            format=format,
-            reading=options,
-            recipe=recipe,
-        )
-        served = ServedView(
-            view=reverse,
-            url=storage.url,
-            shown_as=reverse.shown_as,
-            documents=reverse.document_names,
-            origins=origins,
-        )
+        how: dict[str, Any] = {"format": format, "reading": options, "recipe": recipe}
+        reverse = presented(storage, as_, separator=separator or ".", **how)
+        kinds = {"view": reverse, "shown_as": reverse.shown_as, "documents": reverse.document_names}
         problems = reverse.problems
+    page = served_page(storage, format=format, reading=options, shown_as=as_, origins=origins)
+    served = ServedView(url=storage.url, origins=origins, page=page, **kinds)
     for problem in problems:
         if problem.severity == "refusal":
             say(f"zarrlift: not served: {problem}")
-
-    page = served_page(storage, format=format, reading=options, shown_as=as_, origins=origins)
-    served = replace(served, page=page)
 
     def ready(address: str) -> None:
         lines = [f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)"]

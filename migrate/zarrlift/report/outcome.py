@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..jobs.parts.part_index import has_lsf
+from ..jobs.job_array import has_lsf
 from ..jobs.units import (
     bytes_text,
     command,

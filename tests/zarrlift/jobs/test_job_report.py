@@ -24,7 +24,7 @@ import zarrlift
 from zarrlift.cli import main
 from zarrlift.jobs.ledger.last_run import Throughput, last_run, level_before, throughput
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.ledger.rows import PlanReader, node_rows
+from zarrlift.jobs.ledger.rows import node_rows, plans_of
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.storage.local import byte_locks
@@ -154,9 +154,9 @@ def test_rows_of_a_job_hold_each_node_and_the_order_of_its_document(name, tmp_pa
     nodes = zarrlift.plan(source, tmp_path / "out.zarr").nodes
     assert nodes
     rows = list(node_rows(nodes))
-    reader = PlanReader(common for _, common in rows if common is not None)
-    for node, ((path, kind, text, state, *_), _) in zip(nodes, rows, strict=True):
-        made = reader.node(kind, text)
+    shared = [common for _, common in rows if common is not None]
+    plans = plans_of(shared, ((kind, text) for (_, kind, text, *_), _ in rows))
+    for node, made, ((path, kind, _, state, *_), _) in zip(nodes, plans, rows, strict=True):
         assert (path, made.to_json()) == (node.path, json.loads(json.dumps(node.to_json())))
         assert (state == "refused") == (kind == "refusal")
         if isinstance(node, ArrayPlan):

@@ -35,7 +35,7 @@ from ..stored_inventories import remove_inventory
 from ..undo import undo
 from ..update.update import update_job
 from ..verification import verify
-from .list_file import Events, Known, ListFile, list_path
+from .list_file import Known, ListFile, list_path
 from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table
 from .run_batch import Act, ArchiveCall, BatchRun, archive_request
 
@@ -72,7 +72,6 @@ class Batch:
         """
         self.path = list_path(list_file)
         self._file = ListFile(self.path)
-        self._events = Events(self._file)
         self._only = only
         self.last: BatchOutcome | None = None
         """The outcome of the last call on this object."""
@@ -94,8 +93,8 @@ class Batch:
 
     def status(self) -> BatchOutcome:
         """The current state; does not affect a running batch."""
-        known = self._events.read()
-        return self._status(known, [self._events.of(row, known) for row in self._listed()])
+        known = self._file.known()
+        return self._status(known, [self._file.of(row, known) for row in self._listed()])
 
     @explicit
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
@@ -160,7 +159,7 @@ class Batch:
 
     def _status(self, known: Known, rows: Sequence[BatchRow]) -> BatchOutcome:
         began = known.running()
-        done, total = amounts(rows, lambda row: self._events.planned(row, known))
+        done, total = amounts(rows, lambda row: self._file.planned(row, known))
         return BatchOutcome(
             list_file=str(self.path),
             state=state_of(rows),
@@ -190,7 +189,7 @@ class Batch:
             if todo:
                 work = BatchRun(RunOptions.of(running), places, run.progress, act)
                 number = self._work(work, todo, rows, before.bytes_done)
-            now = self._status(self._events.read(), list(rows.values()))
+            now = self._status(self._file.known(), list(rows.values()))
             refused = any(any_refusal(rows[row.number].problems) for row in todo)
             self.last = replace(
                 now,
@@ -210,14 +209,14 @@ class Batch:
         """Work on some archives, whose `rows` are replaced; returns how many this call did."""
         number = 0
         try:
-            with self._events.run(bytes_done), closing(run(todo)) as done:
+            with self._file.run(bytes_done), closing(run(todo)) as done:
                 for row, ran in done:
                     before = rows[row.number]
                     changed = (row.state, row.problems) != (before.state, before.problems)
                     if ran and changed and not row.begun():
-                        self._events.note([row])
+                        self._file.note([row])
                     elif row.stamp and row.state in COMPLETE and not row.problems:
-                        self._events.note_done(row)
+                        self._file.note_done(row)
                     rows[row.number] = row
                     number += ran
         except KeyboardInterrupt:

@@ -94,12 +94,37 @@ def default_path(places: Sequence[str], destination: str | None) -> Path:
     return sibling(folder, LIST_SUFFIX) if named else folder / f"batch{LIST_SUFFIX}"
 
 
+_EVENTS: Final = ".zarrlift.events.jsonl"
+
+
+@dataclass(slots=True)
+class Known:
+    """The events of a list."""
+
+    archives: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The last event of each archive without a job, by its destination as the list names it."""
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The same of archives that are done."""
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Runs that have not ended normally."""
+
+    def running(self) -> tuple[float, int] | None:
+        """When the first of the runs on this host began, and what was done then; None if there is none."""
+        now = [
+            (float(run["time"]), int(run["bytes_done"]))
+            for run in self.runs.values()
+            if OwnerProcess.from_json(run["owner"]).state() == "running"
+        ]
+        return min(now, default=None)
+
+
 class ListFile:
-    """The file of a list."""
+    """The file of a list, and the events beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._folder = os.path.dirname(path)
+        self._events = path.with_name(path.name.removesuffix(LIST_SUFFIX) + _EVENTS)
 
     def rows(self) -> list[BatchRow]:
         """Its archives, as if nothing had been done; JobError."""
@@ -193,52 +218,10 @@ class ListFile:
     def _unwritable(self, error: OSError) -> JobError:
         return JobError("cannot write the list", key=str(self.path), found=error.strerror)
 
-
-def _below(path: str, folder: str) -> str | None:
-    """A path relative to a folder that contains it, also by other names of its parents; None if none does."""
-    above = folder.rstrip(os.sep) + os.sep
-    if not path.startswith(above):
-        head, name = os.path.split(path)
-        path = os.path.join(os.path.realpath(head), name)
-        above = os.path.realpath(folder).rstrip(os.sep) + os.sep
-    return path.removeprefix(above) if path.startswith(above) else None
-
-
-_EVENTS: Final = ".zarrlift.events.jsonl"
-
-
-@dataclass(slots=True)
-class Known:
-    """The events of a list."""
-
-    archives: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The last event of each archive without a job, by its destination as the list names it."""
-    done: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The same of archives that are done."""
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Runs that have not ended normally."""
-
-    def running(self) -> tuple[float, int] | None:
-        """When the first of the runs on this host began, and what was done then; None if there is none."""
-        now = [
-            (float(run["time"]), int(run["bytes_done"]))
-            for run in self.runs.values()
-            if OwnerProcess.from_json(run["owner"]).state() == "running"
-        ]
-        return min(now, default=None)
-
-
-class Events:
-    """The events beside a list."""
-
-    def __init__(self, file: ListFile) -> None:
-        self._list = file
-        self._path = file.path.with_name(file.path.name.removesuffix(LIST_SUFFIX) + _EVENTS)
-
-    def read(self) -> Known:
-        """What they say."""
+    def known(self) -> Known:
+        """What the events say."""
         known = Known()
-        with suppress(FileNotFoundError), open(self._path, encoding="utf-8", errors="replace") as file:
+        with suppress(FileNotFoundError), open(self._events, encoding="utf-8", errors="replace") as file:
             for line in file:
                 with suppress(ValueError, KeyError, TypeError):
                     event = json.loads(line)
@@ -258,7 +241,7 @@ class Events:
 
     def of(self, row: BatchRow, known: Known) -> BatchRow:
         """An archive as its job has it; without one, as its last event does."""
-        destination = self._list.stored(row.destination)
+        destination = self.stored(row.destination)
         if not row.begun():
             return replace(row, **known.archives.get(destination, {}))
         done = known.done.get(destination, {})
@@ -268,19 +251,19 @@ class Events:
 
     def planned(self, row: BatchRow, known: Known) -> int:
         """Bytes of the source that are read according to the plan of an archive."""
-        event = known.archives.get(self._list.stored(row.destination))
+        event = known.archives.get(self.stored(row.destination))
         return row.bytes_in if event is None else int(event["bytes_in"])
 
     def _asked(self, row: BatchRow) -> list[str]:
         """The source of an archive and what is asked for it."""
-        return [self._list.stored(row.source), row.request.text]
+        return [self.stored(row.source), row.request.text]
 
     def note_done(self, row: BatchRow) -> None:
         """Append what the job of an archive that is done says."""
         self._append(
             [
                 {
-                    "destination": self._list.stored(row.destination),
+                    "destination": self.stored(row.destination),
                     "request": self._asked(row),
                     **{name: getattr(row, name) for name in DONE},
                 }
@@ -291,7 +274,7 @@ class Events:
         """Append what is known of archives without a job."""
         self._append(
             {
-                "destination": self._list.stored(row.destination),
+                "destination": self.stored(row.destination),
                 "time": time.time(),
                 **{name: getattr(row, name) for name in PLANNED},
                 "problems": [problem.to_json() for problem in row.problems],
@@ -314,13 +297,23 @@ class Events:
     def _append(self, events: Iterable[dict[str, Any]]) -> None:
         text = "".join(json.dumps(event) + "\n" for event in events)
         try:
-            with open(self._path, "ab") as file:
+            with open(self._events, "ab") as file:
                 if file.tell() and text:
-                    with open(self._path, "rb") as before:
+                    with open(self._events, "rb") as before:
                         before.seek(-1, os.SEEK_END)
                         text = text if before.read(1) == b"\n" else "\n" + text
                 file.write(text.encode())
         except OSError as error:
             raise JobError(
-                "cannot write beside the list", key=str(self._path), found=error.strerror
+                "cannot write beside the list", key=str(self._events), found=error.strerror
             ) from error
+
+
+def _below(path: str, folder: str) -> str | None:
+    """A path relative to a folder that contains it, also by other names of its parents; None if none does."""
+    above = folder.rstrip(os.sep) + os.sep
+    if not path.startswith(above):
+        head, name = os.path.split(path)
+        path = os.path.join(os.path.realpath(head), name)
+        above = os.path.realpath(folder).rstrip(os.sep) + os.sep
+    return path.removeprefix(above) if path.startswith(above) else None

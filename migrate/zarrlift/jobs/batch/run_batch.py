@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -75,31 +75,51 @@ None if another process does it.
 
 
 class BatchRun:
-    """One run of a batch."""
+    """One run of a batch.
+
+    The events of archives that run side by side are passed on; archives are counted, not chunks.
+    """
 
     def __init__(self, options: RunOptions, places: Places, progress: Progress | None, act: Act) -> None:
         self._options = options
         self._places = places
         self._act = act
-        self._progress = BatchProgress(progress)
+        self._progress = progress
+        self._lock = threading.Lock()
 
     def __call__(self, rows: Iterable[BatchRow]) -> Generator[tuple[BatchRow, bool], None, None]:
         """Work on archives, the largest first: what became of each, and whether this process did it."""
         todo = sorted(rows, key=lambda row: (-row.bytes_in, row.number))
-        with (
-            shared(self._options, waits=any(map(waits, todo)), alone=len(todo) == 1) as common,
-            self._progress.of(todo),
-        ):
-            for row, ran in common.each(self._archive, todo):
-                self._progress.ended(row.state)
-                yield row, ran
+        known = sum(row.bytes_in for row in todo if row.state == "pending")
+        with shared(self._options, waits=any(map(waits, todo)), alone=len(todo) == 1) as common:
+            self._send(Planned(bytes=known or None, chunks=None, archives=len(todo)))
+            try:
+                # A run of one archive refreshes the display itself, after it has forked.
+                with Ticker(self._progress) if len(todo) > 1 else nullcontext():
+                    for row, ran in common.each(self._archive, todo):
+                        self._send(Ended(archive=row.state))
+                        yield row, ran
+            finally:
+                self._send(Ended())
+
+    def _send(self, event: Event) -> None:
+        """From any thread."""
+        if self._progress is not None:
+            with self._lock:
+                self._progress(event)
+
+    def _of_archive(self, event: Event) -> None:
+        """Pass on what adds to the whole; the end of an archive is that of its row."""
+        if not isinstance(event, Ended):
+            self._send(event)
 
     def _archive(self, row: BatchRow, options: RunOptions) -> tuple[BatchRow, bool]:
         """Work on one archive. Runs in any thread."""
         started = time.monotonic()
         problems: tuple[Problem, ...] | None
         named = log_messages.archive.set(row.source)
-        call = ArchiveCall(row=row, options=options, places=self._places, progress=self._progress.archive())
+        progress = None if self._progress is None else Unticked(self._of_archive)
+        call = ArchiveCall(row=row, options=options, places=self._places, progress=progress)
         try:
             if row.begun():
                 _follow_list(call)
@@ -161,45 +181,6 @@ def _without_job(row: BatchRow, problems: tuple[Problem, ...]) -> ArchiveState:
 def waits(row: BatchRow) -> bool:
     """Whether most of the time of an archive is waiting for a store."""
     return is_url(row.source) or is_url(row.destination)
-
-
-class BatchProgress:
-    """Passes on the events of archives that run side by side; archives are counted, not chunks."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def of(self, rows: Sequence[BatchRow]) -> Iterator[None]:
-        """Show the progress of some archives."""
-        known = sum(row.bytes_in for row in rows if row.state == "pending")
-        self._send(Planned(bytes=known or None, chunks=None, archives=len(rows)))
-        try:
-            # A run of one archive refreshes the display itself, after it has forked.
-            with Ticker(self._progress) if len(rows) > 1 else nullcontext():
-                yield
-        finally:
-            self._send(Ended())
-
-    def archive(self) -> Progress | None:
-        """What gets the events of one archive."""
-        return None if self._progress is None else Unticked(self._of_archive)
-
-    def ended(self, state: str) -> None:
-        """Count an archive."""
-        self._send(Ended(archive=state))
-
-    def _of_archive(self, event: Event) -> None:
-        """Pass on what adds to the whole; the end of an archive is that of its row."""
-        if not isinstance(event, Ended):
-            self._send(event)
-
-    def _send(self, event: Event) -> None:
-        """From any thread."""
-        if self._progress is not None:
-            with self._lock:
-                self._progress(event)
 
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..run_job import refuse_unsuitable
 from .batch import Batch, How
-from .list_file import Events, ListFile, default_path, is_list
+from .list_file import ListFile, default_path, is_list
 from .listing import list_archives
 from .rows import BatchRow, RowRequest
 from .run_batch import archive_request, shared, waits
@@ -185,7 +185,7 @@ def _listed(
     if not os.path.lexists(path):
         rows = assessed(found, *how) if plans or len(found) > 1 else found
         if file.create(rows):
-            Events(file).note(row for row in rows if not row.begun())
+            file.note(row for row in rows if not row.begun())
             return ()
     known = file.rows()
     new = _new(file, known, found)
@@ -194,7 +194,7 @@ def _listed(
     after = len(known)
     rows = assessed([replace(row, number=after + place) for place, row in enumerate(new, 1)], *how)
     file.write([*known, *rows])
-    Events(file).note(row for row in rows if not row.begun())
+    file.note(row for row in rows if not row.begun())
     return ()
 
 

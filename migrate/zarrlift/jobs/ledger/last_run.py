@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -59,8 +59,7 @@ class LastRun:
 
     def to_text(self) -> str:
         """JSON, as stored in the job."""
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        return json.dumps({**own, "owner": self.owner.to_json()})
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Self:

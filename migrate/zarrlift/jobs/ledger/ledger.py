@@ -10,7 +10,6 @@ power failures.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import sqlite3
@@ -46,13 +45,13 @@ from .rows import (
     Kind,
     NodeRow,
     NodeState,
-    PlanReader,
     RecordedTask,
     State,
     TaskTotals,
     as_stored,
     as_text,
     node_row,
+    plans_of,
 )
 from .tables import DigestRows, DocumentRows, LegacyRows, ListingRows, OtherRows
 
@@ -214,9 +213,9 @@ class Job:
     def plan(self) -> Plan:
         """The plan of the job."""
         with damage_told(self.path):
-            reader = PlanReader(self._db.rows("SELECT digest, plan FROM common"))
+            common = self._db.rows("SELECT digest, plan FROM common")
             rows = self._db.rows("SELECT kind, plan FROM node ORDER BY path")
-            return Plan.from_header(self.header, itertools.starmap(reader.node, rows))
+            return Plan.from_header(self.header, plans_of(common, rows))
 
     def drop_node(self, path: str) -> None:
         """Forget a node and its recorded work. Durable at the next commit."""

@@ -165,30 +165,25 @@ def planned_work(plan: ArrayPlan) -> PlannedWork:
     )
 
 
-class PlanReader:
-    """Makes nodes from their rows; equal layouts are one object."""
+def plans_of(common: Iterable[tuple[bytes, str]], rows: Iterable[tuple[Kind, str]]) -> Iterator[Planned]:
+    """The nodes of rows, which may hold their whole plans, and of those of what arrays share.
 
-    def __init__(self, common: Iterable[tuple[bytes, str]]) -> None:
-        """`common`: the rows of what arrays share; ValueError if one is not JSON."""
-        self._common: dict[str, JSONObject] = {digest.hex(): json.loads(text) for digest, text in common}
-        self._layout = IdentityCache(layout_from_json)
-
-    def node(self, kind: Kind, text: str) -> Planned:
-        """The node of a row, which may hold its whole plan; ValueError, KeyError or TypeError if damaged."""
+    Equal layouts are one object. ValueError, KeyError or TypeError if damaged.
+    """
+    shared: dict[str, JSONObject] = {digest.hex(): json.loads(text) for digest, text in common}
+    layout = IdentityCache(layout_from_json)
+    for kind, text in rows:
         data: JSONObject = json.loads(text)
-        if kind == "group":
-            return GroupPlan.from_json(data)
-        if kind == "refusal":
-            return Refusal.from_json(data)
-        return ArrayPlan.from_json(self._whole(data) if _SHARED in data else data, self._layout)
-
-    def _whole(self, own: JSONObject) -> JSONObject:
-        """The plan of an array with what it shares."""
-        common = self._common[own[_SHARED]]
-        document = common["document"]
-        if "attributes" in own:
-            document = {**document, "attributes": own["attributes"]}  # at its place in the document
-        return {**common, **own, "document": document}
+        if kind != "array":
+            yield (GroupPlan if kind == "group" else Refusal).from_json(data)
+            continue
+        if _SHARED in data:
+            whole = shared[data[_SHARED]]
+            document = whole["document"]
+            if "attributes" in data:
+                document = {**document, "attributes": data["attributes"]}  # at its place in the document
+            data = {**whole, **data, "document": document}
+        yield ArrayPlan.from_json(data, layout)
 
 
 def _split(plan: JSONObject) -> tuple[bytes, str, JSONObject]:

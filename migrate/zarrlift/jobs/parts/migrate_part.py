@@ -22,6 +22,7 @@ from ...recipe.options import PathText, Places, Running, VerifyLevel, Watching
 from ...recipe.signatures import explicit, given
 from ...transfer.counts import MoveResult
 from ..checks.checks import Checks
+from ..job_array import part_index
 from ..ledger.database import not_opened, require_file
 from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.last_run import is_locked
@@ -38,7 +39,6 @@ from ..run import Run
 from ..run_arrays import Share
 from ..stored_inventories import planned_inventories
 from .division import Division
-from .part_index import part_index
 from .run_file import PartRun, RunFile, read_run, run_files, tasks_of
 
 _OF_ALL: Final = (

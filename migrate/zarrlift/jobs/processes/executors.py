@@ -308,7 +308,6 @@ class RunEngine:
         self._options = options
         self._spec = spec
         self._engine: Engine | None = None
-        self._silences: str | None = None
         self.budget = options.budget(plan.recipe.memory)
         """Memory in bytes of all workers on this machine, or of each one elsewhere."""
 
@@ -348,11 +347,10 @@ class RunEngine:
         """The access of workers, which report servers that do not answer if they are on this machine."""
         if self._spec is None or self.local or self._options.on_other_machines:
             return self._spec
-        if self._silences is None:
-            self._silences = _folder_of_silences(self._spec)
-            os.makedirs(self._silences, mode=0o700, exist_ok=True)
-            read_from(self._silences)
-        return replace(self._spec, silences=self._silences)
+        folder = _folder_of_silences(self._spec)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        read_from(folder)
+        return replace(self._spec, silences=folder)
 
     def close(self) -> None:
         """Release what was created for this run."""

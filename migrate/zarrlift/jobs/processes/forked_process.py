@@ -40,6 +40,10 @@ def may_fork() -> bool:
 class ForkedProcess:
     """A copy of this process that answers questions and ends with it."""
 
+    _process: int
+    _questions: BinaryIO
+    _answers: BinaryIO
+
     def __init__(
         self,
         answer: Callable[[Any], Any],
@@ -51,21 +55,28 @@ class ForkedProcess:
 
         Raises OSError if no process or descriptor is available.
         """
+        if sys.platform == "win32":  # see `may_fork`
+            raise NotImplementedError
         question_in, question_out = os.pipe()
         try:
             answer_in, answer_out = os.pipe()
         except OSError:
             _close(question_in, question_out)
             raise
-        before = _hold_signals()
+        # Ctrl-C is blocked: fork hooks of other modules run as well, and an interrupt raised in them would be
+        # printed and lost, and in the copy it would run the parent's cleanup.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
-            self._process = _fork()
+            self._process = os.fork()
             if self._process == 0:
                 # Only this thread continues here. Buffers and files of the parent are not touched, but this
                 # copy must not hold the pipe of another copy open.
                 try:
                     _close(question_out, answer_in, *(end for process in siblings for end in process.ends()))
-                    _leave_signals(before)
+                    # Ctrl-C reaches the whole process group, and the parent decides when the work stops.
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
                     _serve(answer, initializer, os.fdopen(question_in, "rb"), os.fdopen(answer_out, "wb"))
                 finally:
                     os._exit(1)
@@ -73,7 +84,7 @@ class ForkedProcess:
             _close(question_in, question_out, answer_in, answer_out)
             raise
         finally:
-            _release_signals(before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _close(question_in, answer_out)
         self._questions = os.fdopen(question_out, "wb")
         self._answers = os.fdopen(answer_in, "rb")
@@ -120,45 +131,9 @@ class ForkedProcess:
     def kill(self) -> None:
         """Kill the process at once."""
         with suppress(ProcessLookupError):
-            _end(self._process)
+            if sys.platform != "win32":
+                os.kill(self._process, signal.SIGKILL)
         self.close()
-
-
-def _hold_signals() -> set[Any]:
-    """Block Ctrl-C; returns the previous mask.
-
-    Fork hooks of other modules run between the two signal calls as well: an interrupt raised in them would be
-    printed and lost, and in the copy it would run the parent's cleanup.
-    """
-    if sys.platform == "win32":  # see `may_fork`
-        return set()
-    return signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-
-
-def _release_signals(before: set[Any]) -> None:
-    if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _leave_signals(before: set[Any]) -> None:
-    """Keep Ctrl-C blocked in the copy.
-
-    It reaches the whole process group, and the parent decides when the work stops.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _release_signals(before)
-
-
-def _fork() -> int:
-    if sys.platform == "win32":  # see `may_fork`
-        raise NotImplementedError
-    return os.fork()
-
-
-def _end(process: int) -> None:
-    if sys.platform != "win32":
-        os.kill(process, signal.SIGKILL)
 
 
 def _close(*descriptors: int) -> None:

@@ -25,11 +25,11 @@ from tests.zarrlift.jobs.parts.conftest import RECIPE
 
 import zarrlift
 from zarrlift.errors import JobError
+from zarrlift.jobs.job_array import VARIABLES
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.parts import run_file
 from zarrlift.jobs.parts.division import Division
 from zarrlift.jobs.parts.migrate_part import PartShare
-from zarrlift.jobs.parts.part_index import VARIABLES
 from zarrlift.planning.plans import ArrayPlan, Plan
 from zarrlift.planning.regrid.intermediate import IntermediateArray
 from zarrlift.storage.local import byte_locks, owner_process

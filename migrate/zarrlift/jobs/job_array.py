@@ -1,10 +1,11 @@
-"""Which part a process of a job array is to run."""
+"""What a scheduler says of this process: its part of a job array, and how often it was started."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 from zarrstack.core.errors import UsageError
 
@@ -51,3 +52,43 @@ def _number(value: int | str, name: str) -> int:
         raise UsageError(
             f"{name} is not the index of a part", found=str(value), expected="a number, or auto"
         ) from None
+
+
+_ATTEMPTS: Final = {"SLURM_JOB_ID": "SLURM_RESTART_COUNT", "AWS_BATCH_JOB_ID": "AWS_BATCH_JOB_ATTEMPT"}
+"""Variables with the id of an element of a job array, which it keeps when it is started again, and with how
+often that was (sbatch(1), "Output environment variables"; AWS Batch, "Job environment variables").
+"""
+_SCHEDULED: Final = (*_ATTEMPTS, "LSB_JOBID", "JOB_COMPLETION_INDEX")
+"""Variables that schedulers set for every job."""
+
+
+def is_scheduled() -> bool:
+    """Whether a scheduler has started this process, and reports it if it dies."""
+    return any(os.environ.get(name) for name in _SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of an element of a job array; a scheduler makes the next one when this one has ended."""
+
+    element: str
+    number: int
+
+    @classmethod
+    def of_this_process(cls, environment: Mapping[str, str] | None = None) -> Self | None:
+        """That of this process; None without a scheduler, or if it does not count the starts."""
+        variables = os.environ if environment is None else environment
+        for name, counter in _ATTEMPTS.items():
+            if element := variables.get(name):
+                count = variables.get(counter, "0")
+                cluster = variables.get("SLURM_CLUSTER_NAME", "")
+                return cls(
+                    element=f"{name}={element} {cluster}".strip(),
+                    number=int(count) if count.isdecimal() else 0,
+                )
+        return None
+
+    def is_over(self) -> bool:
+        """Whether its element has been started again, as this process."""
+        own = Attempt.of_this_process()
+        return own is not None and own.element == self.element and own.number > self.number
