@@ -45,6 +45,10 @@ REASONS = (
     *("'string'", "'object'", "label multisets", "is inside an array"),  # N5
     *("a sub-array field has no v3 data type", "json2 with order F"),  # the draft
 )
+NOT_WRITTEN = (
+    "snappy",  # which numcodecs lacks today
+    *("base64", "categorize", "json2", "msgpack2", "pickle", "vlen-array", "lz4_"),  # which no result uses
+)
 GHOST = "consolidated"
 """What zarr-python's draft took its consolidated metadata for: a group."""
 CASES = [
@@ -119,7 +123,7 @@ def decoded(storage, member, *, damaged=False):
             known[place] = True
             if layout.frame is None and not damaged:
                 assert reader.pipeline.check(HeadAndTail.of(chunk.payload))
-                if "snappy" not in str(layout.chain):  # which numcodecs lacks today
+                if not any(name in str(layout.chain) for name in NOT_WRITTEN):
                     again = reader.pipeline.decode(reader.pipeline.encode(values))
                     assert fixtures_index.same(again, values)
     return found, known, count

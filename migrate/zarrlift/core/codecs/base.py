@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
-from zarrstack.core.errors import ChunkError
+from zarrstack.core.errors import ChunkError, UnsupportedError
 
 from .config import Configuration
 
@@ -125,9 +125,9 @@ class BytesCodec(ABC):
         """
         return Size(2 * decoded.at_most + 65536, exact=False)
 
-    @abstractmethod
     def encode(self, data: Buffer) -> Buffer:
-        """Encode one payload; deterministic."""
+        """Encode one payload; deterministic. UnsupportedError by default: no result uses the codec."""
+        raise _only_read(self.spec)
 
     @abstractmethod
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
@@ -195,9 +195,9 @@ class ArrayCodec(ABC):
     def size(self) -> Size:
         """Size of one encoded inner chunk; for variable-length data, the limit for unpacking."""
 
-    @abstractmethod
     def encode(self, array: np.ndarray[Any, Any]) -> Buffer:
-        """Encode an array of the inner chunk's shape."""
+        """Encode an array of the inner chunk's shape; UnsupportedError as in `BytesCodec`."""
+        raise _only_read(self.spec)
 
     @abstractmethod
     def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
@@ -235,3 +235,11 @@ def _require_length(codec: str, ends: HeadAndTail, encoded: Size) -> bool:
             expected=f"{encoded.at_most} bytes",
         )
     return True
+
+
+def _only_read(spec: CodecSpec) -> UnsupportedError:
+    return UnsupportedError(
+        f"codec {spec.name!r} is read, but not written",
+        found=str(spec),
+        advice="Choose other codecs for this array, such as --codecs portable.",
+    )

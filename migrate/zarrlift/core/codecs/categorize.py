@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zarrstack.core.errors import CastError
-
 from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options, Size
 from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
@@ -43,15 +41,6 @@ class Labels:
         if codes.kind not in "iu":
             raise config.wrong("astype", codes.str, "an integer type")
         return cls(spec.name, tuple(labels), codes)
-
-    def numbers(self, values: list[Any]) -> Array:
-        """Convert strings to numbers; CastError for one that is neither a label nor empty."""
-        # A duplicate label is stored under its last number, as in numcodecs.
-        number_of = {"": 0} | {label: number for number, label in enumerate(self.labels, 1)}
-        try:
-            return np.array([number_of[value] for value in values], dtype=self.codes)
-        except (KeyError, TypeError, OverflowError) as error:
-            raise CastError(f"{self.name}: a value has no number", found=str(error)) from None
 
     def strings(self, data: Buffer, table: Array) -> Array:
         """Convert stored numbers to strings; `table` holds '' and the labels."""
@@ -89,10 +78,6 @@ class Categorize(BytesCodec):
         count = elements_of(self.spec.name, decoded, self.text.itemsize)
         return Size(count * self.labels.codes.itemsize, decoded.exact)
 
-    def encode(self, data: Buffer) -> Buffer:
-        """Encode; CastError for a string that is not a label, which numcodecs would lose."""
-        return items_as_octets(self.labels.numbers(octets(data).view(self.text).tolist()))
-
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode to labels, truncated to the width of the type as in numcodecs."""
         count = self.labels.count(buffer_length(data))
@@ -121,10 +106,6 @@ class ObjectCategorize(ArrayCodec):
     @property
     def size(self) -> Size:
         return Size(self.inner_chunk.items * self.labels.codes.itemsize, exact=True)
-
-    def encode(self, array: Array) -> Buffer:
-        """Encode; CastError for a string that is not a label, which numcodecs would lose."""
-        return items_as_octets(self.labels.numbers(array.reshape(-1).tolist()))
 
     def decode(self, data: Buffer) -> Array:
         self.labels.count(buffer_length(data))

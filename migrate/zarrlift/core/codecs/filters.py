@@ -28,7 +28,7 @@ import numpy as np
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError
 
 from ..chain.array_filters import FILTERS
-from .base import BytesCodec, HeadAndTail, Size, memory
+from .base import BytesCodec, HeadAndTail, Size
 from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
 
@@ -248,9 +248,6 @@ class Base64(BytesCodec):
     def encoded_size(self, decoded: Size) -> Size:
         """Four characters per three bytes, rounded up."""
         return Size((decoded.at_most + 2) // 3 * 4, decoded.exact)
-
-    def encode(self, data: Buffer) -> bytes:
-        return base64.b64encode(memory(data))
 
     def decode(self, data: Buffer, decoded: Size) -> bytes:
         """Decode; other characters raise ChunkError, whereas numcodecs ignores them."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, MetadataError, UnsupportedError
+from zarrstack.core.errors import CastError, MetadataError
 
 from ..codec_spec import CodecSpec
 from ..data_types.v3 import DataType
@@ -69,10 +69,6 @@ class HdmfObjects(ObjectCodec):
         elif set(codec.configuration) - {"protocol"}:
             raise MetadataError("codec 'pickle' has unknown members in its configuration")
         return cls(spec, inner_chunk, options.object_limit, inner, values, frozenset(own), tuple(fields))
-
-    def encode(self, array: Array) -> Buffer:
-        """Raise UnsupportedError: these arrays are read-only."""
-        raise UnsupportedError(f"{self.spec.name} cannot be written", found="an array to encode")
 
     def decode(self, data: Buffer) -> Array:
         """Decode to the inner chunk's data type; CastError for an item without a meaning there."""

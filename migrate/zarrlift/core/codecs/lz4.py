@@ -64,7 +64,15 @@ class Lz4(BytesCodec):
         return Size(SIZE_PREFIX + _bound(decoded), exact=False)
 
     def encode(self, data: Buffer) -> bytes:
-        return pack(data, self.acceleration)
+        """Encode the size and one block; UnsupportedError for more data than a block can hold."""
+        if buffer_length(data) > _MOST:
+            raise UnsupportedError(
+                "lz4 cannot hold a chunk this large",
+                found=f"{buffer_length(data)} bytes",
+                expected=f"at most {_MOST} bytes",
+            )
+        result: bytes = lz4.compress(data, self.acceleration)
+        return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         length = buffer_length(data)
@@ -112,9 +120,6 @@ class Lz4Bare(BytesCodec):
         """LZ4_COMPRESSBOUND."""
         return Size(_bound(decoded), exact=False)
 
-    def encode(self, data: Buffer) -> bytes:
-        return pack(data)[SIZE_PREFIX:]
-
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode to the size given by the caller, which the payload does not state."""
         self.check(HeadAndTail.of(data), decoded)
@@ -135,18 +140,6 @@ class Lz4Bare(BytesCodec):
 
 def _bound(decoded: Size) -> int:
     return decoded.at_most + decoded.at_most // 255 + 16
-
-
-def pack(data: Buffer, acceleration: int = 1) -> bytes:
-    """Encode the size and one block; UnsupportedError for more data than a block can hold."""
-    if buffer_length(data) > _MOST:
-        raise UnsupportedError(
-            "lz4 cannot hold a chunk this large",
-            found=f"{buffer_length(data)} bytes",
-            expected=f"at most {_MOST} bytes",
-        )
-    result: bytes = lz4.compress(data, acceleration)
-    return result
 
 
 def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
@@ -179,35 +172,17 @@ _SEED: Final = 0x9747B28C
 _CHECKSUM_BITS: Final = 0x0FFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
 class Lz4Block(BytesCodec):
     """The `lz4_block` codec."""
 
-    block_size: int
+    __slots__ = ()
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
         """Compile; configuration: `blockSize`, 64 to 2^25 bytes, by default 65536 as in N5."""
         config = Configuration(spec, ("blockSize",))
-        size = config.integer("blockSize", DEFAULT_BLOCK, low=SMALLEST_BLOCK, high=LARGEST_BLOCK)
-        return cls(spec, size)
-
-    def encode(self, data: Buffer) -> bytes:
-        """Encode blocks of the configured size, compressed if that makes them smaller, and the end mark."""
-        view = octets(data)
-        level = max(0, (self.block_size - 1).bit_length() - _LEVEL_BASE)
-        parts: list[bytes | npt.NDArray[np.uint8]] = []
-        for start in range(0, len(view), self.block_size):
-            block = view[start : start + self.block_size]
-            packed = lz4.compress(block)[SIZE_PREFIX:]
-            method = _PACKED if len(packed) < len(block) else _STORED
-            body = packed if method == _PACKED else block
-            parts += (
-                _HEADER.pack(_MARK, method | level, len(body), len(block), _checksum(block)),
-                body,
-            )
-        parts.append(_HEADER.pack(_MARK, _STORED | level, 0, 0, 0))
-        return b"".join(parts)  # type: ignore[arg-type]  # arrays are buffers
+        config.integer("blockSize", DEFAULT_BLOCK, low=SMALLEST_BLOCK, high=LARGEST_BLOCK)
+        return cls(spec)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode all blocks up to the end mark, verifying every checksum; nothing may follow it.

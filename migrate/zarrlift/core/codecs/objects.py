@@ -18,20 +18,18 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, ChunkError, UnsupportedError
+from zarrstack.core.errors import ChunkError, UnsupportedError
 
 from .base import DEFAULT_OPTIONS, InnerChunk, ObjectCodec, Options, memory
 from .bounds import buffer_length
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..codec_spec import CodecSpec
     from .base import Buffer
 
@@ -57,20 +55,6 @@ class Document(ObjectCodec):
     @abstractmethod
     def load(self, data: Buffer) -> Any:
         """Parse the document into Python objects; any exception means that it is invalid."""
-
-    @abstractmethod
-    def dump(self, document: list[Any]) -> bytes:
-        """Serialise the document; any exception means that an item cannot be represented."""
-
-    def encode(self, array: Array) -> Buffer:
-        """Encode an array of the inner chunk's shape as a document."""
-        items: list[Any] = np.atleast_1d(array).tolist()
-        try:
-            return self.dump([*items, array.dtype.str, list(array.shape)])
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CastError(
-                f"{self.spec.name}: an item has no form in this codec", found=str(error)
-            ) from None
 
     def decode(self, data: Buffer) -> Array:
         """Decode to an object array, or to the inner chunk's fixed-size type."""
@@ -124,7 +108,6 @@ class Json2(Document):
     """The `json2` codec of numcodecs."""
 
     encoding: str
-    encoder: Mapping[str, Any] = field(hash=False)
     strict: bool
 
     @classmethod
@@ -135,35 +118,26 @@ class Json2(Document):
         if encoding not in ("utf-8", "utf8", "UTF-8", "ascii", "utf-16", "utf-32", "latin-1", "latin1"):
             raise UnsupportedError("numcodecs.json2 in this text encoding", found=str(encoding))
         flags = {"skipkeys": False, "ensure_ascii": True, "check_circular": True, "allow_nan": True}
-        encoder = {name: config.boolean(name, default) for name, default in flags.items()}
-        encoder["sort_keys"] = config.boolean("sort_keys", True)
+        for name, default in {**flags, "sort_keys": True}.items():
+            config.boolean(name, default)
         indent = config.value("indent", None)
         separators = config.value("separators", None)
         if indent is not None and not isinstance(indent, int | str):
             raise config.wrong("indent", indent, "a number, a string or null")
-        if separators is None:
-            separators = [",", ":"] if indent is None else [", ", ": "]
-        if not isinstance(separators, list | tuple) or [type(text) for text in separators] != [str, str]:
+        texts = isinstance(separators, list | tuple) and [type(text) for text in separators] == [str, str]
+        if separators is not None and not texts:
             raise config.wrong("separators", separators, "two strings")
-        arguments = {**encoder, "indent": indent, "separators": tuple(separators)}
-        return cls(
-            spec, inner_chunk, options.object_limit, encoding, arguments, config.boolean("strict", True)
-        )
+        return cls(spec, inner_chunk, options.object_limit, encoding, config.boolean("strict", True))
 
     def load(self, data: Buffer) -> Any:
         """Parse; NaN and Infinity are allowed, as written by numcodecs."""
         return json.JSONDecoder(strict=self.strict).decode(bytes(memory(data)).decode(self.encoding))
-
-    def dump(self, document: list[Any]) -> bytes:
-        return json.JSONEncoder(**self.encoder).encode(document).encode(self.encoding)
 
 
 @dataclass(frozen=True, slots=True)
 class MsgPack2(Document):
     """The `msgpack2` codec of numcodecs."""
 
-    use_single_float: bool
-    use_bin_type: bool
     raw: bool
 
     @classmethod
@@ -178,14 +152,9 @@ class MsgPack2(Document):
                 found="no msgpack",
                 advice="Install msgpack and run again.",
             ) from None
-        return cls(
-            spec,
-            inner_chunk,
-            options.object_limit,
-            config.boolean("use_single_float", False),
-            config.boolean("use_bin_type", True),
-            config.boolean("raw", False),
-        )
+        for name in ("use_single_float", "use_bin_type"):
+            config.boolean(name, default=False)
+        return cls(spec, inner_chunk, options.object_limit, config.boolean("raw", False))
 
     def load(self, data: Buffer) -> Any:
         """Unpack; the payload's length limits the sizes that its headers state."""
@@ -193,20 +162,10 @@ class MsgPack2(Document):
 
         return msgpack.unpackb(bytes(memory(data)), raw=self.raw)
 
-    def dump(self, document: list[Any]) -> bytes:
-        import msgpack
-
-        packed: bytes = msgpack.packb(
-            document, use_bin_type=self.use_bin_type, use_single_float=self.use_single_float
-        )
-        return packed
-
 
 @dataclass(frozen=True, slots=True)
 class Pickle(ObjectCodec):
     """The `pickle` codec of numcodecs; available only if the user allows pickles."""
-
-    protocol: int
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
@@ -216,14 +175,8 @@ class Pickle(ObjectCodec):
                 "codec 'numcodecs.pickle' executes code that the archive names",
                 advice="If you trust the archive's writer, allow it with --allow-pickle.",
             )
-        protocol = Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)
-        return cls(spec, inner_chunk, options.object_limit, protocol)
-
-    def encode(self, array: Array) -> Buffer:
-        """Pickle a C-contiguous array."""
-        import pickle
-
-        return pickle.dumps(np.ascontiguousarray(array).reshape(array.shape), self.protocol)
+        Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)
+        return cls(spec, inner_chunk, options.object_limit)
 
     def decode(self, data: Buffer) -> Array:
         """Load the pickled array's items in its memory order, as zarr-python does."""

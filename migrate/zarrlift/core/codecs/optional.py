@@ -46,13 +46,6 @@ class DecodedOnly(BytesCodec):
     def encoded_size(self, decoded: Size) -> Size:
         return Size(_LARGEST * decoded.at_most + 65536, exact=False)
 
-    def encode(self, data: Buffer) -> Buffer:
-        raise UnsupportedError(
-            f"codec {self.spec.name!r} is read, but not written",
-            found=str(self.spec),
-            advice="Choose other codecs for this array, such as --codecs portable.",
-        )
-
 
 def require_package(spec: CodecSpec, package: str) -> None:
     """Raise UnsupportedError unless a package is installed; it is imported only when a chunk is decoded."""

@@ -11,7 +11,6 @@ numcodecs ignores bytes after the last item, and uses the count unchecked; both 
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -164,25 +163,6 @@ class VlenArray(Vlen):
                 "numcodecs.vlen-array needs an object array", found=inner_chunk.data_type.name
             )
         return cls(spec, inner_chunk, options.object_limit, element)
-
-    def encode(self, array: Array) -> Buffer:
-        """Encode; CastError for an item that is not an array of the element type, including None."""
-        parts = [struct.pack("<I", array.size)]
-        for item in array.reshape(-1):
-            if (
-                not isinstance(item, np.ndarray)
-                or item.ndim != 1
-                or not np.can_cast(item.dtype, self.element, "equiv")
-            ):
-                raise CastError(
-                    f"{self.spec.name}: an item is not a one-dimensional array of {self.element}",
-                    found=f"{item.ndim}-d {item.dtype}"
-                    if isinstance(item, np.ndarray)
-                    else type(item).__name__,
-                )
-            content = item.astype(self.element).tobytes()
-            parts += (struct.pack("<I", len(content)), content)
-        return b"".join(parts)
 
     def decode(self, data: Buffer) -> Array:
         """Decode to an object array of native one-dimensional arrays, each with separate memory."""

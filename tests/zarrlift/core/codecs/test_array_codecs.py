@@ -70,10 +70,12 @@ def test_it_reads_what_numcodecs_writes_and_the_other_way_round(name, configurat
     assert same_bits(ours.decode(payload), array)
     assert ours.check(HeadAndTail.of(payload))
 
-    mine = bytes(memoryview(ours.encode(array)))
-    if array is not MIXED:  # numcodecs cannot decode items that are lists
-        assert same_bits(theirs.decode(mine).reshape(array.shape), array)
-    assert mine == payload
+    if name.startswith("numcodecs."):
+        with pytest.raises(UnsupportedError, match="is read, but not written"):
+            ours.encode(array)
+        return
+    assert bytes(memoryview(ours.encode(array))) == payload
+    assert same_bits(theirs.decode(payload).reshape(array.shape), array)
 
 
 @pytest.mark.parametrize(("name", "configuration", "theirs", "array"), CASES, ids=IDS)
@@ -208,7 +210,6 @@ def test_a_json_document_of_a_scalar_is_read():
     value = np.array("x", dtype=object)
     codec = compiled("numcodecs.json2", ())
     assert codec.decode(numcodecs.JSON().encode(value)).item() == "x"
-    assert codec.encode(value) == numcodecs.JSON().encode(value)
 
 
 def test_a_pickle_is_loaded_only_where_it_is_allowed(monkeypatch):
@@ -218,7 +219,7 @@ def test_a_pickle_is_loaded_only_where_it_is_allowed(monkeypatch):
     # The inner chunk of an F-order chunk is transposed; a pickle keeps the array's own memory order.
     payload = numcodecs.Pickle().encode(np.asfortranarray(MIXED))
     assert same_bits(codec.decode(payload), MIXED.T)
-    assert same_bits(codec.decode(codec.encode(MIXED.T)), MIXED.T)
+    assert same_bits(codec.decode(numcodecs.Pickle().encode(np.ascontiguousarray(MIXED.T))), MIXED.T)
     for wrong in (b"", b"garbage", numcodecs.Pickle().encode(TEXTS), numcodecs.Pickle().encode("x")):
         with pytest.raises(ChunkError):
             codec.decode(wrong)
@@ -229,20 +230,12 @@ def test_a_pickle_is_loaded_only_where_it_is_allowed(monkeypatch):
     [
         ("vlen-utf8", "object", objects([b"x"])),
         ("vlen-bytes", "object", objects(["x"])),
-        ("numcodecs.object-categorize", "object", objects(["x"])),
-        ("numcodecs.vlen-array", "object", objects([np.zeros(1, "f8")])),
-        ("numcodecs.json2", "object", objects([b"x"])),
-        ("numcodecs.msgpack2", "object", objects([1 << 70])),
         ("bytes", "int16", np.array([70000], "i4")),
     ],
 )
 def test_what_a_codec_cannot_hold_is_a_cast_error(name, data_type, array):
-    configuration = {
-        "numcodecs.object-categorize": {"labels": ["a"]},
-        "numcodecs.vlen-array": {"dtype": "<i2"},
-    }.get(name, {})
     with pytest.raises(CastError):
-        compiled(name, array.shape, configuration, data_type=DataType(data_type)).encode(array)
+        compiled(name, array.shape, data_type=DataType(data_type)).encode(array)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +288,6 @@ def test_objects_in_f_order_come_back_as_zarr_2_4_to_2_18_misread_them(name):
         place = grid.coordinates(number)
         chunk = pipeline.decode((array.archive.path / path / ".".join(map(str, place))).read_bytes())
         assert same(chunk[(*grid.valid(place), ...)], values[(*grid.region(place), ...)])
-        assert same(pipeline.decode(pipeline.encode(chunk)), chunk)
 
 
 def test_a_pickle_is_refused_by_name_unless_it_is_allowed():

@@ -1,4 +1,4 @@
-"""Every bytes-to-bytes codec reads what numcodecs or Java writes, and they read what it writes."""
+"""Every bytes-to-bytes codec reads what numcodecs or Java writes, and numcodecs reads what it writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh32_intdigest
 
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail, Size
@@ -73,6 +74,8 @@ CASES = [
     ),
 ]
 
+ONLY_READ = ("numcodecs.base64", "numcodecs.categorize")
+
 
 @pytest.mark.parametrize(("name", "configuration", "numcodec", "array"), CASES)
 def test_it_reads_what_numcodecs_writes_and_the_other_way_round(name, configuration, numcodec, array):
@@ -84,6 +87,10 @@ def test_it_reads_what_numcodecs_writes_and_the_other_way_round(name, configurat
     assert bytes(memoryview(ours.decode(payload, decoded))) == array.tobytes()
     assert ours.check(HeadAndTail.of(payload), decoded)
 
+    if name in ONLY_READ:
+        with pytest.raises(UnsupportedError, match="is read, but not written"):
+            ours.encode(array.view("u1"))
+        return
     payload = bytes(memoryview(ours.encode(array.view("u1"))))
     assert numcodecs.compat.ensure_bytes(theirs.decode(payload)) == array.tobytes()
     assert ours.check(HeadAndTail.of(payload), decoded)
@@ -98,7 +105,7 @@ LOSSLESS = [
     CodecSpec("blosc", {"cname": "blosclz", "clevel": 9, "shuffle": "bitshuffle", "typesize": 3}),
     *(
         CodecSpec(f"numcodecs.{name}")
-        for name in "zlib bz2 lzma lz4 crc32 crc32c adler32 fletcher32 jenkins_lookup3 base64".split()
+        for name in "zlib bz2 lzma lz4 crc32 crc32c adler32 fletcher32 jenkins_lookup3".split()
     ),
     CodecSpec("crc32c"),
     CodecSpec("numcodecs.shuffle", {"elementsize": 1}),
@@ -130,7 +137,6 @@ def test_any_bytes_come_back_the_empty_ones_too(spec, data):
             ),
             np.array([-0.0]),
         ),
-        (CodecSpec("numcodecs.categorize", {"labels": ["a"], "dtype": "<U2"}), np.array(["b"], "<U2")),
         (CodecSpec("numcodecs.packbits"), np.array([2], "u1")),
     ],
     ids=lambda value: str(value) if isinstance(value, CodecSpec) else "",
@@ -227,8 +233,22 @@ def header(
 END = header(method=0x10, packed=0, size=0)
 
 
+def java_stream(data: bytes, block_size: int) -> bytes:
+    """`data` as LZ4BlockOutputStream writes it: each block packed, where that makes it smaller."""
+    level = max(0, (block_size - 1).bit_length() - 10)
+    stream = b""
+    for start in range(0, len(data), block_size):
+        block = data[start : start + block_size]
+        packed = numcodecs.lz4.compress(block)[4:]
+        method, body = (0x20, packed) if len(packed) < len(block) else (0x10, block)
+        checksum = xxh32_intdigest(block, 0x9747B28C) & 0x0FFFFFFF
+        sizes = {"packed": len(body), "size": len(block), "checksum": checksum}
+        stream += header(method=method, level=level, **sizes) + body
+    return stream + header(method=0x10, level=level, packed=0, size=0)
+
+
 @pytest.mark.parametrize("case", JAVA)
-def test_it_reads_what_java_writes_and_writes_the_same_bytes(case):
+def test_it_reads_what_java_writes(case):
     block_size, decoded, stored = JAVA[case]
     codec = compile_bytes_codec(CodecSpec("lz4_block", {"blockSize": block_size}))
     size = Size(len(decoded), exact=True)
@@ -236,13 +256,13 @@ def test_it_reads_what_java_writes_and_writes_the_same_bytes(case):
 
     assert bytes(codec.decode(payload, size)) == decoded
     assert codec.check(HeadAndTail.of(payload), size)
-    assert bytes(codec.encode(decoded)) == payload
+    assert java_stream(decoded, block_size) == payload  # so the streams that follow are as Java's
 
 
 @given(st.binary(max_size=3000), st.sampled_from((64, 100, 1024, 1 << 16)), st.booleans())
-def test_what_is_encoded_decodes_to_the_same(data, block_size, exact):
+def test_it_reads_blocks_of_any_size(data, block_size, exact):
     codec = compile_bytes_codec(CodecSpec("lz4_block", {"blockSize": block_size}))
-    payload = bytes(codec.encode(data))
+    payload = java_stream(data, block_size)
     size = Size(len(data), exact=exact)
     assert bytes(codec.decode(payload, size)) == data
     assert codec.check(HeadAndTail.of(payload), size)
@@ -329,7 +349,7 @@ def test_a_bare_block_is_what_z5_writes():
 
 @given(st.binary(max_size=2000))
 def test_a_bare_block_needs_the_size_from_outside(data):
-    payload = bytes(BARE.encode(data))
+    payload = numcodecs.lz4.compress(data)[4:]
     size = Size(len(data), exact=True)
     assert bytes(BARE.decode(payload, size)) == data
     assert BARE.check(HeadAndTail.of(payload), size)
@@ -342,4 +362,4 @@ def test_a_bare_block_needs_the_size_from_outside(data):
 
 def test_a_java_stream_taken_for_a_bare_block_is_no_silent_mistake():
     with pytest.raises(ChunkError, match="z5py"):
-        CODEC.decode(bytes(BARE.encode(DECODED)), EXACT)
+        CODEC.decode(numcodecs.lz4.compress(DECODED)[4:], EXACT)

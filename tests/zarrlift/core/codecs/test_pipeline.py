@@ -105,6 +105,8 @@ def test_v2_filters_mean_here_what_they_mean_to_zarr(case, order, compressor, mo
         decoded = pipeline.decode(payload)
         assert same_bits(decoded, part.astype(decoded.dtype))
         assert pipeline.check(HeadAndTail.of(payload))
+        if case == "categorize":  # which is only read
+            continue
         with monkeypatch.context() as context:
             context.setattr(deflate, "libdeflate", None)  # as numcodecs writes; matches of others differ
             assert bytes(memoryview(pipeline.encode(decoded))) == payload

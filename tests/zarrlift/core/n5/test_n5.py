@@ -479,7 +479,10 @@ def test_blocks_of_real_writers_decode_in_either_order_of_axes(case, axes):
 @given(st.data())
 def test_what_one_order_of_axes_writes_the_other_reads_transposed(data):
     size = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple))
-    compression = data.draw(st.sampled_from([row[1] for row in COMPRESSIONS]))
+    written = [
+        compression for _, compression, codec in COMPRESSIONS if codec is None or "lz4_" not in codec[0]
+    ]
+    compression = data.draw(st.sampled_from(written))
     dataset, _ = described(dimensions=list(size), blockSize=list(size), compression=compression)
     values = np.arange(np.prod(size), dtype="u2").reshape(size[::-1])
     stored = Pipeline(dataset.chain("reversed"), size[::-1], dataset.data_type).encode(values)
