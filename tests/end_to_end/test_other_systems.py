@@ -93,13 +93,13 @@ for source in sources.split(os.pathsep):
 
 
 KILLED = """
-left, make = [12], writer.LocalWriter._publish
+left, make = [12], writer.LocalWriter.publish
 def publish(*options):
     left[0] -= 1
     if not left[0]:
         os._exit(9)
     make(*options)
-writer.LocalWriter._publish = publish
+writer.LocalWriter.publish = publish
 run("migrate", *arguments, "--workers", "1")
 """
 

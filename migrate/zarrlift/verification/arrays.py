@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .node_differences import MAX_LISTED, Differences, compare_attributes
 from .results import ZarrPythonResult
-from .sampling import a_missing_chunk, first_look
+from .sampling import SAMPLED, a_missing_chunk, first_look, unlisted
 from .v3_tree import FoundNode
 from .zarr_python_reader import data_type_name, native
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from .elsewhere import Elsewhere
 
-_SAMPLED: Final = 5
-"""Number of random chunks in a sample, in addition to the first, the last and an edge chunk."""
 Count = Callable[[int, int], None]
 
 
@@ -161,13 +159,9 @@ class ArrayComparison:
         if not values.listed or not listings.lists:
             planned = listings.planned(self.path) if values.aligned else None
             if planned is not None and not full:
-                some = first_look(grid, planned.indexes, rng, random_inner_chunks=_SAMPLED)
+                some = first_look(grid, planned.indexes, rng, random_inner_chunks=SAMPLED)
                 return np.unique(some).astype(np.int64), len(planned.indexes)
-            if full:
-                return np.arange(grid.total, dtype=np.int64), grid.total
-            last = grid.total - 1
-            places = [0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))]
-            return np.unique(places).astype(np.int64), grid.total
+            return unlisted(grid, rng, full=full), grid.total
         source = listings.source(self.source, self.path, self.layout)
         listed = compare_objects(
             values,
@@ -184,6 +178,6 @@ class ArrayComparison:
         self.differences.add(listings.changes(self.path, source))
         if full:
             return listed.unnamed, len(listed.stored)
-        some = first_look(grid, listed.unnamed, rng, random_inner_chunks=_SAMPLED)
+        some = first_look(grid, listed.unnamed, rng, random_inner_chunks=SAMPLED)
         some += a_missing_chunk(grid, listed.stored, rng)
         return np.union1d(some, listed.suspects).astype(np.int64), len(listed.stored)

@@ -7,7 +7,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,14 +28,11 @@ from .expectation import Expectation, ValueProblem
 from .listed_objects import SUSPECTS
 from .node_differences import MAX_LISTED
 from .results import DecodedResult
-from .sampling import a_missing_chunk, first_look
+from .sampling import SAMPLED, a_missing_chunk, first_look, unlisted
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from .regions import Region
-
-_SAMPLED: Final = 5
-"""Number of random chunks in a sample, in addition to the first, the last and an edge chunk."""
 
 
 class _Sides(Expectation):
@@ -207,10 +204,7 @@ class _Comparison:
         """
         grid, rng = values.grid, random.Random(path)
         if not values.listed:
-            if self.full:
-                return np.arange(grid.total, dtype=np.int64), grid.total
-            places = [0, grid.total - 1, *(rng.randrange(grid.total) for _ in range(_SAMPLED))]
-            return np.unique(places).astype(np.int64), grid.total
+            return unlisted(grid, rng, full=self.full), grid.total
         there: list[Indexes] = []
         suspects: list[Indexes] = []
         for side, layout in zip(self.sides, (one, other), strict=True):
@@ -227,7 +221,7 @@ class _Comparison:
             return stored, len(stored)
         if values.aligned:
             suspects.append(np.setxor1d(there[0], there[1], assume_unique=True))
-        some = first_look(grid, stored, rng, random_inner_chunks=_SAMPLED)
+        some = first_look(grid, stored, rng, random_inner_chunks=SAMPLED)
         some += a_missing_chunk(grid, stored, rng)
         return np.union1d(some, np.concatenate(suspects)[:SUSPECTS]).astype(np.int64), len(stored)
 

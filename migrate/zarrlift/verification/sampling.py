@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,6 +26,8 @@ MAX_INNER_CHUNKS: Final = 64
 """Maximum number of leaves that a job reads again, apart from one for every further kind."""
 MAX_BYTES: Final = 256 << 20
 """Maximum of decoded bytes that a job reads again, with the same exception."""
+SAMPLED: Final = 5
+"""Number of random chunks in a sample of a comparison, besides the first, the last and an edge chunk."""
 _RANDOM_PER_KIND: Final = 3
 _FOLLOWERS: Final = 16
 """Number of arrays of a kind already sampled from which one random inner chunk is taken."""
@@ -128,10 +131,7 @@ def regions_of(layout: Layout, indexes: Sequence[int]) -> Iterator[Region]:
 
 def object_bytes(layout: Layout) -> int:
     """Decoded bytes of one stored object; an estimate of 16 per element for variable length."""
-    items = 1
-    for length in layout.object_shape:
-        items *= length
-    return items * (layout.data_type.itemsize or 16)
+    return prod(layout.object_shape) * (layout.data_type.itemsize or 16)
 
 
 def read_bytes(plan: ArrayPlan) -> int:
@@ -154,6 +154,14 @@ def first_look(
     chosen += _an_edge(grid, present, rng)
     chosen += [int(present[rng.randrange(len(present))]) for _ in range(random_inner_chunks)]
     return list(dict.fromkeys(chosen))
+
+
+def unlisted(grid: Grid, rng: random.Random, *, full: bool) -> Indexes:
+    """All chunks of an array without a listing; or the first, the last and some random ones."""
+    if full:
+        return np.arange(grid.total, dtype=np.int64)
+    places = [0, grid.total - 1, *(rng.randrange(grid.total) for _ in range(SAMPLED))]
+    return np.unique(places).astype(np.int64)
 
 
 def _an_edge(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[int]:

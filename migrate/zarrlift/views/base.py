@@ -65,7 +65,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         result: bytes | None
         if found is None or isinstance(found, bytes):
             result = found
-        elif not found.alone:
+        elif found.part is not None:
             result = await asyncio.to_thread(found.read, shown.storage)
         else:
             span = _span(byte_range, found.bound.most) if found.as_it_lies and not found.header else None
@@ -93,8 +93,8 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         found = shown.find(key)
         if found is None or isinstance(found, bytes):
             return found is not None
-        if not found.alone:
-            return await asyncio.to_thread(found.stored_size, shown.storage) is not None
+        if found.part is not None:
+            return await asyncio.to_thread(found.part.size) is not None
         return await shown.store.exists(found.key)
 
     async def getsize(self, key: str) -> int:
@@ -103,9 +103,9 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         found = shown.find(key)
         if found is None or isinstance(found, bytes) or not found.as_it_lies:
             return await super().getsize(key)
-        if found.alone:
+        if found.part is None:
             return len(found.header) + await shown.store.getsize(found.key)
-        size = await asyncio.to_thread(found.stored_size, shown.storage)
+        size = await asyncio.to_thread(found.part.size)
         if size is None:
             raise FileNotFoundError(key)
         return len(found.header) + size

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from zarrstack.core.errors import Problem, StorageError, UnsupportedError
 
@@ -21,40 +21,34 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 
-class StoredValue(ABC):
+class InShard(NamedTuple):
+    """How a part of a shard is read; both give None if it is missing. ChunkError, StorageError."""
+
+    stored: Callable[[], bytes | None]
+    size: Callable[[], int | None]
+    """Its stored length, for which only the index is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
     """A value that comes from one object of the source."""
 
     key: str
     """The object's key."""
+    bound: ReadLimit
+    """The maximum size of the object."""
+    shown: Callable[[bytes], bytes | None]
+    """The presented value for stored bytes, with its header; ChunkError and CastError with location."""
+    as_it_lies: bool
+    """Whether the stored bytes are presented unchanged."""
     header: bytes = b""
     """Bytes that precede the object's content."""
-
-    @property
-    @abstractmethod
-    def as_it_lies(self) -> bool:
-        """Whether the object is presented unchanged."""
-
-    @property
-    def alone(self) -> bool:
-        """Whether the value is the whole object, not a part of a shard."""
-        return True
-
-    @property
-    @abstractmethod
-    def bound(self) -> ReadLimit:
-        """The maximum size of the object."""
-
-    @abstractmethod
-    def shown(self, data: bytes) -> bytes | None:
-        """The presented value for stored bytes, with its header; ChunkError and CastError with location."""
+    part: InShard | None = None
+    """None if the value is the whole object."""
 
     def stored(self, storage: Storage) -> bytes | None:
         """The stored bytes, None if missing; ChunkError, StorageError."""
-        return storage.get(self.key, self.bound)
-
-    def stored_size(self, storage: Storage) -> int | None:
-        """Length of the result of `stored`."""
-        return storage.size(self.key)
+        return storage.get(self.key, self.bound) if self.part is None else self.part.stored()
 
     def read(self, storage: Storage) -> bytes | None:
         """The presented value, None if nothing is stored; the errors of `stored` and `shown`."""

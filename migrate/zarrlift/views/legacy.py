@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 
 import zarr
@@ -68,11 +68,6 @@ class ViewedArray:
         return ObjectConversion(self.plan.move, self._source, recheck=False)
 
     @property
-    def bound(self) -> ReadLimit:
-        """The maximum size of an object."""
-        return self._source.bound
-
-    @property
     def as_it_lies(self) -> bool:
         """Whether objects are presented unchanged."""
         return self.plan.route.name in ("stay", "relink")
@@ -83,6 +78,11 @@ class ViewedArray:
         source = self.plan.source
         return source.frame is None and source.chain.states_lengths
 
+    def held(self, index: int, key: str) -> StoredValue:
+        """The object with this key, as a migration would store it."""
+        unchanged = self.as_it_lies and not self.shortens
+        return StoredValue(key, self._source.bound, partial(self.changed, index, key), unchanged)
+
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
         """The object as a migration would store it; ChunkError and CastError with location."""
         try:
@@ -90,26 +90,6 @@ class ViewedArray:
         except ZarrstackError as error:
             raise (not_fetched(data) or error).at(node=self.plan.path, key=key) from None
         return None if result is None else bytes(memory(result))
-
-
-class StoredObject(StoredValue):
-    """An object that a migration would store, or an extra file that it would copy."""
-
-    def __init__(self, key: str, array: ViewedArray | None = None, number: int = 0) -> None:
-        self.key = key
-        self._array = array
-        self._number = number
-
-    @property
-    def as_it_lies(self) -> bool:
-        return self._array is None or (self._array.as_it_lies and not self._array.shortens)
-
-    @property
-    def bound(self) -> ReadLimit:
-        return _ANY if self._array is None else self._array.bound
-
-    def shown(self, data: bytes) -> bytes | None:
-        return data if self._array is None else self._array.changed(self._number, self.key, data)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,9 +138,9 @@ class ViewedArchive(PresentedHierarchy[ViewedArray]):
         """Documents and extra files."""
         yield from (*self.documents, *self.files)
 
-    def _held(self, key: str, above: str) -> StoredObject | None:
+    def _held(self, key: str, above: str) -> StoredValue | None:
         if key in self.files:
-            return StoredObject(key)
+            return StoredValue(key, _ANY, lambda data: data, as_it_lies=True)
         array = self.array_above(above)
         if array is None:
             return None
@@ -170,7 +150,7 @@ class ViewedArchive(PresentedHierarchy[ViewedArray]):
         index = None if place is None else target.objects.index(place)
         if place is None or index is None:
             return None
-        return StoredObject(source.key(array.plan.path, place), array, index)
+        return array.held(index, source.key(array.plan.path, place))
 
 
 class _Describing(DescribingKeywords, SourceOptionsKeywords):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,12 +23,12 @@ from ..transfer.inner_chunks import inner_chunks
 from ..transfer.recode import InnerChunkConversion
 from ..transfer.shard_reader import ShardReader
 from ..transfer.stored_chunks import InnerChunk, MissingObject
+from .hierarchy import InShard, StoredValue
 
 if TYPE_CHECKING:
     from ..archive.nodes import Layout
     from ..core.chain.chain import Chain
     from ..storage.base import Storage
-    from ..storage.local.files import ReadLimit
 
 PresentedFormat: TypeAlias = Literal["zarr2", "n5"]
 
@@ -92,6 +92,16 @@ class PresentedArray:
         place = self._keys.coordinates(key.removeprefix(self._prefix), len(self.layout.shape))
         return place if place is not None and self.layout.grid.index(place) is not None else None
 
+    def held(self, key: str) -> StoredValue | None:
+        """The stored inner chunk with this presented key; None if the key names no inner chunk."""
+        place = self.place(key)
+        if place is None:
+            return None
+        whole = self.shards is None
+        part = None if whole else InShard(partial(self.stored, place), partial(self.stored_size, place))
+        shown = partial(self.payload, place)
+        return StoredValue(self.source_key(place), self.source.bound, shown, self.as_is, self.header, part)
+
     def key(self, place: tuple[int, ...]) -> str:
         """The key under which an inner chunk is presented."""
         return self._prefix + self._keys.key(place)
@@ -146,11 +156,6 @@ class PresentedArray:
             with contextlib.suppress(MissingObject):
                 places = self.layout.grid.coordinates_of(self.shards.present(number))
                 yield from map(tuple, places.tolist())
-
-    @property
-    def bound(self) -> ReadLimit:
-        """The maximum size of an object."""
-        return self.source.bound
 
     @cached_property
     def _inner_chunk(self) -> InnerChunkConversion:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from ..core.chain.chain import Chain
     from ..storage.base import Storage
-    from ..storage.local.files import ReadLimit
 
 SHOWN: Final[Mapping[PresentedFormat, str]] = {"zarr2": "Zarr v2", "n5": "N5"}
 """Supported formats and their names for people."""
@@ -46,39 +45,6 @@ DOCUMENTS: Final[Mapping[PresentedFormat, frozenset[str]]] = {
 
 _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 """Attribute in which xarray stores dimension names in Zarr v2."""
-
-
-class StoredChunk(StoredValue):
-    """A chunk of a Zarr v3 array: an object, or a part of a shard."""
-
-    def __init__(self, array: PresentedArray, place: tuple[int, ...]) -> None:
-        self.key = array.source_key(place)
-        self.header = array.header
-        self._array = array
-        self._place = place
-
-    @property
-    def as_it_lies(self) -> bool:
-        return self._array.as_is
-
-    @property
-    def alone(self) -> bool:
-        """Whether the chunk is a whole object, not a part of a shard."""
-        return self._array.shards is None
-
-    @property
-    def bound(self) -> ReadLimit:
-        return self._array.bound
-
-    def shown(self, data: bytes) -> bytes:
-        return self._array.payload(self._place, data)
-
-    def stored(self, storage: Storage) -> bytes | None:
-        return super().stored(storage) if self.alone else self._array.stored(self._place)
-
-    def stored_size(self, storage: Storage) -> int | None:
-        """Length of the stored payload; for a shard, only the index is read."""
-        return super().stored_size(storage) if self.alone else self._array.stored_size(self._place)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,10 +95,9 @@ class ReverseHierarchy(PresentedHierarchy[PresentedArray]):
             },
         )
 
-    def _held(self, key: str, above: str) -> StoredChunk | None:
+    def _held(self, key: str, above: str) -> StoredValue | None:
         array = self.array_above(above)
-        place = None if array is None else array.place(key)
-        return None if array is None or place is None else StoredChunk(array, place)
+        return None if array is None else array.held(key)
 
 
 @dataclass(slots=True, kw_only=True)

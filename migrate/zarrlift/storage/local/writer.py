@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from ...core.codecs.base import Buffer, memory
@@ -37,44 +37,26 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 class FileStream(ObjectStream):
     """A temporary file that is renamed at the end."""
 
-    def __init__(
-        self,
-        path: str,
-        reserve: int,
-        publish: Callable[[], None],
-        failed: Callable[[OSError], DestinationError],
-        *,
-        fsync: bool,
-    ) -> None:
+    def __init__(self, writer: LocalWriter, temporary: str, key: str, reserve: int) -> None:
         self.size = reserve
-        self._path = path
-        self._publish = publish
-        self._failed = failed
-        self._fsync = fsync
-        try:
-            self._descriptor = os.open(path, CREATING, 0o666)
+        self._writer = writer
+        self._path = temporary
+        self._key = key
+        self._descriptor = -1
+        with self._closed_on_error():
+            self._descriptor = os.open(temporary, CREATING, 0o666)
             if reserve:
                 os.lseek(self._descriptor, reserve, os.SEEK_SET)
-        except OSError as error:
-            raise failed(error) from error
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        try:
+        with self._closed_on_error():
             for start in range(0, len(parts), _MAX_BUFFERS):
                 self._write([memory(part).cast("B") for part in parts[start : start + _MAX_BUFFERS]])
-        except OSError as error:
-            self._close()
-            raise self._failed(error) from error
 
     def take(self, descriptor: int, size: int) -> bool:
-        try:
+        with self._closed_on_error(_FULL):
             if not copy_range(descriptor, self._descriptor, size):
                 return False
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            self._close()
-            raise self._failed(error) from error
         self.size += size
         return True
 
@@ -88,22 +70,30 @@ class FileStream(ObjectStream):
             write_all(self._descriptor, b"".join(views))
 
     def finish(self, head: bytes = b"") -> None:
-        try:
+        with self._closed_on_error():
             if head:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
                 write_all(self._descriptor, head)
-            if self._fsync:
+            if self._writer.fsync:
                 os.fsync(self._descriptor)
             self._close()
-            self._publish()
-        except OSError as error:
-            self._close()
-            raise self._failed(error) from error
+            self._writer.publish(self._path, self._key)
 
     def discard(self) -> None:
         self._close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
+
+    @contextlib.contextmanager
+    def _closed_on_error(self, codes: Collection[int] | None = None) -> Iterator[None]:
+        """Close the file at an error, or one of these, and raise it as DestinationError."""
+        try:
+            yield
+        except OSError as error:
+            if codes is not None and error.errno not in codes:
+                raise
+            self._close()
+            raise self._writer.failed(self._path, self._key, error) from error
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -137,15 +127,7 @@ class LocalWriter(Writer):
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """A stream to a temporary file of the job, renamed at the end."""
-        temporary = f"{self.temporary()}-{next(self._streams)}"
-
-        def publish() -> None:
-            self._publish(temporary, key)
-
-        def failed(error: OSError) -> DestinationError:
-            return self.failed(temporary, key, error)
-
-        return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
+        return FileStream(self, f"{self.temporary()}-{next(self._streams)}", key, reserve)
 
     def copy(
         self, source: str, key: str, payload_check: PayloadCheck, version: Version | None = None
@@ -253,7 +235,7 @@ class LocalWriter(Writer):
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            self._publish(temporary, key)
+            self.publish(temporary, key)
         except OSError as error:
             raise self.failed(temporary, key, error) from error
 
@@ -269,7 +251,8 @@ class LocalWriter(Writer):
             self._no_range.add(pair)
         copy_by_hand(reading, writing, size)
 
-    def _publish(self, temporary: str, key: str) -> None:
+    def publish(self, temporary: str, key: str) -> None:
+        """Rename a complete temporary file to its object; OSError."""
         target = self.storage.path(key)
         directory = target.rpartition(os.sep)[0]
         if not self.in_place:
