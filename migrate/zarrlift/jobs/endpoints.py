@@ -116,9 +116,7 @@ class Endpoints:
         return replace(
             self,
             source=limit.over(self.source, "source"),
-            destination=self.destination
-            if on_branch
-            else limit.over(self.destination, "destination", written=True),
+            destination=self.destination if on_branch else limit.over(self.destination, "destination"),
         )
 
     @without_collecting()

@@ -159,7 +159,7 @@ def verify(
     first, second = with_layers(first, record.source_through), with_layers(second, record.dest_through)
     limit = run_options.limit
     if limit is not None and not in_place:
-        first, second = limit.over(first, "source"), limit.over(second, "destination", written=False)
+        first, second = limit.over(first, "source"), limit.over(second, "destination")
     archive = describe(first, format=format, options=reading)
     compare = partial(
         verify_archives,

@@ -121,14 +121,14 @@ class Bandwidth:
             )
         return self.rate() / slots
 
-    def over(self, storage: Storage, end: End, *, written: bool = False) -> Storage:
+    def over(self, storage: Storage, end: End) -> Storage:
         """A storage within the limit, which all storages at this end share."""
         from zarrstack.layers.throttle import Throttle
         from zarrstack.system.rate_limits import TokenBucket
 
         bucket = self._buckets.setdefault(end, TokenBucket(self.rate, _BURST, self._clock))
         layer = Throttle(bytes_per_second=bucket, clock=self._clock)
-        return through(storage, [layer], written=written)
+        return through(storage, [layer])
 
 
 class TaskShares(Bandwidth):

@@ -89,7 +89,7 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
             )
     if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
-    result = through(storage, layers, written=written)
+    result = through(storage, layers)
     if written:
         for layer in reversed(layers):
             if layer.read_only or not layer.supports_writes:
@@ -103,19 +103,15 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
     return result
 
 
-def through(storage: Storage, layers: Sequence[StorageTransformer], *, written: bool) -> StoreStorage:
+def through(storage: Storage, layers: Sequence[StorageTransformer]) -> StoreStorage:
     """The storage through these layers, ordered from the migration down to the store."""
     from zarrstack.base.stack import stack
 
-    from .local.layered_store import LayeredLocalStore, RegularLocalStore
+    from .local.layered_store import LayeredLocalStore
     from .remote.zarr_store import StoreStorage
 
     # `zarr_store()` of a missing directory is an empty store, which cannot be written to.
-    store: Store
-    if isinstance(storage, LocalStorage):
-        store = LayeredLocalStore(storage.root) if written else RegularLocalStore(storage.root)
-    else:
-        store = storage.zarr_store()
+    store = LayeredLocalStore(storage.root) if isinstance(storage, LocalStorage) else storage.zarr_store()
     result = StoreStorage(stack(store, *layers), url=storage.url)
     result.scratch = str(store.scratch) if isinstance(store, LayeredLocalStore) else storage.scratch
     if all(layer.transparent for layer in layers):

@@ -279,7 +279,7 @@ def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
     if spec.bytes_per_second is None:
         return source, destination
     limit = shares_of(spec.run)
-    return limit.over(source, "source"), limit.over(destination, "destination", written=write)
+    return limit.over(source, "source"), limit.over(destination, "destination")
 
 
 @functools.lru_cache(maxsize=4)

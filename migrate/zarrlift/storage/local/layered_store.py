@@ -22,8 +22,11 @@ from .files import not_regular
 from .scratch import LAYERED
 
 
-class RegularLocalStore(LocalStore):
-    """A `LocalStore` that reads regular files only; BadObjectError for a pipe, a socket or a device."""
+class LayeredLocalStore(LocalStore):
+    """A `LocalStore` that reads regular files only; BadObjectError for a pipe, a socket or a device.
+
+    It writes objects to `LAYERED` in its root and renames them into place.
+    """
 
     reads_as: ClassVar[type[LocalStore]] = LocalStore
 
@@ -40,10 +43,6 @@ class RegularLocalStore(LocalStore):
             return
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise not_regular(mode)
-
-
-class LayeredLocalStore(RegularLocalStore):
-    """A `RegularLocalStore` that writes objects to `LAYERED` in its root and renames them into place."""
 
     @property
     def scratch(self) -> Path:
