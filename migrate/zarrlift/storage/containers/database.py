@@ -11,6 +11,7 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -40,8 +41,19 @@ class Database(ABC):
     Every method raises StorageError if the database is damaged, locked, or written meanwhile.
     """
 
+    errors: tuple[type[Exception], ...] = (OSError,)
+    """What its library raises for a database that it cannot read."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn the library's errors into StorageError."""
+        try:
+            yield
+        except self.errors as error:
+            raise damaged(self.path, error) from error
 
     @abstractmethod
     def get(self, key: str, most: int | None = None) -> bytes | None:

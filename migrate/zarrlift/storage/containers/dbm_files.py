@@ -18,20 +18,17 @@ from typing import Any
 
 from zarrstack.core.errors import UsageError
 
-from ..base import Storage
-from .database import Database, being_written, damaged, file_state, key_text, open_database
-from .places import HEAD, ContainerPlace
+from .database import Database, being_written, damaged, file_state, key_text
+from .places import HEAD
 from .table import dbm_module
 
 
-def open_container(place: ContainerPlace) -> Storage:
-    """The archive inside a database; UsageError if this Python has no module for it, StorageError."""
-    with place.path.open("rb") as file:
+def connect(path: Path) -> Database:
+    """Open a database; UsageError if this Python has no module for it, StorageError."""
+    with path.open("rb") as file:
         kind = dbm_module(file.read(HEAD))
-    if kind == "dbm.dumb":
-        return open_database(place.path, place.inside, DumbFiles)
     assert kind is not None  # recognized before
-    return open_database(place.path, place.inside, lambda path: LibraryFile(path, kind))
+    return DumbFiles(path) if kind == "dbm.dumb" else LibraryFile(path, kind)
 
 
 class _IndexedFiles(Database):
@@ -100,11 +97,9 @@ class DumbFiles(_IndexedFiles):
         super().__init__(path, path, self._data)
 
     def _load(self) -> list[str]:
-        try:
+        with self.reading():
             lines = self.path.read_text("latin-1").splitlines()
             length = self._data.stat().st_size
-        except OSError as error:
-            raise damaged(self.path, error) from error
         self._places = {}
         for line in lines:
             try:
@@ -122,12 +117,9 @@ class DumbFiles(_IndexedFiles):
         if key not in self._places:
             return None
         start, size = self._places[key]
-        try:
-            with self._data.open("rb") as file:
-                file.seek(start)
-                data = file.read(size)
-        except OSError as error:
-            raise damaged(self.path, error) from error
+        with self.reading(), self._data.open("rb") as file:
+            file.seek(start)
+            data = file.read(size)
         if len(data) != size:
             raise being_written(self.path)
         return data
@@ -153,23 +145,19 @@ class LibraryFile(_IndexedFiles):
         name = str(path.with_suffix("") if kind == "dbm.ndbm" and path.suffix == ".db" else path)
         self._open: Callable[[], Any] = lambda: module.open(name, "r")
         errors = module.error if isinstance(module.error, tuple) else (module.error,)
-        self._errors: tuple[type[Exception], ...] = (*errors, OSError)
+        self.errors = (*errors, OSError)
         self._database: Any = None
         super().__init__(path, path)
 
     def _load(self) -> list[str]:
-        try:
+        with self.reading():
             if self._database is not None:
                 self._database.close()
             self._database = self._open()
             keys: list[bytes] = self._database.keys()
             return [key_text(self.path, key) for key in keys]
-        except self._errors as error:
-            raise damaged(self.path, error) from error
 
     def _read(self, key: str) -> bytes | None:
-        try:
+        with self.reading():
             data: bytes | None = self._database.get(key.encode())
-        except self._errors as error:
-            raise damaged(self.path, error) from error
         return data

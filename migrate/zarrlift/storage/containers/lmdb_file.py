@@ -17,20 +17,13 @@ from weakref import WeakValueDictionary
 from zarrstack.core.errors import UsageError
 from zarrstack.system.fork_safety import reset_after_fork
 
-from ..base import Storage
-from .database import Database, being_written, damaged, file_state, key_text, open_database
-from .places import ContainerPlace
+from .database import Database, being_written, damaged, file_state, key_text
 
 _ATTEMPTS: Final = 10
 """Reads of an object while a writer commits."""
 T = TypeVar("T")
 _LONGEST: Final = 511
 """Bytes of a key at most, in LMDB's default build; a longer one is an error of the library."""
-
-
-def open_container(place: ContainerPlace) -> Storage:
-    """The archive inside an environment; UsageError if lmdb is not installed, StorageError."""
-    return open_database(place.path, place.inside, LmdbFile)
 
 
 class LmdbFile(Database):
@@ -51,12 +44,10 @@ class LmdbFile(Database):
                 expected="lmdb",
                 advice="Install it: pip install lmdb (zarrlift's extra stores).",
             ) from error
-        self._errors = (lmdb.Error, OSError)
+        self.errors = (lmdb.Error, OSError)
         self._data = path / "data.mdb" if path.is_dir() else path
-        try:
+        with self.reading():
             self._shared = _environments.open(self.path, self._data, lmdb)
-        except self._errors as error:
-            raise damaged(self.path, error) from error
         self._environment = self._shared.environment
         self._check_length()
 
@@ -105,15 +96,16 @@ class LmdbFile(Database):
     def _read(self, ask: Callable[[Any], T]) -> T:
         """What `ask` copies in a transaction, with nothing committed meanwhile."""
         for _ in range(_ATTEMPTS):
-            try:
+            with self.reading():
                 self._check_length()
                 with self._environment.begin(buffers=True) as transaction:
                     answer = ask(transaction)
                     if self._environment.info()["last_txnid"] == transaction.id():
                         return answer
-            except self._errors as error:
-                raise damaged(self.path, error) from error
         raise being_written(self.path)
+
+
+connect = LmdbFile
 
 
 def _found(txn: Any, key: str) -> Any:

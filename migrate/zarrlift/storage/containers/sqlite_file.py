@@ -16,9 +16,7 @@ from urllib.parse import quote
 
 from zarrstack.core.errors import StorageError, UsageError
 
-from ..base import Storage
-from .database import Database, being_written, damaged, file_state, key_text, open_database
-from .places import ContainerPlace
+from .database import Database, being_written, file_state, key_text
 
 _TABLES: Final = {"zarr": ("k", "v"), "Dict": ("key", "value")}
 """Table -> its columns of keys and of values."""
@@ -29,13 +27,10 @@ _WAL: Final = 2
 """Offset and value in the header for a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
 
 
-def open_container(place: ContainerPlace) -> Storage:
-    """The archive inside a database; UsageError if it has no table of such a store, StorageError."""
-    return open_database(place.path, place.inside, SqliteFile)
-
-
 class SqliteFile(Database):
     """An SQLite database; each thread has a connection."""
+
+    errors = (sqlite3.Error, OSError)
 
     def __init__(self, path: Path) -> None:
         """UsageError if the database has no table of a store; StorageError."""
@@ -91,11 +86,9 @@ class SqliteFile(Database):
 
     def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of an answer."""
-        try:
+        with self.reading():
             opened = self._connection()
             rows = opened.connection.execute(question, values).fetchall()
-        except (sqlite3.Error, OSError) as error:
-            raise damaged(self.path, error) from error
         if opened.state is not None and opened.state != self.state():
             raise being_written(self.path)
         return rows
@@ -116,6 +109,9 @@ class SqliteFile(Database):
             head = file.read(_READ_VERSION + 1)
         log = file_state(self._log)
         return head[_READ_VERSION:] == bytes([_WAL]) and (not log or log.startswith("0:"))
+
+
+connect = SqliteFile
 
 
 class _Connection:

@@ -25,13 +25,16 @@ _TAR_BLOCK: Final = 512
 @dataclass(frozen=True, slots=True)
 class _Kind:
     module: str
-    """The module of this folder. It has `open_container(place)`, or `load` for a file that has members."""
+    """The module of this folder. It has `load` for a file that has members, `connect` for a database, or else
+    `open_container(place)`.
+    """
     file: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005
     """Whether a file that starts with these bytes (`HEAD` or fewer) is of this kind."""
     directory: Callable[[Path], bool] = lambda path: False  # noqa: ARG005
     """Whether a directory is of this kind, told by one or two names in it."""
     suffixes: tuple[str, ...] = ()
     """Names end with these if it is a file that has members; it is read in stores too."""
+    database: bool = False
 
 
 def _is_tar(head: bytes) -> bool:
@@ -109,9 +112,9 @@ def _has_records(path: Path) -> bool:
 _ZIP: Final = (".zip", ".ozx")
 _KINDS: Final = (
     _Kind("tar_file", file=_is_tar, suffixes=(".tar",)),
-    _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
-    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: is_file(path / "data.mdb")),
-    _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
+    _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0"), database=True),
+    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: is_file(path / "data.mdb"), database=True),
+    _Kind("dbm_files", file=lambda head: dbm_module(head) is not None, database=True),
     _Kind("references", file=_is_object, directory=_has_records),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
@@ -147,6 +150,10 @@ def open_container(place: ContainerPlace) -> Storage | None:
         from .members import open_local
 
         return open_local(place, module.load)
+    if kind.database:
+        from .database import open_database
+
+        return open_database(place.path, place.inside, module.connect)
     opened: Storage = module.open_container(place)
     return opened
 
