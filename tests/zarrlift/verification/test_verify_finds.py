@@ -26,11 +26,6 @@ from zarrlift.transfer.events import Planned, TaskDone
 from zarrlift.verification import archives, arrays, listed_objects
 from zarrstack.core.errors import UsageError
 
-# `verify` can fail: every kind of difference between two archives is made, and must be found.
-#
-# The two archives are a legacy one (zarr-python writes Zarr v2) and its migration. Each test
-# changes one thing in the result, as little as there is to change.
-
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> tuple[Path, Path]:
