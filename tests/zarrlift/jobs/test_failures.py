@@ -20,6 +20,7 @@ import zarr
 from numcodecs import CRC32, Zlib
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
+from tests.support.job_processes import stopping
 
 import zarrlift
 from zarrlift.errors import KINDS, JobError, VerificationError
@@ -138,22 +139,9 @@ def test_in_place_a_foreign_zarr_json_is_left_alone(source: Path) -> None:
     assert not (source / "zarr.json").exists()
 
 
-def test_an_interrupted_run_says_where_its_job_is(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = [0]
-    real = Job.record_task
-
-    def record(self: Job, *arguments: object, **named: object) -> None:
-        calls[0] += 1
-        if calls[0] == 2:
-            raise KeyboardInterrupt
-        real(self, *arguments, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Job, "record_task", record)
-    with pytest.raises(zarrlift.Interrupted) as stopped:
+def test_an_interrupted_run_says_where_its_job_is(source: Path, tmp_path: Path) -> None:
+    with stopping(Job, "record_task", after=1), pytest.raises(zarrlift.Interrupted) as stopped:
         zarrlift.migrate(source, tmp_path / "out.zarr")
-    monkeypatch.undo()
     assert zarrlift.status(stopped.value.job).state == "incomplete"
     assert zarrlift.resume(stopped.value.job).ok
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
