@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.fixtures_index import archive
+from tests.support.job_processes import stopping
 from tests.zarrlift.storage.test_processes import Cluster
 
 import zarrlift
@@ -221,20 +222,9 @@ def test_a_job_that_is_resumed_with_digests_has_them(
     """Tasks that were recorded without a digest leave none: the result is read."""
     monkeypatch.setattr(chunk_inventory, "_MAX_TASK_CHUNKS", 2)
     source = v2(tmp_path / "source", values)
-    run, count = Worker.run, 0
-
-    def stop(self: Worker, task: object) -> object:
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise KeyboardInterrupt
-        return run(self, task)
-
     recipe = Recipe(base=RECIPES["rewritten"])
-    monkeypatch.setattr(Worker, "run", stop)
-    with pytest.raises(zarrlift.Interrupted):
+    with stopping(Worker, "run", after=2), pytest.raises(zarrlift.Interrupted):
         zarrlift.migrate(source, tmp_path / "new", recipe=recipe, workers=1)
-    monkeypatch.setattr(Worker, "run", run)
     outcome = zarrlift.migrate(source, tmp_path / "new", recipe=recipe, digest=True)
     assert outcome.ok
     assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(source).arrays

@@ -89,23 +89,6 @@ def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, re
     try_each(one.arrays.values(), check)
 
 
-@pytest.mark.slow(one_in=11)
-@pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("one", archives("n5"), ids=str)
-def test_only_documents_are_added_and_undo_takes_them_away(one: ExpectedArchive, tmp_path: Path) -> None:
-    place = copied(one.path, tmp_path / "archive")
-    before = tree(place)
-    outcome = zarrlift.migrate(place, in_place=True)
-    after = tree(place)
-    assert {array.route.name for array in outcome.plan.arrays} <= {"stay"}
-    assert {name: after.get(name) for name in before} == before
-    assert {name.rpartition("/")[2] for name in after.keys() - before.keys()} <= {"zarr.json"}
-    report = zarrlift.verify(place, full=True)
-    assert report.ok == outcome.ok
-    zarrlift.undo(place)
-    assert tree(place) == before
-
-
 def test_finish_takes_the_old_documents_away_and_the_blocks_stay_readable(tmp_path: Path) -> None:
     expected = archive("n5/java-3.5.1/types")
     place = copied(expected.path, tmp_path / "types")

@@ -1,4 +1,4 @@
-"""Jobs that are killed after so many changes, and processes that claim one destination at the same moment."""
+"""Jobs that are stopped or killed in the middle, and processes that claim one destination at one moment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,25 @@ import pytest
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
+
+
+@contextmanager
+def stopping(
+    owner: object, name: str, *, after: int = 0, when: Callable[..., bool] = lambda *_: True
+) -> Iterator[None]:
+    """Ctrl-C at a call of a function, once so many calls were let through; `when` says which calls count."""
+    real, calls = getattr(owner, name), []
+
+    def stop(*arguments: Any, **more: Any) -> Any:
+        if when(*arguments):
+            calls.append(arguments)
+            if len(calls) > after:
+                raise KeyboardInterrupt
+        return real(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, name, stop)
+        yield
 
 
 class Killed(BaseException):

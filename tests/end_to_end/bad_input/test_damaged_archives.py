@@ -202,6 +202,7 @@ def test_resume_finishes_once_the_damage_is_mended(name: str, tmp_path: Path) ->
     case, destination = ALL[name], tmp_path / "out.zarr"
     source = copied(case.path, tmp_path / "source.zarr")
     assert migrate(source, destination, *(("--axes", "kept") if case.format == "n5" else ())).code == 1
+    assert run("resume", destination).code == 1
     mend(case, source)
     assert run("resume", destination).code == 0
     # A job keeps the order of axes it began with.

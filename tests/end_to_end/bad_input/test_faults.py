@@ -42,13 +42,6 @@ from tests.support.fixtures_index import archive, make_bad_links
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 
-# What fails around an archive: files that cannot be read, places that cannot be written, links, full disks.
-#
-# Tests run as root, who may read everything; so the system calls are made to fail instead. A
-# full disk is a limit on the size of files (`RLIMIT_FSIZE`), which the kernel really enforces,
-# or ENOSPC in each way of writing.
-
-
 MANY = 40
 
 

@@ -1,9 +1,10 @@
-"""What goes wrong: each is one clear problem, keeps its own array back, and can be resumed."""
+"""What goes wrong: each is one clear problem, keeps its own array back, can be resumed, or is one error."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,12 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from numcodecs import CRC32
+from numcodecs import CRC32, Zlib
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
+from tests.support.job_processes import stopping
 
 import zarrlift
-from zarrlift.errors import JobError
+from zarrlift.errors import KINDS, JobError, VerificationError
 from zarrlift.jobs.batch.list_file import list_path
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local import writer as writing
@@ -40,6 +42,9 @@ def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: P
         ("g/relink", "g/relink/3.3", "chunk"),
         ("g/relink", "g/relink/4.4", "chunk"),
     ]
+    assert {problem.advice for problem in outcome.problems} == {
+        "Restore the chunk from a backup and resume, or exclude the array with --exclude."
+    }
     result = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
     assert {name for name, _ in result.members(max_depth=None)} == {
         "empty",
@@ -49,30 +54,6 @@ def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: P
         "h/rewrite",
     }
     assert not (tmp_path / "out.zarr/g/relink/zarr.json").exists()
-
-
-def test_resume_goes_on_once_the_chunk_is_repaired(source: Path, tmp_path: Path) -> None:
-    good = (source / "g/relink/3.3").read_bytes()
-    (source / "g/relink/3.3").write_bytes(good[:-5])
-    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
-    assert not zarrlift.resume(tmp_path / "out.zarr").ok
-    (source / "g/relink/3.3").write_bytes(good)
-    outcome = zarrlift.resume(tmp_path / "out.zarr")
-    assert outcome.ok, outcome.problems
-    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
-
-
-def test_resume_goes_on_once_the_metadata_is_repaired(source: Path, tmp_path: Path) -> None:
-    (source / ".zmetadata").unlink()
-    good = (source / "h/rewrite/.zarray").read_bytes()
-    (source / "h/rewrite/.zarray").write_bytes(good[:40])
-    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
-    assert outcome.arrays_done == 3
-    assert {problem.node for problem in outcome.problems} == {"h/rewrite"}
-    (source / "h/rewrite/.zarray").write_bytes(good)
-    outcome = zarrlift.resume(tmp_path / "out.zarr")
-    assert outcome.ok, outcome.problems
-    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
 
 
 def test_in_place_no_group_is_published_while_a_node_is_refused(source: Path) -> None:
@@ -158,22 +139,9 @@ def test_in_place_a_foreign_zarr_json_is_left_alone(source: Path) -> None:
     assert not (source / "zarr.json").exists()
 
 
-def test_an_interrupted_run_says_where_its_job_is(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = [0]
-    real = Job.record_task
-
-    def record(self: Job, *arguments: object, **named: object) -> None:
-        calls[0] += 1
-        if calls[0] == 2:
-            raise KeyboardInterrupt
-        real(self, *arguments, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Job, "record_task", record)
-    with pytest.raises(zarrlift.Interrupted) as stopped:
+def test_an_interrupted_run_says_where_its_job_is(source: Path, tmp_path: Path) -> None:
+    with stopping(Job, "record_task", after=1), pytest.raises(zarrlift.Interrupted) as stopped:
         zarrlift.migrate(source, tmp_path / "out.zarr")
-    monkeypatch.undo()
     assert zarrlift.status(stopped.value.job).state == "incomplete"
     assert zarrlift.resume(stopped.value.job).ok
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
@@ -211,14 +179,6 @@ def test_a_job_that_cannot_be_kept_says_where_else_it_may_lie(source: Path, tmp_
         zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "file/my.job")
     assert caught.value.problem.found == os.strerror(errno.EEXIST)
     assert not (tmp_path / "out.zarr").exists()
-
-
-def test_a_damaged_chunk_says_what_to_do(source: Path, tmp_path: Path) -> None:
-    (source / "g/relink/3.3").write_bytes(b"garbage")
-    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
-    assert [problem.advice for problem in outcome.problems] == [
-        "Restore the chunk from a backup and resume, or exclude the array with --exclude."
-    ]
 
 
 @pytest.mark.parametrize("verb", ["status", "job_report", "resume", "undo"])
@@ -371,3 +331,92 @@ def test_a_batch_has_a_job_file_that_fits(tmp_path: Path) -> None:
     with pytest.raises(ZarrstackError) as caught:
         list_path(tmp_path / ("d" * 255))
     assert len(Path(str(caught.value.problem.expected)).name) <= 255
+
+
+# What only functions of Python have: one base of all errors, outcomes that raise, an interrupted cell.
+
+CELL = """
+import asyncio, os, signal, sys
+import zarrlift
+
+def interrupt(event):
+    if type(event).__name__ == EVENT:
+        os.killpg(os.getpgid(0), signal.SIGINT)  # as Jupyter does: the kernel and its processes
+
+async def cell():
+    return zarrlift.migrate(*sys.argv[1:3], executor=EXECUTOR, workers=2, progress=interrupt)
+
+try:
+    asyncio.new_event_loop().run_until_complete(cell())
+except zarrlift.Interrupted as stopped:
+    print(stopped.job)
+"""
+
+
+def small(folder: Path, *, damaged: bool = False) -> Path:
+    """An array of a hundred chunks, one of them damaged on request."""
+    array = zarr.create_array(
+        folder, shape=(100,), chunks=(1,), dtype="<i4", zarr_format=2, compressors=Zlib(level=1)
+    )
+    array[:] = np.arange(100)
+    if damaged:
+        (folder / "7").write_bytes(b"not zlib")
+    return folder
+
+
+def test_every_error_is_an_error_of_zarrlift():
+    assert all(issubclass(error, zarrlift.Error) for error in KINDS.values())
+    with pytest.raises(zarrlift.Error, match="no such file"):
+        zarrlift.migrate("nowhere.zarr", "new.zarr")
+
+
+def test_an_outcome_raises_for_what_it_did_not_do(tmp_path):
+    good = zarrlift.migrate(small(tmp_path / "good"), tmp_path / "new")
+    assert good.raise_for_problems() is good
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:1"))
+    bad = zarrlift.migrate(small(tmp_path / "bad", damaged=True), tmp_path / "bad.zarr", recipe=recipe)
+    with pytest.raises(JobError, match=r"0 of 1 arrays are done; .*key '7'") as caught:
+        bad.raise_for_problems()
+    assert caught.value.problem.key == bad.job
+
+
+def test_a_batch_raises_for_its_archives(tmp_path):
+    small(tmp_path / "in" / "good"), small(tmp_path / "in" / "bad", damaged=True)
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:1"))
+    batch = zarrlift.batch(str(tmp_path / "in" / "*"), to=str(tmp_path / "out/{relative}"), recipe=recipe)
+    with pytest.raises(JobError, match=r"1 failed, 1 done; bad: .*key '7'"):
+        batch.outcome.raise_for_problems()
+
+
+def test_a_verification_raises_for_differences(tmp_path):
+    source, result = small(tmp_path / "old"), tmp_path / "new"
+    zarrlift.migrate(source, result)
+    report = zarrlift.verify(source, result, full=True)
+    assert report.raise_for_problems() is report
+    zarr.open_array(result, mode="r+")[5] = 99
+    with pytest.raises(VerificationError, match=r"found 99; expected 5"):
+        zarrlift.verify(source, result, full=True).raise_for_problems()
+
+
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+@pytest.mark.parametrize("event", ["Planned", "TaskDone"])
+def test_an_interrupted_cell_leaves_a_job_that_can_be_resumed(event, executor, tmp_path):
+    source, result = small(tmp_path / "old"), tmp_path / "new"
+    code = CELL.replace("EVENT", repr(event)).replace("EXECUTOR", repr(executor))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(source), str(result)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.stdout, done.returncode) == (f"{result}.zarrlift.db\n", 0), done.stderr
+    assert not (result / "zarr.json").exists()
+    assert not os.path.exists(f"{result}.zarrlift.claim")
+    status = zarrlift.status(result)
+    assert (status.state, status.activity) == ("incomplete", "stopped")
+    assert zarrlift.resume(result).raise_for_problems().state == "done"
+    assert np.array_equal(zarr.open_array(result, mode="r")[:], np.arange(100))

@@ -1,13 +1,20 @@
-"""In place: only `zarr.json` files are added; finish removes the old documents, undo brings them back."""
+"""In place, and archives of other formats: only `zarr.json` is added, finish and undo know old documents."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import zarr
-from tests.support.job_archives import tree, values
+from tests.support.damaged_archives import run
+from tests.support.fixtures_index import archive, archives
+from tests.support.job_archives import OTHERS, other_archive, tree, values
+from tests.support.unpacking import unpacked
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -22,7 +29,7 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
 from zarrstack.core.errors import UsageError
 
-DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+LEGACY = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
 
 
 def test_only_zarr_json_files_are_added(source: Path) -> None:
@@ -51,7 +58,7 @@ def test_finish_needs_a_verification(source: Path) -> None:
     assert zarrlift.verify(source).ok
     outcome = zarrlift.finish(source)
     assert outcome.state == "finished"
-    assert not {Path(name).name for name in tree(source)} & DOCUMENTS
+    assert not {Path(name).name for name in tree(source)} & LEGACY
     assert zarrlift.finish(source).state == "nothing to do"
 
 
@@ -61,7 +68,7 @@ def test_undo_after_finish_gives_back_every_byte(source: Path) -> None:
     zarrlift.verify(source, full=True)
     zarrlift.finish(source)
     outcome = zarrlift.undo(source)
-    assert outcome.restored == sum(Path(name).name in DOCUMENTS for name in before)
+    assert outcome.restored == sum(Path(name).name in LEGACY for name in before)
     assert tree(source) == before
 
 
@@ -167,7 +174,7 @@ def test_finish_refuses_attributes_that_were_written_later(source: Path) -> None
 def test_an_archive_of_which_only_consolidated_metadata_is_left(source: Path) -> None:
     wanted = values(source, 2)
     for name in tree(source):
-        if Path(name).name in DOCUMENTS - {".zmetadata"}:
+        if Path(name).name in LEGACY - {".zmetadata"}:
             (source / name).unlink()
     before = tree(source)
     assert zarrlift.migrate(source, in_place=True).ok
@@ -211,3 +218,199 @@ def test_a_group_that_cannot_be_written_holds_back_what_is_above_it(source: Path
     foreign.unlink()
     assert zarrlift.migrate(source, in_place=True).ok
     assert values(source, 3) == values(source, 2)
+
+
+# Jobs on archives of other formats than Zarr v2, in place and on the 2022 draft.
+
+# Work in place on archives of other formats than Zarr v2: verify, finish and undo know their documents.
+
+
+DOCUMENTS = {"zarr_v1": {"meta", "attrs"}}
+"""What the formats that can be read in place call their metadata documents."""
+
+
+@pytest.fixture(params=DOCUMENTS)
+def place(request, tmp_path):
+    """A small archive of a format, to work on in place."""
+    return other_archive(request.param, tmp_path / request.param)
+
+
+def names(files):
+    return {name.rpartition("/")[2] for name in files}
+
+
+def test_finish_removes_the_documents_of_the_format_and_undo_brings_them_back(place):
+    before = tree(place)
+    assert zarrlift.migrate(place, in_place=True).ok
+    shown = values(place, 3)
+    assert zarrlift.verify(place, full=True).ok
+    outcome = zarrlift.finish(place)
+    gone = before.keys() - tree(place).keys()
+    assert names(gone) == DOCUMENTS[place.name]
+    assert outcome.removed == len(gone) == sum(name in DOCUMENTS[place.name] for name in map(last, before))
+    assert values(place, 3) == shown
+    assert zarrlift.undo(place).restored == len(gone)
+    assert tree(place) == before
+
+
+def last(name):
+    return name.rpartition("/")[2]
+
+
+def test_verify_knows_what_was_migrated_in_place_without_its_job(place):
+    zarrlift.migrate(place, in_place=True)
+    place.with_name(f"{place.name}.zarrlift.db").unlink()
+    report = zarrlift.verify(place, place, full=True)
+    assert report.ok
+    assert report.arrays == len(values(place, 3))
+
+
+def test_once_in_place_an_archive_has_two_formats(place):
+    zarrlift.migrate(place, in_place=True)
+    again = zarrlift.migrate(place, in_place=True)
+    assert again.state == "nothing to do"
+    before = zarrlift.inspect(place, format={"zarr_v1": "zarr1"}[place.name])
+    assert not any(node.refused for node in before.nodes)
+
+
+def test_resume_goes_on_once_the_damage_is_mended(place):
+    before = tree(place)
+    damaged = min(name for name in before if last(name) in DOCUMENTS[place.name])
+    (place / damaged).write_bytes(b"{")
+    assert not zarrlift.migrate(place, in_place=True).ok
+    assert not (place / "zarr.json").exists()
+    (place / damaged).write_bytes(before[damaged])
+    assert zarrlift.resume(place).ok
+    assert zarrlift.verify(place, full=True).ok
+
+
+@pytest.mark.parametrize("format", OTHERS)
+@pytest.mark.parametrize("kind", ["zip", "url"])
+@pytest.mark.slow(one_in=4)
+def test_a_zip_file_and_a_url_give_what_a_directory_gives(format, kind, tmp_path):
+    directory = other_archive(format, tmp_path / "source")
+    if kind == "zip":
+        source = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", directory))
+    else:
+        source = f"memory://{uuid.uuid4()}"
+        fsspec.filesystem("memory").put(f"{directory}/", source, recursive=True)
+    assert zarrlift.migrate(directory, tmp_path / "expected").ok
+    assert zarrlift.migrate(source, tmp_path / "found").ok
+    assert zarrlift.verify(source, tmp_path / "found", full=True).ok
+    assert tree(tmp_path / "found") == tree(tmp_path / "expected")
+
+
+def test_axes_cannot_be_reversed_where_chunks_stay():
+    with pytest.raises(UsageError, match=r"axes cannot be reversed in place.*; found --axes reversed"):
+        zarrlift.plan(archives("n5")[0].path, in_place=True, axes="reversed")
+
+
+# Jobs on archives of the 2022 draft of v3: plans, fallbacks on resume, and what is refused.
+
+
+EXTENSIONS = archive("zarr_v3_draft/may-2022/extensions").path
+SHARDED = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
+
+
+def test_in_place_is_refused_with_its_reason(tmp_path: Path) -> None:
+    place = shutil.copytree(SHARDED, tmp_path / "a.zarr")
+    before = tree(tmp_path)
+    for command in (zarrlift.migrate, zarrlift.plan):
+        with pytest.raises(UsageError, match=r"entry point zarr\.json, where Zarr v3 keeps the root's own"):
+            command(place, in_place=True)
+    assert run("migrate", place, "--in-place").code == 2
+    assert tree(tmp_path) == before
+
+
+def test_the_plan_says_what_becomes_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    # Lines break where the width of a page ends.
+    said = " ".join(
+        run("migrate", "--dry-run", SHARDED, tmp_path / "out", "--set", "shard-index=crc32c").out.split()
+    )
+    assert "shards little index at the end -> little index at the end, crc32c" in said
+    assert "/group/plane 6x7 2x3 int32 2x2 3 of 4" in said
+    assert "not decoded (shard index)" in said
+    kept = " ".join(run("migrate", "--dry-run", SHARDED).out.split())
+    assert "shards little index at the end read by" in kept
+    assert "bytes:little in shards of 4x6" in run("inspect", SHARDED).out
+
+
+def test_a_plan_counts_shards_and_their_bytes() -> None:
+    plan = zarrlift.plan(SHARDED, recipe=zarrlift.Recipe(base=zarrlift.ArrayRecipe(shard_index="crc32c")))
+    array = next(array for array in plan.arrays if array.path == "group/plane")
+    files = list((SHARDED / "data/root/group/plane").rglob("c*/*"))
+    assert (array.chunks, array.source.objects.total) == (len(files), 4)
+    assert array.bytes_in == sum(file.stat().st_size for file in files)
+    assert array.bytes_out == array.bytes_in + 4 * len(files), "a checksum more in each"
+    assert not array.bytes_out_known
+
+
+def test_a_job_goes_on_with_the_fallbacks_it_was_allowed(tmp_path: Path) -> None:
+    source, destination = shutil.copytree(EXTENSIONS, tmp_path / "old"), tmp_path / "new"
+    chunk = source / "data/fallback/first/c0/0"
+    sound = chunk.read_bytes()
+    chunk.write_bytes(sound[:-9])
+    outcome = zarrlift.migrate(source, destination, allow_fallback=True)
+    assert [p.key for p in outcome.problems if p.severity == "refusal"] == ["data/fallback/first/c0/0"]
+    chunk.write_bytes(sound)
+    with pytest.raises(JobError, match="a different job"):
+        zarrlift.migrate(source, destination)
+    assert zarrlift.resume(destination).ok
+    assert zarr.open_array(destination / "fallback/first", mode="r").dtype == "int16"
+    assert zarrlift.verify(source, destination, full=True).ok
+
+
+def test_an_array_without_a_permitted_fallback_leaves_the_others_alone(tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(EXTENSIONS, tmp_path / "new")
+    assert {p.node for p in outcome.problems if p.severity == "refusal"} == {
+        "fallback/first",
+        "fallback/second",
+        "fallback/raw",
+    }
+    assert (tmp_path / "new/time/zarr.json").is_file()
+
+
+def test_what_is_consolidated_stays_so(tmp_path: Path) -> None:
+    source = archive("zarr_v3_draft/zarr-2.18/consolidated").path
+    assert zarrlift.migrate(source, tmp_path / "new").ok
+    root = zarr.open_group(tmp_path / "new", mode="r", zarr_format=3, use_consolidated=True)
+    assert sorted(name for name, _ in root.members(max_depth=None)) == [
+        "explicit",
+        "explicit/array",
+        "implicit",
+        "implicit/array",
+    ]
+
+
+@pytest.mark.parametrize("name", ["zarr-2.18/tree", "may-2022/tree"])
+def test_a_draft_in_a_zip_becomes_the_same(name: str, tmp_path: Path) -> None:
+    source = archive(f"zarr_v3_draft/{name}").path
+    packed = shutil.make_archive(str(tmp_path / "a"), "zip", source)
+    assert zarrlift.migrate(source, tmp_path / "from-folder").ok
+    assert zarrlift.migrate(packed, tmp_path / "from-zip").ok
+    assert tree(tmp_path / "from-zip") == tree(tmp_path / "from-folder")
+
+
+def test_what_lay_below_arrays_of_any_name_is_theirs_alone(tmp_path: Path) -> None:
+    """Arrays called `c0`, `meta`, `data`, `array` and `group` are among the fixtures."""
+    source = archive("zarr_v3_draft/may-2022/tree").path
+    zarrlift.migrate(source, tmp_path / "new")
+    expected = archive("zarr_v3_draft/may-2022/tree").arrays
+    shown = values(tmp_path / "new", 3)
+    assert shown.keys() == expected.keys()
+    assert {path: shown[path] for path in ("c0", "meta", "data", "array", "group")} == {
+        path: expected[path].values.tolist() for path in ("c0", "meta", "data", "array", "group")
+    }
+
+
+def test_a_lost_array_holds_back_the_exit_code(tmp_path: Path) -> None:
+    source = shutil.copytree(SHARDED, tmp_path / "old")
+    (source / "meta/root/gzipped.array.json").unlink()
+    ran = run("migrate", source, tmp_path / "new", "--json")
+    assert ran.code == 1
+    (problem,) = ran.refusals
+    assert (problem["node"], problem["message"]) == ("gzipped", "chunks without an array")
+    assert problem["key"].startswith("data/root/gzipped/c")
+    assert run("migrate", source, tmp_path / "some", "--exclude", "gzipped").code == 0
+    assert json.loads((tmp_path / "some/zarr.json").read_text())["node_type"] == "group"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from obstore.store import MemoryStore as ObstoreMemory
 from tests.support.bucket import serving
 from tests.support.job_archives import tree, values
+from tests.support.job_processes import stopping
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 import zarrlift
@@ -24,7 +26,6 @@ from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.planning import source_inventory
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.transfer.counts import MoveResult
 from zarrlift.transfer.worker import Worker
 from zarrstack import Log, Retry, stack
 
@@ -132,19 +133,11 @@ def changed(outcome: zarrlift.Outcome) -> set[str | None]:
 
 
 @pytest.fixture
-def stopped(kind: Kind, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stopped(kind: Kind, destination: Path) -> Path:
     """A copy that was stopped when every chunk of an array was recorded, and the array was not there yet."""
-    publish = Publisher.publish
-
-    def stop(self: Publisher, node: Any, content: Any) -> int | None:
-        if node.path == "h/rewrite":
-            raise KeyboardInterrupt
-        return publish(self, node, content)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Publisher, "publish", stop)
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.migrate(kind.place, destination, **kind.options)
+    at_rewrite = stopping(Publisher, "publish", when=lambda _, node, *__: node.path == "h/rewrite")
+    with at_rewrite, pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(kind.place, destination, **kind.options)
     return destination
 
 
@@ -349,27 +342,16 @@ def archive(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Kin
 
 
 @pytest.fixture
-def stopped_early(archive: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stopped_early(archive: Kind, tmp_path: Path) -> Path:
     """A copy that was stopped when one array was recorded, and nothing of the others."""
-    stop_after_one_task(monkeypatch)
-    with pytest.raises(zarrlift.Interrupted):
+    with one_task(), pytest.raises(zarrlift.Interrupted):
         zarrlift.migrate(archive.place, tmp_path / "out.zarr", workers=1, **archive.options)
-    monkeypatch.undo()
     return tmp_path / "out.zarr"
 
 
-def stop_after_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one worker, that of the first array."""
-    record = Job.record_task
-    recorded: list[int] = []
-
-    def stop(self: Job, node: int, number: int, moved: MoveResult) -> None:
-        if recorded:
-            raise KeyboardInterrupt
-        record(self, node, number, moved)
-        recorded.append(node)
-
-    monkeypatch.setattr(Job, "record_task", stop)
+def one_task() -> AbstractContextManager[None]:
+    """What follows is stopped when one task is recorded: with one worker, that of the first array."""
+    return stopping(Job, "record_task", after=1)
 
 
 def remove(archive: Kind) -> None:
@@ -433,13 +415,10 @@ def test_a_change_of_an_array_that_was_not_copied_yet_is_taken_over_with_a_warni
         assert warning.to_json() in kept.to_json()["problems"]
 
 
-def test_the_warning_is_printed(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_warning_is_printed(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.zarr"
-    stop_after_one_task(monkeypatch)
-    assert main(["migrate", str(source), str(out), "--workers", "1", "--quiet"]) == 130
-    monkeypatch.undo()
+    with one_task():
+        assert main(["migrate", str(source), str(out), "--workers", "1", "--quiet"]) == 130
     rewritten(Kind(source))
     for words, code in (
         (("resume", str(out)), 0),
@@ -453,14 +432,10 @@ def test_the_warning_is_printed(
         assert "of different times" in text, words
 
 
-def test_changes_of_several_resumes_are_all_kept(
-    archive: Kind, stopped_early: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_of_several_resumes_are_all_kept(archive: Kind, stopped_early: Path) -> None:
     add(archive)
-    with monkeypatch.context() as patched:
-        stop_after_one_task(patched)
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.resume(stopped_early, source=archive.place, workers=1)
+    with one_task(), pytest.raises(zarrlift.Interrupted):
+        zarrlift.resume(stopped_early, source=archive.place, workers=1)
     assert len(warned(zarrlift.status(stopped_early).problems)) == 1
     rewritten(archive)
     archive.put("h/.zattrs", b'{"new": 1}')
@@ -497,17 +472,13 @@ def test_so_it_is_after_parts(source: Path, tmp_path: Path) -> None:
     assert values(out, 3) == values(source, 2)
 
 
-def test_a_listing_that_is_stored_beside_the_job_has_the_keys(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_that_is_stored_beside_the_job_has_the_keys(source: Path, tmp_path: Path) -> None:
     """With it, the first resume notices the change when the array was copied, and the next takes it over."""
     (source / ".zmetadata").unlink()
     with serving() as bucket:
         url = bucket.put("in", tree(source))
-        stop_after_one_task(monkeypatch)
-        with pytest.raises(zarrlift.Interrupted):
+        with one_task(), pytest.raises(zarrlift.Interrupted):
             zarrlift.migrate(url, tmp_path / "out.zarr", workers=1, storage_options=bucket.options)
-        monkeypatch.undo()
         bucket.server.remove("in/h/rewrite/1.1")
         outcome = zarrlift.resume(tmp_path / "out.zarr", storage_options=bucket.options)
         assert not outcome.ok

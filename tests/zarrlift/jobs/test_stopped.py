@@ -16,6 +16,7 @@ import zarr
 from obstore.store import MemoryStore as ObstoreMemory
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import tree, values
+from tests.support.job_processes import stopping
 from zarr.storage import ObjectStore
 
 import zarrlift
@@ -35,42 +36,24 @@ from zarrlift.verification import before_publishing
 from zarrstack.core.errors import UsageError
 
 
-def stop_at(number: int, owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let so many calls of a function through, and stop at the next one as Ctrl-C does."""
-    real = getattr(owner, name)
-    calls = []
-
-    def stop(*arguments: object, **more: object) -> object:
-        calls.append(arguments)
-        if len(calls) > number:
-            raise KeyboardInterrupt
-        return real(*arguments, **more)
-
-    monkeypatch.setattr(owner, name, stop)
-
-
-def interrupted(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+def interrupted(source: Path, destination: Path) -> dict[str, bytes]:
     """A copy of which chunks are written and recorded, and no array is there yet."""
     shutil.rmtree(source / "empty")  # it would be there before all others
     (source / ".zmetadata").unlink()
-    with monkeypatch.context() as patched:
-        stop_at(0, Run, "_publish", patched)
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.migrate(source, destination)
+    with stopping(Run, "_publish"), pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(source, destination)
     return tree(destination)
 
 
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("deleted", [0, 1, 20])
 def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
-    deleted: int, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+    deleted: int, source: Path, destination: Path
 ) -> None:
     """Chunks that are recorded as written may be gone; a resume would publish their array without them."""
-    interrupted(source, destination, monkeypatch)
-    with monkeypatch.context() as patched:
-        stop_at(deleted, LocalStorage, "delete", patched)
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.undo(destination)
+    interrupted(source, destination)
+    with stopping(LocalStorage, "delete", after=deleted), pytest.raises(KeyboardInterrupt):
+        zarrlift.undo(destination)
     for go_on in (lambda: zarrlift.resume(destination), lambda: zarrlift.migrate(source, destination)):
         with pytest.raises(JobError, match="undo of this job was interrupted") as told:
             go_on()
@@ -94,14 +77,12 @@ def earlier(source: Path, destination: Path) -> Path:
 
 @pytest.mark.needs_reader("once")
 def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
-    source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, earlier: Path
 ) -> None:
     """What is there looks like the job's own work, byte for byte, and is not."""
     before = tree(earlier)
-    with monkeypatch.context() as patched:
-        stop_at(0, archive_run, "set_aside", patched)
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.migrate(source, earlier, overwrite=True)
+    with stopping(archive_run, "set_aside"), pytest.raises(KeyboardInterrupt):
+        zarrlift.migrate(source, earlier, overwrite=True)
     outcome = zarrlift.undo(earlier)
     assert outcome.removed == 0
     assert tree(earlier) == before
@@ -133,13 +114,9 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
 
 
 @pytest.mark.needs_reader("once")
-def test_a_resume_ends_a_removal_that_was_stopped(
-    source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        stop_at(0, run_job, "remove_previous_tree", patched)
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.migrate(source, earlier, overwrite=True)
+def test_a_resume_ends_a_removal_that_was_stopped(source: Path, earlier: Path) -> None:
+    with stopping(run_job, "remove_previous_tree"), pytest.raises(KeyboardInterrupt):
+        zarrlift.migrate(source, earlier, overwrite=True)
     assert zarrlift.resume(earlier).state == "nothing to do"
     assert {path.name for path in earlier.parent.iterdir()} == {
         "source.zarr",
@@ -174,17 +151,15 @@ def test_a_job_that_keeps_an_old_tree_does_not_make_room(
 
 
 @pytest.fixture
-def repaired(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repaired(source: Path, destination: Path) -> Path:
     """A result with one array more than before, stopped right before its root document says so."""
     chunk = source / "g/relink/0.0"
     good = chunk.read_bytes()
     chunk.write_bytes(b"garbage")
     assert not zarrlift.migrate(source, destination).ok
     chunk.write_bytes(good)
-    with monkeypatch.context() as patched:
-        stop_at(0, Publisher, "_publish_group", patched)
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.resume(destination)
+    with stopping(Publisher, "_publish_group"), pytest.raises(zarrlift.Interrupted):
+        zarrlift.resume(destination)
     assert "g/relink" not in consolidated(destination)
     return destination
 
@@ -224,17 +199,13 @@ def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) ->
 
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("restored", [0, 2])
-def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(
-    restored: int, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(restored: int, source: Path) -> None:
     before = tree(source)
     zarrlift.migrate(source, in_place=True)
     assert zarrlift.verify(source).ok
     zarrlift.finish(source)
-    with monkeypatch.context() as patched:
-        stop_at(restored, writing.os, "replace", patched)
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.undo(source)
+    with stopping(writing.os, "replace", after=restored), pytest.raises(KeyboardInterrupt):
+        zarrlift.undo(source)
     assert not list(source.rglob("*.partial")), "what is not whole lies in the job's own directory"
     zarrlift.undo(source)
     assert tree(source) == before
@@ -341,21 +312,13 @@ def test_a_resume_writes_anew_what_was_found_wrong(source: Path, destination: Pa
 RECIPES = [{}, {"shards": "auto"}, {"chunks": "5,5"}, {"codecs": "gzip:1"}, {"drop_empty": True}]
 
 
-def stopped(source: Path, destination: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Path:
+def stopped(source: Path, destination: Any, **options: Any) -> Path:
     """A copy that was stopped when all chunks of `g/relink` and `h/rewrite` were recorded; gives its job."""
-    publish = Publisher.publish
-
-    def stop(self: Publisher, node: Any, content: Any) -> int | None:
-        if node.path == "h/rewrite":
-            raise KeyboardInterrupt
-        return publish(self, node, content)
-
     only = ("h/rewrite", "empty")
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**options.pop("recipe", {})), include=only)
-    with monkeypatch.context() as patched:
-        patched.setattr(Publisher, "publish", stop)
-        with pytest.raises(zarrlift.Interrupted) as interrupted:
-            zarrlift.migrate(source, destination, recipe=recipe, **options)
+    at_rewrite = stopping(Publisher, "publish", when=lambda _, node, *__: node.path == "h/rewrite")
+    with at_rewrite, pytest.raises(zarrlift.Interrupted) as interrupted:
+        zarrlift.migrate(source, destination, recipe=recipe, **options)
     return Path(interrupted.value.job)
 
 
@@ -380,18 +343,17 @@ def test_recorded_chunks_that_are_gone_or_empty_are_written_again(
     damage: Callable[[Path], object],
     source: Path,
     destination: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stopped(source, destination, monkeypatch, recipe=recipe)
+    stopped(source, destination, recipe=recipe)
     for file in chunks(destination)[::3]:
         damage(file)
     assert zarrlift.resume(destination, verify="none").ok
     assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
 
 
-def test_in_a_store_too(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_store_too(source: Path, tmp_path: Path) -> None:
     store = ObstoreMemory()
-    job = stopped(source, ObjectStore(store), monkeypatch, job=tmp_path / "job.db")
+    job = stopped(source, ObjectStore(store), job=tmp_path / "job.db")
     obstore.delete(store, "h/rewrite/c/1/1")
     assert zarrlift.resume(job, destination=ObjectStore(store), verify="none").ok
     zarrlift.migrate(source, tmp_path / "calm.zarr")
@@ -399,10 +361,8 @@ def test_in_a_store_too(source: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert stored == (tmp_path / "calm.zarr/h/rewrite/c/1/1").read_bytes()
 
 
-def test_what_is_there_is_not_written_again(
-    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped(source, destination, monkeypatch)
+def test_what_is_there_is_not_written_again(source: Path, destination: Path) -> None:
+    stopped(source, destination)
     before = {file: file.stat().st_mtime_ns for file in chunks(destination)}
     assert zarrlift.resume(destination).chunks == 0
     assert {file: file.stat().st_mtime_ns for file in chunks(destination)} == before
@@ -421,7 +381,7 @@ def test_what_had_not_reached_the_disk_is_compared_with_the_source(
     recipe: dict[str, Any], source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loss of power leaves files of the right size that are full of zeros."""
-    stopped(source, destination, monkeypatch, recipe=recipe)
+    stopped(source, destination, recipe=recipe)
     zeroed(chunks(destination)[0])
     rebooted(monkeypatch)
     assert zarrlift.resume(destination, verify="none").ok
@@ -485,7 +445,7 @@ def test_a_changed_source_cannot_show_what_was_lost_until_an_update(
 def test_a_torn_document_whose_record_was_lost_is_written_again(
     source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped(source, destination, monkeypatch)
+    stopped(source, destination)
     document = destination / "h/rewrite/zarr.json"
     assert not document.exists()
     document.write_bytes(bytes(100))
@@ -497,7 +457,7 @@ def test_a_torn_document_whose_record_was_lost_is_written_again(
 def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(
     source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped(source, destination, monkeypatch)
+    stopped(source, destination)
     flushed: list[LocalStorage] = []
     monkeypatch.setattr(disk_sync, "sync", flushed.append)
     assert zarrlift.resume(destination, fsync=True).ok
@@ -568,7 +528,7 @@ def test_what_is_on_the_disk_is_not_compared(
 ) -> None:
     if durable == "synced":
         monkeypatch.setattr(disk_sync, "SECONDS", 0.0)
-    job = stopped(source, destination, monkeypatch, fsync=durable == "fsync")
+    job = stopped(source, destination, fsync=durable == "fsync")
     if durable != "the same boot":
         rebooted(monkeypatch)
         with Job.open(job) as opened:

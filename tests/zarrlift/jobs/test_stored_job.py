@@ -17,6 +17,7 @@ import zarr
 from aiohttp import web
 from tests.support.bucket import Bucket, serving
 from tests.support.job_archives import tree, values
+from tests.support.job_processes import stopping
 
 import zarrlift
 from zarrlift.errors import JobError
@@ -268,16 +269,9 @@ def test_a_run_that_cannot_upload_its_end_fails_and_keeps_the_copy(
     assert bucket.stored("out") == calm
 
 
-def test_ctrl_c_uploads_what_is_recorded(
-    source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Publisher, "groups", interrupted)
-        with pytest.raises(zarrlift.Interrupted) as caught:
-            zarrlift.migrate(source, OUT, job=JOB, **options)
+def test_ctrl_c_uploads_what_is_recorded(source: Path, bucket: Bucket, options: Any) -> None:
+    with stopping(Publisher, "groups"), pytest.raises(zarrlift.Interrupted) as caught:
+        zarrlift.migrate(source, OUT, job=JOB, **options)
     assert caught.value.job == JOB
     status = zarrlift.status(JOB, job_storage_options=bucket.options)
     assert status.activity == "stopped"
@@ -500,14 +494,9 @@ def place(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Itera
 
 
 @pytest.fixture
-def stopped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Job, "record_task", stop)
-        with pytest.raises(zarrlift.Interrupted):
-            place.migrate()
+def stopped(place: Place) -> Place:
+    with stopping(Job, "record_task"), pytest.raises(zarrlift.Interrupted):
+        place.migrate()
     assert place.is_kept
     return place
 

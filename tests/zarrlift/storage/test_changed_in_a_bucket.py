@@ -13,6 +13,7 @@ from aiohttp import web
 from numcodecs import GZip
 from tests.support.bucket import COPIES, Bucket
 from tests.support.changing_archives import once
+from tests.support.job_processes import stopping
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
@@ -88,17 +89,9 @@ def after_its_last_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.O
 
 
 def before_it_is_resumed(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
-    publish = Publisher.publish
-
-    def stop(self: Publisher, node: Any, content: Any) -> int | None:
-        if node.path == "a":
-            raise KeyboardInterrupt
-        return publish(self, node, content)
-
-    patched.setattr(Publisher, "publish", stop)
-    with pytest.raises(zarrlift.Interrupted):
+    at_the_array = stopping(Publisher, "publish", when=lambda _, node, *__: node.path == "a")
+    with at_the_array, pytest.raises(zarrlift.Interrupted):
         case.migrate()
-    patched.undo()
     case.change()
     return case.resume()
 

@@ -1,18 +1,30 @@
-"""How objects get their names: one that is there is never missing for a moment."""
+"""How objects get their names: whole or not at all, whether they are written at once or piece by piece."""
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
+import numpy as np
 import pytest
 
 from zarrlift.core.codecs.base import Buffer, HeadAndTail
+from zarrlift.storage.base import Storage
+from zarrlift.storage.local import files
 from zarrlift.storage.local import writer as module
 from zarrlift.storage.local.new_directories import writing
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.storage.local.writer import LocalWriter
-from zarrlift.storage.writer import DestinationError
+from zarrlift.storage.local.writer import FileStream, LocalWriter
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.remote import store_writer
+from zarrlift.storage.remote.store_writer import SpooledStream, StoreWriter
+from zarrlift.storage.writer import DestinationError, ObjectStream, Writer
+from zarrstack.core.errors import StorageError
 
 
 class Anything:
@@ -171,3 +183,192 @@ def test_with_fsync_a_file_is_on_disk_before_it_has_its_name(
     synced.clear()
     writer.settle()
     assert directory in synced
+
+
+# Objects that are written piece by piece: nothing is there before the end, and then all of it.
+
+PARTS = [b"one", memoryview(b"two"), np.arange(3, dtype="<u2").data, b"", b"end"]
+WHOLE = b"onetwo" + np.arange(3, dtype="<u2").tobytes() + b"end"
+
+
+@pytest.fixture(params=["files", "memory", "spooled to disk", "filesystem of fsspec"])
+def place(request, tmp_path, monkeypatch) -> Iterator[tuple[Storage, Writer]]:
+    """A storage and a writer to it."""
+    if request.param == "files":
+        storage: Storage = LocalStorage(tmp_path / "out")
+        writer: Writer = LocalWriter(LocalStorage(tmp_path / "out"), "job")
+    else:
+        if request.param != "memory":
+            monkeypatch.setattr(store_writer, "SPOOLED", 4)
+        url = f"local://{tmp_path}/out" if "fsspec" in request.param else f"memory://{uuid.uuid4()}/out"
+        storage = open_storage(url, mode="w")
+        writer = StoreWriter(storage)
+    yield storage, writer
+    writer.close()
+
+
+def append(stream: ObjectStream, times: int = 3) -> None:
+    for _ in range(times):
+        stream.append(PARTS)
+
+
+def test_pieces_follow_one_another(place) -> None:
+    storage, writer = place
+    stream = writer.stream("a/c/0")
+    append(stream)
+    assert storage.get("a/c/0") is None
+    assert stream.size == 3 * len(WHOLE)
+    stream.finish()
+    assert storage.get("a/c/0") == 3 * WHOLE
+
+
+def test_room_at_the_start_is_filled_at_the_end(place) -> None:
+    storage, writer = place
+    stream = writer.stream("a/c/0", reserve=5)
+    append(stream)
+    assert stream.size == 5 + 3 * len(WHOLE)
+    stream.finish(b"index")
+    assert storage.get("a/c/0") == b"index" + 3 * WHOLE
+
+
+def test_what_is_discarded_was_never_there(place) -> None:
+    storage, writer = place
+    stream = writer.stream("a/c/0")
+    append(stream)
+    stream.discard()
+    stream.discard()
+    assert storage.get("a/c/0") is None
+    again = writer.stream("a/c/0")
+    again.append([b"x"])
+    again.finish()
+    assert storage.get("a/c/0") == b"x"
+
+
+def test_more_pieces_than_the_kernel_takes_at_once(place) -> None:
+    storage, writer = place
+    parts = [bytes([number % 256]) for number in range(3000)]
+    stream = writer.stream("a")
+    stream.append(parts)
+    stream.finish()
+    assert storage.get("a") == b"".join(parts)
+
+
+@pytest.mark.parametrize("most", [1, 4, 7, 1000])
+def test_a_disk_that_takes_less_than_it_is_given(most, tmp_path, monkeypatch) -> None:
+    """The kernel may write part of what it is given, without an error."""
+    write, writev = os.write, os.writev
+
+    def short(descriptor: int, data: Any) -> int:
+        return write(descriptor, memoryview(data)[:most])
+
+    def short_too(descriptor: int, parts: Sequence[Any]) -> int:
+        return writev(descriptor, [b"".join(map(bytes, parts))[:most]])
+
+    monkeypatch.setattr(os, "write", short)
+    monkeypatch.setattr(os, "writev", short_too)
+    stream = LocalWriter(LocalStorage(tmp_path), "job").stream("a", reserve=9)
+    append(stream)
+    stream.finish(b"the index")
+    assert (tmp_path / "a").read_bytes() == b"the index" + 3 * WHOLE
+
+
+@pytest.mark.parametrize("call", ["writev", "write", "replace"])
+def test_a_full_disk_ends_the_task_and_leaves_nothing(call, tmp_path, monkeypatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    writer = LocalWriter(LocalStorage(tmp_path), "job")
+    stream = writer.stream("a", reserve=3)
+    monkeypatch.setattr(os, call, full)
+
+    def write_all() -> None:
+        append(stream)
+        stream.finish(b"abc")
+
+    with pytest.raises(DestinationError, match="cannot write") as raised:
+        write_all()
+    assert raised.value.problem.key == "a"
+    stream.discard()
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
+class Full(Storage):
+    """A store without room."""
+
+    url = "full:"
+
+    def get(self, key: str, bound: object = None) -> bytes | None:
+        return None
+
+    def put(self, key: str, data: bytes) -> None:
+        raise StorageError("cannot write", key=key, found="no room")
+
+    delete = list_dir = zarr_store = get  # type: ignore[assignment]
+
+
+def test_a_store_without_room_ends_the_task() -> None:
+    stream = SpooledStream(Full(), "a", 0)
+    stream.append(PARTS)
+    with pytest.raises(DestinationError, match="cannot write") as raised:
+        stream.finish()
+    assert (raised.value.problem.key, raised.value.problem.found) == ("a", "no room")
+
+
+def test_no_room_for_temporary_files_says_where_they_go(monkeypatch) -> None:
+    class Unwilling:
+        def __init__(self, **_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store_writer, "SPOOLED", 4)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Unwilling)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", Unwilling)
+    stream = SpooledStream(Full(), "a", 0)
+    with pytest.raises(DestinationError, match="temporary file") as raised:
+        stream.append(PARTS)
+    assert "TMPDIR" in (raised.value.problem.advice or "")
+
+
+@pytest.mark.parametrize("open_files", [files._OPEN_FILES, "/no/such/place"])
+def test_temporary_files_are_gone_at_the_end(open_files, tmp_path, monkeypatch) -> None:
+    """And have no name before, where they can do without: a kill would leave it behind."""
+    monkeypatch.setattr(files, "_OPEN_FILES", open_files)
+    monkeypatch.setattr(store_writer, "SPOOLED", 4)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    storage = open_storage(f"memory://{uuid.uuid4()}/out", mode="w")
+    for number, discard in enumerate((True, False)):
+        stream = SpooledStream(storage, str(number), 2)
+        append(stream)
+        assert len(list(tmp_path.iterdir())) == (not Path(open_files).exists())
+        if discard:
+            stream.discard()
+        else:
+            stream.finish(b"!!")
+        assert list(tmp_path.iterdir()) == []
+    assert storage.get("1") == b"!!" + 3 * WHOLE
+
+
+def test_a_store_that_takes_files_is_given_one(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(store_writer, "SPOOLED", 4)
+    storage = open_storage(f"memory://{uuid.uuid4()}/out", mode="w")
+    given: list[tuple[str, int, bool]] = []
+    real = type(storage).put_file
+
+    def put_file(self: Storage, key: str, file: IO[bytes], size: int) -> None:
+        given.append((key, size, Path(str(files.path_of(file))).stat().st_size == size))
+        real(self, key, file, size)
+
+    monkeypatch.setattr(type(storage), "put_file", put_file)
+    stream = StoreWriter(storage).stream("k")
+    append(stream)
+    stream.finish()
+    assert given == [("k", 3 * len(WHOLE), True)]
+
+
+def test_only_the_job_s_own_directory_holds_what_is_half_written(tmp_path) -> None:
+    writer = LocalWriter(LocalStorage(tmp_path), "job")
+    stream = writer.stream("deep/down/c/0")
+    append(stream)
+    assert isinstance(stream, FileStream)
+    assert {file.parent.name for file in tmp_path.rglob("*") if file.is_file()} == {".zarrlift-job"}
+    stream.finish()
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [tmp_path / "deep/down/c/0"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import tree
+from tests.support.job_processes import stopping
 from tests.zarrlift.jobs.faults.test_kills import run_and_kill
 from tests.zarrlift.transfer.test_regrid import leave
 
@@ -60,10 +61,6 @@ def rows(made: Path, tmp_path: Path) -> Path:
 
 class Killed(BaseException):
     """Ends a run as a kill does, which nobody takes for a wish of the user's."""
-
-
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -244,12 +241,10 @@ def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
 
 @pytest.mark.slow(one_in=2)
 def test_undo_of_an_interrupted_run_removes_what_lies_between(
-    rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+    rows: Path, tmp_path: Path, tight: None
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "_copied", interrupt)
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    with stopping(Run, "_copied"), pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
     assert list((tmp_path / "new" / PASSES).rglob("*"))
     assert zarrlift.undo(tmp_path / "new").problems == ()
     assert not (tmp_path / "new").exists()

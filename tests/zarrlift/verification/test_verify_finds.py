@@ -26,11 +26,6 @@ from zarrlift.transfer.events import Planned, TaskDone
 from zarrlift.verification import archives, arrays, listed_objects, sampling
 from zarrstack.core.errors import UsageError
 
-# `verify` can fail: every kind of difference between two archives is made, and must be found.
-#
-# The two archives are a legacy one (zarr-python writes Zarr v2) and its migration. Each test
-# changes one thing in the result, as little as there is to change.
-
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> tuple[Path, Path]:
@@ -186,6 +181,15 @@ DAMAGES = {
 }
 
 
+WORDS = {
+    "verify-values": "values", "verify-attributes": "attribute", "verify-structure": "node",
+    "the fill value": "fill value", "another fill value": "fill value", "the data type": "data type",
+    "the length of strings": "data type", "the shape": "shape", "a dimension name": "dimension names",
+    "no dimension names": "dimension names",
+}  # fmt: skip
+"""What `diff` calls a difference of this kind, or this one."""
+
+
 def test_an_untouched_result_is_equal(result) -> None:
     for full in (True, False):
         report = zarrlift.verify(*result, full=full)
@@ -204,6 +208,12 @@ def test_a_full_verification_finds(damage: str, result) -> None:
     assert {path for path, _ in report.differences} == {node}
     assert kind is None or kind in {problem.kind for problem in report.problems}
     assert json.loads(json.dumps(report.to_json()))["ok"] is False
+    for one, other in (result, result[::-1]):
+        found = zarrlift.diff(one, other)
+        assert {each.node for each in (*found.differences, *found.problems)} == {node}
+        what = WORDS.get(damage, WORDS.get(str(kind)))
+        assert what is None or what in {each.what for each in found.differences}
+        assert main(["diff", str(one), str(other), "-q"]) == (2 if found.problems else 1)
 
 
 def test_differences_are_counted_and_only_some_are_listed(result) -> None:

@@ -291,12 +291,6 @@ def test_two_of_them_do_not_stand_over_each_other():
         stack(MemoryStore(), Checksum(), Checksum(unknown="pass"))
 
 
-@pytest.mark.parametrize("options", [{"unknown": "elsewhere"}, {"unknown": True}], ids=str)
-def test_a_wrong_option_is_refused_by_name(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        Checksum(**options)
-
-
 def test_text_says_what_is_done_with_unknown_objects():
     assert Checksum.from_text("pass") == Checksum(unknown="pass")
     assert Checksum(unknown="pass").to_json() == {

@@ -19,7 +19,6 @@ from zarr.storage import MemoryStore
 from zarrstack.base.intercept import Call
 from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
-from zarrstack.core.errors import UsageError
 from zarrstack.layers.log.layer import Log
 from zarrstack.layers.log.metrics import OperationTotal, class_end, latency_class
 
@@ -225,14 +224,6 @@ def test_a_latency_lies_in_its_class(nanoseconds):
     place = latency_class(nanoseconds / 1e9)
     assert nanoseconds / 1e9 <= class_end(place) + 2e-9
     assert place == 0 or class_end(place - 1) < nanoseconds / 1e9 + 1e-12
-
-
-@pytest.mark.parametrize(
-    "options", [{"level": "LOUD"}, {"events": 3}, {"events": ""}, {"callback": 3}, {"label": 3}, {"clock": 1}]
-)
-def test_a_wrong_option_is_refused_by_name(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        Log(**options)
 
 
 def test_text_names_the_file():

@@ -353,27 +353,6 @@ def test_each_retry_is_reported_to_a_logger_when_nothing_else_is_said(caplog):
     ]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"attempts": 0},
-        {"attempts": 2.5},
-        {"attempts": True},
-        {"first": -1},
-        {"factor": 0.5},
-        {"longest": float("nan")},
-        {"jitter": 1.5},
-        {"budget": "long"},
-        {"may_pass": 3},
-        {"report": 3},
-    ],
-    ids=str,
-)
-def test_a_wrong_option_is_refused_by_name(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        Retry(**options)
-
-
 def test_text_and_json_name_the_options():
     layer = Retry.from_text("5:first=0.5")
     assert layer == Retry(attempts=5, first=0.5)

@@ -81,6 +81,30 @@ def test_options_that_are_the_defaults_are_no_difference(kind):
     assert kind().configuration == {}
 
 
+WRONG = {
+    Checksum: [{"unknown": "elsewhere"}, {"unknown": True}],
+    Log: [{"level": "LOUD"}, {"events": 3}, {"events": ""}, {"callback": 3}, {"label": 3}, {"clock": 1}],
+    Retry: [
+        *({"attempts": wrong} for wrong in (0, 2.5, True)),
+        *({"first": -1}, {"factor": 0.5}, {"longest": float("nan")}, {"jitter": 1.5}),
+        *({"budget": "long"}, {"may_pass": 3}, {"report": 3}),
+    ],
+    Throttle: [
+        *({"bytes_per_second": 0}, {"bytes_per_second": "0"}),
+        *({"requests_per_second": -1}, {"requests_per_second": [1]}),
+        *({"in_flight": 0}, {"in_flight": 1.5}, {"burst": -1}, {"clock": 3}),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"), [(layer, options) for layer, every in WRONG.items() for options in every], ids=str
+)
+def test_a_wrong_option_is_refused_by_name(layer, options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        layer(**options)
+
+
 # The page or section of each layer names the options that the code has, and no other.
 #
 # What the pages run is held by tests/repository/test_docs.py.

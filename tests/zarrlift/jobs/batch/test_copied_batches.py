@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import zarr
 from tests.support.job_archives import results, tree, values
+from tests.support.job_processes import stopping
 
 import zarrlift
 from zarrlift import Batch
@@ -168,22 +169,9 @@ def test_a_moved_batch_is_finished_and_undone_in_place(folder: Path) -> None:
     assert results(folder.with_name("c") / "old") == before
 
 
-def test_a_batch_moved_in_the_middle_writes_the_rest_beside_what_it_has_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        calls: list[None] = []
-        run = Run.__call__
-
-        def stop_at_the_second(self: Run) -> Any:
-            calls.append(None)
-            if len(calls) == 2:
-                raise KeyboardInterrupt
-            return run(self)
-
-        patched.setattr(Run, "__call__", stop_at_the_second)
-        with pytest.raises(zarrlift.Interrupted):
-            batch(folder, workers=1)
+def test_a_batch_moved_in_the_middle_writes_the_rest_beside_what_it_has_written(folder: Path) -> None:
+    with stopping(Run, "__call__", after=1), pytest.raises(zarrlift.Interrupted):
+        batch(folder, workers=1)
     now = moved(folder)
     assert Batch(now / "v3").resume().counts == {"done": 3}
     assert all(values(now / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
@@ -248,12 +236,10 @@ def test_a_list_of_places_elsewhere_means_those(folder: Path) -> None:
 
 @pytest.mark.parametrize("how", [copied, moved])
 def test_an_interrupted_batch_that_was_copied_or_moved_goes_on(
-    how: Callable[[Path], Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+    how: Callable[[Path], Path], folder: Path
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "__call__", interrupted)
-        with pytest.raises(zarrlift.Interrupted):
-            batch(folder, workers=1)
+    with stopping(Run, "__call__"), pytest.raises(zarrlift.Interrupted):
+        batch(folder, workers=1)
     assert batch(folder, run=False).status().counts == {"incomplete": 1, "pending": 2}
     other = how(folder)
     before = tree(folder) if how is copied else None
@@ -261,8 +247,3 @@ def test_an_interrupted_batch_that_was_copied_or_moved_goes_on(
     assert outcome.counts == {"done": 3}
     assert all(values(other / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
     assert (tree(folder) == before) if how is copied else not folder.exists()
-
-
-def interrupted(_run: Run) -> Any:
-    """Ctrl-C at the beginning of a run."""
-    raise KeyboardInterrupt

@@ -8,8 +8,17 @@ from pathlib import Path
 from typing import Final
 
 from tests.zarrlift.jobs.faults.commands import Ended
-from tests.zarrlift.jobs.faults.life import incomplete, untruly_equal
-from tests.zarrlift.jobs.faults.life_steps import ASKING, RESULT, SOURCE, Step, Variant, pick, step
+from tests.zarrlift.jobs.faults.life import (
+    ASKING,
+    RESULT,
+    SOURCE,
+    Step,
+    Variant,
+    incomplete,
+    pick,
+    step,
+    untruly_equal,
+)
 from tests.zarrlift.jobs.faults.living_archive import Archive
 from tests.zarrlift.jobs.faults.play import Play, Told
 from tests.zarrlift.jobs.faults.site import Site

@@ -33,8 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from tests.zarrlift.jobs.faults.batch_game import BATCHES, BatchGame, drawn_batch
-from tests.zarrlift.jobs.faults.life import Life
-from tests.zarrlift.jobs.faults.life_steps import PARTS, Step, drawn, drawn_parts, parsed
+from tests.zarrlift.jobs.faults.life import PARTS, Life, Step, drawn, drawn_parts, parsed
 from tests.zarrlift.jobs.faults.play import Told
 from tests.zarrlift.jobs.faults.stage import Stage, folder_in_memory
 

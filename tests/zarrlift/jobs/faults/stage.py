@@ -96,8 +96,6 @@ def compiled(folder: Path) -> Path:
     return library
 
 
-# Where commands run: a folder, the shim that counts, kills and lets fail, and the process that is forked.
-
 KILLED = -9
 """The exit code of a command that was killed."""
 

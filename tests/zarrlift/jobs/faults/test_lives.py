@@ -16,8 +16,7 @@ import pytest
 import zarr
 from tests.zarrlift.jobs.faults.batch_game import BATCHES
 from tests.zarrlift.jobs.faults.judging import Expected, judged
-from tests.zarrlift.jobs.faults.life import Life
-from tests.zarrlift.jobs.faults.life_steps import LIVES, PARTS, Step, drawn, parsed
+from tests.zarrlift.jobs.faults.life import LIVES, PARTS, Life, Step, drawn, parsed
 from tests.zarrlift.jobs.faults.lives import drawn_game, played
 from tests.zarrlift.jobs.faults.living_archive import Archive, Version
 from tests.zarrlift.jobs.faults.site import Site

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.bucket import serving
 from tests.support.job_archives import tree
+from tests.support.job_processes import stopping
 from tests.support.processes import running
 from tests.support.store_servers import server
 from tests.zarrlift.jobs.faults.test_kills import run_and_kill
@@ -30,6 +31,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.parts import run_file
 from zarrlift.jobs.parts.division import Division
 from zarrlift.jobs.parts.migrate_part import PartShare
+from zarrlift.jobs.run import Run
 from zarrlift.planning.plans import ArrayPlan, Plan
 from zarrlift.planning.regrid.intermediate import IntermediateArray
 from zarrlift.storage.local import byte_locks, owner_process
@@ -230,10 +232,8 @@ def test_a_run_on_another_machine_has_a_file_of_its_own(
     planned: MakesJob, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = planned(1)
-    with monkeypatch.context() as patch:
-        patch.setattr("zarrlift.jobs.run.Run._copied", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.migrate_part(job, 0, workers=1)
+    with stopping(Run, "_copied"), pytest.raises(KeyboardInterrupt):
+        zarrlift.migrate_part(job, 0, workers=1)
     (first,) = tmp_path.glob("job.db.part-000-*")
     recorded = first.read_bytes()
     on_another_machine(monkeypatch)
@@ -321,10 +321,6 @@ def still_running(line: dict[str, Any]) -> None:
     """Leave out the end."""
     if "ended" in line:
         line.clear()
-
-
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("wrong", ["first", "last"])
