@@ -73,7 +73,14 @@ def generated() -> str:
     sections = [_sections(command, name) for command, name in commands]
     times = Counter(_option(record) for each in sections for records in each.values() for record in records)
     shared = {option for option, number in times.items() if number > 1 and option[0].startswith("-")}
-    plain: dict[str, list[str]] = {}
+    every = [
+        _flag(record)
+        for each in sections
+        for records in each.values()
+        for record in records
+        if _option(record) in shared
+    ]
+    plain = {"": list(dict.fromkeys(every))}
     parts = [part for command, name in commands for part in _command(command, name, shared, plain)]
     return "\n".join([*parts, f"## {SHARED}\n", *_shared(sections, shared)])
 
@@ -135,7 +142,7 @@ def _flag(record: Record) -> str:
 
 
 def _command(command: Any, name: str, shared: set[Record], plain: dict[str, list[str]]) -> Iterator[str]:
-    """The section of a command. `plain` has the shared options of those before it that list all of theirs."""
+    """The section of a command. `plain` has the shared options of those before it that list theirs."""
     context = typer.Context(command, info_name=f"zarrlift {name}")
     yield f"## {name}\n"
     yield f"```text\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
@@ -161,12 +168,12 @@ def _flags(flags: list[str], name: str, plain: dict[str, list[str]]) -> str:
         other: ([flag for flag in have if flag not in flags], [flag for flag in flags if flag not in have])
         for other, have in plain.items()
     }
-    nearest = min(differences, key=lambda other: sum(map(len, differences[other])), default="")
-    missing, more = differences.get(nearest, ([], flags))
+    nearest = min(differences, key=lambda other: sum(map(len, differences[other])))
+    missing, more = differences[nearest]
     if len(missing) + len(more) > 0.4 * len(flags):
         plain[name] = flags
         return ", ".join(f"`{flag}`" for flag in flags)
-    text = f"those of [{nearest}](#{nearest.replace(' ', '-')})"
+    text = f"those of [{nearest}](#{nearest.replace(' ', '-')})" if nearest else "all"
     for word, changed in ((" without", missing), (", with", more)):
         if changed:
             text += f"{word} {', '.join(f'`{flag}`' for flag in changed)}"
