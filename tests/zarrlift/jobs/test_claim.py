@@ -19,7 +19,7 @@ import pytest
 import zarr
 from obstore.store import MemoryStore as ObstoreMemory
 from tests.support.job_archives import tree
-from tests.support.job_processes import BEATEN, start_together
+from tests.support.job_processes import BEATEN, start_together, stopping
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarrlift
@@ -270,14 +270,12 @@ def test_the_attempts_of_schedulers_are_counted() -> None:
 
 
 def test_a_job_on_a_cloned_host_is_not_taken_over_in_silence(
-    source: Path, tmp_path: Path, destination: Path, ended: OwnerProcess, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, destination: Path, ended: OwnerProcess
 ) -> None:
     """Clones of a virtual machine share name and machine id; each has a boot of its own."""
     job = tmp_path / "out.zarr.zarrlift.db"
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "__call__", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.migrate(source, destination)
+    with stopping(Run, "__call__"), pytest.raises(KeyboardInterrupt):
+        zarrlift.migrate(source, destination)
     with Job.open(job) as opened:
         clone = replace(ended, boot="another")
         run = last_run(opened)
@@ -428,10 +426,8 @@ def test_what_a_store_says_of_an_exclusive_creation_is_understood(
 def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Path, destination: Path) -> None:
     (source / "g/relink/0.0").write_bytes(b"garbage")
     assert not zarrlift.migrate(source, destination).ok
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Run, "_arrays", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.resume(destination)
+    with stopping(Run, "_arrays"), pytest.raises(zarrlift.Interrupted):
+        zarrlift.resume(destination)
     with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(source / "g", destination)
     assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}

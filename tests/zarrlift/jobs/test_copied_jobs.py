@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import tree, values, write_archive
+from tests.support.job_processes import stopping
 from zarr.storage import MemoryStore
 
 import zarrlift
@@ -197,13 +198,9 @@ def test_a_copy_of_hard_links_is_a_copy(folder: Path) -> None:
     assert tree(folder) == before
 
 
-def test_a_copied_job_that_had_written_nothing_does_not_begin_at_the_original(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "__call__", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            zarrlift.migrate(folder / "source.zarr", folder / "out.zarr")
+def test_a_copied_job_that_had_written_nothing_does_not_begin_at_the_original(folder: Path) -> None:
+    with stopping(Run, "__call__"), pytest.raises(KeyboardInterrupt):
+        zarrlift.migrate(folder / "source.zarr", folder / "out.zarr")
     shutil.rmtree(folder / "out.zarr", ignore_errors=True)
     other = copied(folder)
     shutil.rmtree(other / "source.zarr")
@@ -282,13 +279,11 @@ def test_a_moved_archive_is_finished_and_undone_in_place(folder: Path) -> None:
     assert arrays(folder.with_name("c")) == before
 
 
-def test_a_folder_moved_in_the_middle_of_a_job_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_moved_in_the_middle_of_a_job_goes_on(folder: Path) -> None:
     for method in ("__call__", "_publish"):
         now = copied(folder, method)
-        with monkeypatch.context() as patched:
-            patched.setattr(Run, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            with pytest.raises((KeyboardInterrupt, zarrlift.Interrupted)):
-                zarrlift.migrate(now / "source.zarr", now / "out.zarr")
+        with stopping(Run, method), pytest.raises((KeyboardInterrupt, zarrlift.Interrupted)):
+            zarrlift.migrate(now / "source.zarr", now / "out.zarr")
         now = moved(now, f"{method} moved")
         assert zarrlift.resume(now / OUT).ok
         assert values(now / "out.zarr", 3) == values(now / "source.zarr", 2)
@@ -601,14 +596,10 @@ def test_a_copy_that_was_cut_short_is_not_taken_for_the_destination(source: Path
 
 
 @pytest.mark.parametrize("there", ["chunks", "nothing"])
-def test_before_an_array_is_published_its_chunks_tell(
-    there: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_before_an_array_is_published_its_chunks_tell(there: str, source: Path, destination: Path) -> None:
     shutil.rmtree(source / "empty")
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(zarrlift.Interrupted):
-            zarrlift.migrate(source, destination)
+    with stopping(Run, "_publish"), pytest.raises(zarrlift.Interrupted):
+        zarrlift.migrate(source, destination)
     moved = move(destination)
     if there == "chunks":
         assert zarrlift.resume(f"{moved}{SUFFIX}", destination=moved).ok

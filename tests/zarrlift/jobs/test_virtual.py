@@ -23,6 +23,7 @@ import zarr
 from tests.support import web_servers
 from tests.support.bucket import serving
 from tests.support.fixtures_index import archive
+from tests.support.job_processes import stopping
 from tests.support.readers import opened_icechunk, opened_icechunk_bucket, opened_kerchunk
 from tests.support.store_servers import OF_S3, SECRET, server
 from tests.support.unpacking import FIXTURES, unpacked
@@ -111,10 +112,9 @@ def test_a_file_that_was_just_written_is_referred_to_once_its_second_is_over(tmp
         found[:]
 
 
-def test_nothing_is_visible_before_everything_is_referred_to(tmp_path: Path, monkeypatch) -> None:
+def test_nothing_is_visible_before_everything_is_referred_to(tmp_path: Path) -> None:
     source = small(tmp_path / "old.zarr", c00=CHUNK)
-    monkeypatch.setattr(IcechunkOutput, "publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    with stopping(IcechunkOutput, "publish"), pytest.raises(KeyboardInterrupt):
         zarrlift.migrate(source, icechunk_url(tmp_path / "repo"), virtual=True)
     with pytest.raises(FileNotFoundError):
         zarr.open_group(opened_icechunk(icechunk_url(tmp_path / "repo"), source), mode="r")
