@@ -1,9 +1,11 @@
-"""How many examples a test draws where they take seconds, random operations, and one test for many cases."""
+"""What tests of many cases share: how many examples are drawn, random operations, and a bound of memory."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import hypothesis
@@ -103,3 +105,15 @@ def try_each(cases: Iterable[Case], check: Callable[[Case], None]) -> None:
     assert count, "there is no case to try"
     if failed:
         raise BaseExceptionGroup(f"{len(failed)} of {count} cases failed", failed)
+
+
+@contextmanager
+def memory_below(most: int) -> Iterator[None]:
+    """Fail if Python allocates so many bytes at once in what follows."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most

@@ -8,7 +8,6 @@ import functools
 import gzip
 import lzma
 import struct
-import tracemalloc
 import zlib
 
 import numcodecs
@@ -17,6 +16,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import memory_below
 
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs import checksums, filters
@@ -64,14 +64,8 @@ BOMBS = {
 def test_a_bomb_is_refused_at_the_cost_of_its_chunk(name, exact):
     codec = compile_bytes_codec(CodecSpec(name))
     bomb = _bomb(name)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ChunkError):
-            codec.decode(bomb, Size(MEGABYTE, exact=exact))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * MEGABYTE + len(bomb)
+    with memory_below(4 * MEGABYTE + len(bomb)), pytest.raises(ChunkError):
+        codec.decode(bomb, Size(MEGABYTE, exact=exact))
 
 
 def test_a_zstd_frame_that_states_its_size_is_refused_by_its_header():
@@ -211,14 +205,8 @@ def test_every_codec_of_a_table_is_tried_with_hostile_payloads():
 def test_a_payload_of_a_larger_chunk_is_refused_before_it_is_decoded(spec, exact):
     bomb = bytes(compile_bytes_codec(spec).encode(bytes(8 * MEGABYTE)))
     codec = compile_bytes_codec(spec)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ChunkError):
-            codec.decode(bomb, Size(1200, exact=exact))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < MEGABYTE
+    with memory_below(MEGABYTE), pytest.raises(ChunkError):
+        codec.decode(bomb, Size(1200, exact=exact))
 
 
 MEMBERS = {
