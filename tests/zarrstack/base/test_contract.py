@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.example_layers import Count, CountSync, Mask, Top
+from tests.support.stores import PROTOTYPE
 from zarr.abc.store import (
     ByteRequest,
     OffsetByteRequest,
@@ -17,7 +18,7 @@ from zarr.abc.store import (
     SuffixByteRequest,
     SupportsGetSync,
 )
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, LoggingStore, MemoryStore, StorePath
 
 import zarrstack
@@ -26,8 +27,6 @@ from zarrstack.base.byte_ranges import bounds, cut, slice_of
 from zarrstack.base.descend import descend, serves_sync
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.testing import PIPELINES
-
-PROTOTYPE = default_buffer_prototype()
 
 
 def get(store, key):

@@ -12,9 +12,8 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.stores import buffer, read
+from tests.support.stores import PROTOTYPE, buffer, read
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack import Log, Sharding, stack
@@ -26,7 +25,6 @@ FILE = Path(__file__).parents[3] / "docs" / "transformers" / "example" / "zarrst
 spec = importlib.util.spec_from_file_location("zarrstack_encrypt_blocks", FILE)
 blocks = sys.modules["zarrstack_encrypt_blocks"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(blocks)
-PROTOTYPE = default_buffer_prototype()
 HEADER, TAG = blocks.HEADER.size, blocks.TAG
 
 

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.chances import fewer
-from tests.support.stores import Dying, InAFolder, Killed
+from tests.support.stores import PROTOTYPE, Dying, InAFolder, Killed, buffer
 from zarr.abc.store import RangeByteRequest
-from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrstack.base.stack import stack
@@ -18,12 +17,6 @@ from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import ChunkError, UsageError
 from zarrstack.layers.checksum.layer import Checksum
 from zarrstack.testing import LayerTests
-
-PROTOTYPE = default_buffer_prototype()
-
-
-def buffer(data):
-    return cpu.Buffer.from_bytes(data)
 
 
 def read(store, key, part=None):

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_clock import FakeClock
+from tests.support.stores import PROTOTYPE
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.base.intercept import Call
@@ -21,8 +22,6 @@ from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.layers.log.layer import Log
 from zarrstack.layers.log.metrics import OperationTotal, class_end, latency_class
-
-PROTOTYPE = default_buffer_prototype()
 
 
 def buffer(data=b"12345678"):

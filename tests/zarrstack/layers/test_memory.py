@@ -9,13 +9,10 @@ import tracemalloc
 
 import pytest
 import zarr
-from tests.support.stores import buffer
-from zarr.core.buffer import default_buffer_prototype
+from tests.support.stores import PROTOTYPE, buffer
 from zarr.storage import MemoryStore
 
 from zarrstack import Cache, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle, stack
-
-PROTOTYPE = default_buffer_prototype()
 
 
 class Fresh(MemoryStore):

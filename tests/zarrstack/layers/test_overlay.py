@@ -14,8 +14,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import examples, fewer
-from tests.support.stores import Dying, InAFolder, Killed
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE, Dying, InAFolder, Killed
+from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack.base.stack import stack
@@ -24,8 +24,6 @@ from zarrstack.layers.overlay.layer import Overlay
 from zarrstack.layers.readonly import ReadOnly
 from zarrstack.testing import LayerTests
 from zarrstack.testing.operations import KEYS, expected, operations, perform
-
-PROTOTYPE = default_buffer_prototype()
 
 
 def buffer(data=b"new"):

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.fake_clock import FakeClock
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE
+from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack import Log, Prefetch, Sharding, stack
 from zarrstack.base.chunks import ArrayChunks, Chunk
 from zarrstack.layers.prefetch.layer import PrefetchStatistics
-
-PROTOTYPE = default_buffer_prototype()
 
 
 class Slow(MemoryStore):

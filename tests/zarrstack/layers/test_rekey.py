@@ -12,8 +12,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import check, examples, fewer, sequences
-from tests.support.stores import InAFolder
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE, InAFolder
+from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError
@@ -21,7 +21,6 @@ from zarrstack.layers.rekey import Chunks, Functions, Keys, Prefix, Rekey
 from zarrstack.layers.rekey.layer import documents_of_arrays
 from zarrstack.testing import LayerTests
 
-PROTOTYPE = default_buffer_prototype()
 ARRAYS = {"a": 2, "c": 1, "c/0": 2, "0": 0, "c0": 1, "data": 1, "g/data/root": 2}
 """Arrays and groups with the names that chunk keys are made of; `g` and `g/data` are groups."""
 SLASHES = {"name": "v2", "configuration": {"separator": "/"}}

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_clock import FakeClock
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE
+from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.base.descend import serves_sync
@@ -20,8 +21,6 @@ from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.retry import Retry
 from zarrstack.system import transient_errors
-
-PROTOTYPE = default_buffer_prototype()
 
 
 class Failing(StorageTransformer):

@@ -11,9 +11,9 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import check, examples, fewer, sequences
-from tests.support.stores import InAFolder
+from tests.support.stores import PROTOTYPE, InAFolder
+from tests.support.stores import buffer as value
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack.base.byte_ranges import cut
@@ -111,13 +111,6 @@ class TestOverFiles(InAFolder, LayerTests):
 
     def layers(self):
         return [Sharding(chunks_per_shard=[2, 2], path="a", index_location="start")]
-
-
-PROTOTYPE = default_buffer_prototype()
-
-
-def value(data: bytes) -> cpu.Buffer:
-    return cpu.Buffer.from_bytes(data)
 
 
 async def listed(keys) -> list[str]:

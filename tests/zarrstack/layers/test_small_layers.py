@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.chances import fewer
-from tests.support.stores import InAFolder
+from tests.support.stores import PROTOTYPE, InAFolder
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore
@@ -198,7 +198,6 @@ def test_the_level_of_a_log_is_a_name_or_a_number(caplog):
 
 # `ReadOnly`: reading is as below, and nothing else is possible.
 
-PROTOTYPE = default_buffer_prototype()
 DATA = {"zarr.json": b"{}", "a/c/0/0": b"1234", "a/c/0/1": b"", "ab/c/0": b"12"}
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_clock import FakeClock
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE
+from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.base.descend import serves_sync
@@ -21,8 +22,6 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 from zarrstack.layers.throttle import Throttle
 from zarrstack.system.rate_limits import Places, TokenBucket
-
-PROTOTYPE = default_buffer_prototype()
 
 
 def buffer(size):

@@ -9,7 +9,8 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE
+from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack import Sharding, Throttle, stack
@@ -20,8 +21,6 @@ from zarrstack.layers.retry import _Counts as RetryCounts
 from zarrstack.layers.sharding.stored_shard import ShardWriters
 from zarrstack.system.clock import Clock
 from zarrstack.system.rate_limits import TokenBucket
-
-PROTOTYPE = default_buffer_prototype()
 
 
 def fork():

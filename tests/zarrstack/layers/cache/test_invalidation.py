@@ -8,17 +8,13 @@ import sys
 import textwrap
 
 import pytest
-from zarr.core.buffer import cpu, default_buffer_prototype
+from tests.support.stores import PROTOTYPE
+from tests.support.stores import buffer as value
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack import Cache, stack
 
-PROTOTYPE = default_buffer_prototype()
 KEYS = ["a/c/0", "a/c/10", "a/zarr.json", "ab/c/0", "zarr.json"]
-
-
-def value(data: bytes) -> cpu.Buffer:
-    return cpu.Buffer.from_bytes(data)
 
 
 def read(store, key):

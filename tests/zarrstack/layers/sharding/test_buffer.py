@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.example_layers import Mask
+from tests.support.stores import PROTOTYPE
+from tests.support.stores import buffer as value
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.core.buffer import cpu
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
@@ -25,14 +27,9 @@ from zarrstack import Cache, Checksum, Log, Overlay, PerArray, Rekey, Sharding, 
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.sharding.buffer import CHUNK_COST, SHARD_COST
 
-PROTOTYPE = default_buffer_prototype()
 BUDGET = 10**6
 ENTRY = {"name": "sharding", "configuration": {"chunks_per_shard": [4]}}
 ARRAY = {"shape": (16,), "chunks": (1,), "dtype": "i4"}
-
-
-def value(data: bytes) -> cpu.Buffer:
-    return cpu.Buffer.from_bytes(data)
 
 
 def got(store, key, part=None):
