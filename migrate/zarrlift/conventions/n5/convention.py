@@ -25,15 +25,16 @@ from ...core.grid.frames import N5Blocks
 from ...recipe.options import Axes
 from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
-from ..ome.convention import BLOCK, FROM, VERSION, recognise_ngff
+from ..ome.convention import FROM, recognise_ngff
 from ..ome.images import image_problems, version_of
+from ..ome.newest import BLOCK, VERSION
+from ..ome.older import TRANSFORMS
 
 if TYPE_CHECKING:
     from .pyramids import Pyramid
 
 
 _IMAGES: Final = "multiscales"
-_TRANSFORMS: Final = "coordinateTransformations"
 _RANKS: Final = {"time": 0, "space": 2}
 """Types of axes in the order that OME-NGFF requires; channels and other types come in between."""
 _ORDERED: Final = "x first or last; in the order of the arrays time, then channels, then space"
@@ -155,12 +156,12 @@ def _reversed(image: JSONObject) -> JSONObject | None:
 
 def _with_turned_vectors(value: JSON) -> JSON:
     """An image or level with reversed scales and translations; None if one is stored elsewhere."""
-    transforms = value.get(_TRANSFORMS) if isinstance(value, dict) else None
+    transforms = value.get(TRANSFORMS) if isinstance(value, dict) else None
     if not isinstance(transforms, list):
         return value
     if any(isinstance(transform, dict) and "path" in transform for transform in transforms):
         return None
-    return {**value, _TRANSFORMS: [_turned_vector(transform) for transform in transforms]}
+    return {**value, TRANSFORMS: [_turned_vector(transform) for transform in transforms]}
 
 
 def _turned_vector(transform: JSON) -> JSON:

@@ -25,23 +25,19 @@ from ...core.problems import any_refusal
 from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
 from .images import UNKNOWN, image_problems, version_of, with_text_paths
-from .newest import NEWEST, in_form_of_06
-from .older import OLDER, UNSTATED, in_form_of_04
+from .newest import BLOCK, NEWEST, VERSION, in_form_of_06
+from .older import LAYOUT, OLDER, PLAIN, TRANSFORMS, UNSTATED, in_form_of_04
 
-BLOCK: Final = "ome"
-VERSION: Final = "0.5"
 FROM: Final = "0.4"
 _LIFTED: Final = (*OLDER, UNSTATED, FROM)
-_LAYOUT: Final = "bioformats2raw.layout"
 _LAYOUT_NUMBER: Final = 3
 """The only one that 0.4 and 0.5 allow; 1 and 2 have other places for series and XML (bioformats2raw 0.2)."""
 _NOT_EMPTY: Final[Mapping[str, tuple[str, ...]]] = {
-    "multiscales": ("coordinateTransformations",),
+    "multiscales": (TRANSFORMS,),
     "image-label": ("colors", "properties"),
 }
 """Optional lists that the schema of 0.5 forbids to be empty; Java writers leave the first one empty."""
 _SPATIALDATA: Final = "spatialdata_attrs"
-_PLAIN: Final = "Use --conventions none, for all or for this path in a recipe, to migrate it as plain data."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +95,7 @@ def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognise
             problems += _told(view, node, keys)
         account.problems += problems
         account.count.update(_kinds(keys))
-        if _LAYOUT in keys:
+        if LAYOUT in keys:
             account.files.update(_xml(view, path))
         if not any_refusal(problems):
             account.changes[path] = _lift(node.attributes, keys, numbers.get(path, ()))
@@ -181,11 +177,11 @@ def _find(view: View, versions: tuple[str, ...]) -> _Found:
             lifted[node.path] = (*lifted[node.path], *more)
     for node in groups:
         if _leads(node, lifted, older):
-            key = "labels" if _is_labels(node) else _LAYOUT
+            key = "labels" if _is_labels(node) else LAYOUT
             lifted[node.path] = (*lifted.get(node.path, ()), key)
     for node in groups:
         parent, _, name = node.path.rpartition("/")
-        above = _LAYOUT in lifted.get(parent, ()) and node.path != parent
+        above = LAYOUT in lifted.get(parent, ()) and node.path != parent
         if name == "OME" and above and _is_names(node.attributes.get("series")):
             lifted[node.path] = (*lifted.get(node.path, ()), "series")
     return _Found(lifted=dict(sorted(lifted.items())), versions=stated, older=dict(sorted(older.items())))
@@ -215,7 +211,7 @@ def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mappin
         below = [lead + name for name in node.attributes["labels"]]
         parent = node.path.rpartition("/")[0]
         return (any(path in lifted for path in below) or parent in lifted) and parent not in older
-    if node.attributes.get(_LAYOUT) != _LAYOUT_NUMBER:
+    if node.attributes.get(LAYOUT) != _LAYOUT_NUMBER:
         return False
     return any(path.startswith(lead) for path in lifted) and not any(path.startswith(lead) for path in older)
 
@@ -226,7 +222,7 @@ def _kinds(keys: tuple[str, ...]) -> Iterator[str]:
     for key, word in (
         ("plate", "plate"),
         ("well", "well"),
-        (_LAYOUT, "bioformats2raw layout"),
+        (LAYOUT, "bioformats2raw layout"),
     ):
         if key in keys:
             yield word
@@ -311,12 +307,12 @@ def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Proble
     """Contradictions between a group's metadata and the archive; refusals for broken images."""
     if BLOCK in node.attributes:
         message = f"an attribute {BLOCK!r} is next to metadata of {FROM}"
-        yield finding("refusal", node.path, message, None, "one of the two", advice=_PLAIN)
+        yield finding("refusal", node.path, message, None, "one of the two", advice=PLAIN)
         return
     if "multiscales" in keys:
         for place, what, found, expected, severe in image_problems(view, node.path, node.attributes):
             severity: Severity = "refusal" if severe else "warning"
-            advice = _PLAIN if severe else None
+            advice = PLAIN if severe else None
             yield finding(severity, node.path, f"{place}: {what}", found, expected, advice=advice)
     for place, names in _listed(node.attributes, keys):
         missing = [name for name in names if view.group(_join(node.path, name)) is None]

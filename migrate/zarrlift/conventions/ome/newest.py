@@ -19,17 +19,13 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...archive.nodes import GroupNode
 from ..base import Change, Recognised, View, finding
+from .older import TRANSFORMS, NoFormError
 
 NEWEST: Final = "0.6"
-_BEFORE: Final = "0.5"
-_BLOCK: Final = "ome"
-_TRANSFORMS: Final = "coordinateTransformations"
+VERSION: Final = "0.5"
+BLOCK: Final = "ome"
 _SYSTEM, _LEVELS = "physical", "intrinsic"
 """Names of the system with units, and of the one below it where an image has transformations of its own."""
-
-
-class _NoFormError(Exception):
-    """Metadata without a form in 0.6: place, problem, found and expected."""
 
 
 def in_form_of_06(view: View, recognised: Recognised | None) -> Recognised | None:
@@ -42,21 +38,21 @@ def in_form_of_06(view: View, recognised: Recognised | None) -> Recognised | Non
             continue
         change = changes.get(node.path) or Change()
         attributes = node.attributes if change.attributes is None else change.attributes
-        block = attributes.get(_BLOCK)
-        if not isinstance(block, dict) or block.get("version") != _BEFORE:
+        block = attributes.get(BLOCK)
+        if not isinstance(block, dict) or block.get("version") != VERSION:
             continue
         if view.recipe.for_array(node.path).ome != NEWEST:
             continue
         try:
-            updates = {_BLOCK: _block(block)}
-        except _NoFormError as error:
+            updates = {BLOCK: _block(block)}
+        except NoFormError as error:
             place, what, value, expected = error.args
             advice = f"Omit --set ome={NEWEST}, for all or for this path in a recipe."
             problems.append(finding("refusal", node.path, f"{place}: {what}", value, expected, advice=advice))
             changes.pop(node.path, None)
         else:
-            old = node.attributes.get(_BLOCK)
-            version = (f"/{_BLOCK}/version",) if isinstance(old, dict) else ()
+            old = node.attributes.get(BLOCK)
+            version = (f"/{BLOCK}/version",) if isinstance(old, dict) else ()
             changes[node.path] = replace(
                 change, attributes={**attributes, **updates}, replaced=(*change.replaced, *version)
             )
@@ -82,16 +78,16 @@ def _image(place: str, image: JSON) -> JSONObject:
     axes = image.get("axes") if isinstance(image, dict) else None
     datasets = image.get("datasets") if isinstance(image, dict) else None
     if not isinstance(axes, list) or not isinstance(datasets, list) or "coordinateSystems" in image:
-        raise _NoFormError(place, f"not an image of OME-Zarr {_BEFORE}", excerpt(image), None)
-    whole = image.get(_TRANSFORMS)
+        raise NoFormError(place, f"not an image of OME-Zarr {VERSION}", excerpt(image), None)
+    whole = image.get(TRANSFORMS)
     target = _LEVELS if whole else _SYSTEM
     systems: list[JSON] = [{"name": _SYSTEM, "axes": axes}]
     levels: list[JSON] = []
     for number, dataset in enumerate(datasets):
         at = f"{place}/datasets/{number}"
-        transform = _transform(at, dataset.get(_TRANSFORMS) if isinstance(dataset, dict) else None)
+        transform = _transform(at, dataset.get(TRANSFORMS) if isinstance(dataset, dict) else None)
         ends = {"input": {"path": dataset.get("path")}, "output": {"name": target}}
-        levels.append({**dataset, _TRANSFORMS: [{**transform, **ends}]})
+        levels.append({**dataset, TRANSFORMS: [{**transform, **ends}]})
     if not whole:
         return {**_without(image, "axes"), "coordinateSystems": systems, "datasets": levels}
     axes_without_units = [_without(axis, "unit") if isinstance(axis, dict) else axis for axis in axes]
@@ -100,7 +96,7 @@ def _image(place: str, image: JSON) -> JSONObject:
         **_without(image, "axes"),
         "coordinateSystems": [{"name": _LEVELS, "axes": axes_without_units}, *systems],
         "datasets": levels,
-        _TRANSFORMS: [{**_transform(place, whole), **ends}],
+        TRANSFORMS: [{**_transform(place, whole), **ends}],
     }
 
 
@@ -114,8 +110,8 @@ def _transform(place: str, transforms: JSON) -> JSONObject:
     kinds = [one.get("type") if isinstance(one, dict) else None for one in entries]
     vectors = all(isinstance(one.get(kind), list) for one, kind in zip(entries, kinds, strict=True) if kind)
     if kinds not in (["scale"], ["scale", "translation"]) or not vectors or not all(_positive(entries[0])):
-        raise _NoFormError(
-            f"{place}/{_TRANSFORMS}",
+        raise NoFormError(
+            f"{place}/{TRANSFORMS}",
             f"no form in OME-Zarr {NEWEST}",
             excerpt(transforms),
             "a scale of positive numbers, alone or before a translation",

@@ -31,15 +31,15 @@ UNSTATED: Final = "0.3 or older"
 """The version of a plate that states none and whose wells have no `rowIndex`."""
 _TYPES: Final[Mapping[str, str]] = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 _ORDER: Final = ("time", "channel", "space")
-_LAYOUT: Final = "bioformats2raw.layout"
+LAYOUT: Final = "bioformats2raw.layout"
 _BIOFORMATS: Final = ("loci.common.image.", "org.opencv.imgproc.")
 """How bioformats2raw names its downscalers in `metadata/method`."""
-_TRANSFORMS: Final = "coordinateTransformations"
-_PLAIN: Final = "Use --conventions none, for all or for this path in a recipe, to migrate it as plain data."
+TRANSFORMS: Final = "coordinateTransformations"
+PLAIN: Final = "Use --conventions none, for all or for this path in a recipe, to migrate it as plain data."
 
 
-class _UndecidedError(Exception):
-    """Metadata that no rule brings into the form of 0.4: place, problem, found and expected."""
+class NoFormError(Exception):
+    """Metadata without a form in a later version: place, problem, found and expected."""
 
 
 def in_form_of_04(
@@ -62,9 +62,9 @@ def in_form_of_04(
             notes += _incomplete_channels(node)
         if versions.get("plate") in (*OLDER, UNSTATED):
             attributes["plate"] = _plate(attributes["plate"])
-    except _UndecidedError as undecided:
+    except NoFormError as undecided:
         place, what, found, expected = undecided.args
-        return node, [finding("refusal", node.path, f"{place}: {what}", found, expected, advice=_PLAIN)]
+        return node, [finding("refusal", node.path, f"{place}: {what}", found, expected, advice=PLAIN)]
     return replace(node, attributes=attributes), notes
 
 
@@ -86,12 +86,10 @@ def _image(view: View, path: str, version: str, place: str, image: Any) -> JSON:
         return {**image, "axes": axes}
     level_shapes = [shape for shape in shapes if shape is not None]
     _check_order_of_bioformats2raw(view, path, version, place, image, level_shapes)
-    stated = [dataset[_TRANSFORMS] for dataset in datasets if _TRANSFORMS in dataset]
+    stated = [dataset[TRANSFORMS] for dataset in datasets if TRANSFORMS in dataset]
     if stated:
         if len(stated) < len(datasets):
-            raise _UndecidedError(
-                f"{place}/datasets", f"only some levels have {_TRANSFORMS}", None, "all or none"
-            )
+            raise NoFormError(f"{place}/datasets", f"only some levels have {TRANSFORMS}", None, "all or none")
         return {**image, "axes": axes}
     levels: list[JSON] = []
     for level, (dataset, shape) in enumerate(zip(datasets, level_shapes, strict=True)):
@@ -101,7 +99,7 @@ def _image(view: View, path: str, version: str, place: str, image: Any) -> JSON:
             )
             for axis, name in enumerate(names)
         ]
-        levels.append({**dataset, _TRANSFORMS: [{"type": "scale", "scale": scale}]})
+        levels.append({**dataset, TRANSFORMS: [{"type": "scale", "scale": scale}]})
     return {**image, "axes": axes, "datasets": levels}
 
 
@@ -112,11 +110,11 @@ def _axes(version: str, place: str, axes: JSON) -> list[str]:
     expected = f"letters of {', '.join(_TYPES)}"
     names = axes if isinstance(axes, list) else []
     if not names or not all(isinstance(name, str) and name in _TYPES for name in names):
-        raise _UndecidedError(f"{place}/axes", f"not the axes of version {version}", excerpt(axes), expected)
+        raise NoFormError(f"{place}/axes", f"not the axes of version {version}", excerpt(axes), expected)
     ranks = [_ORDER.index(_TYPES[name]) for name in names]
     if ranks != sorted(ranks) or ranks.count(_ORDER.index("space")) < 2:
         what = "OME-Zarr 0.5 has no image with these axes"
-        raise _UndecidedError(
+        raise NoFormError(
             f"{place}/axes", what, ", ".join(names), "time, then channels, then two or three of space"
         )
     return names
@@ -149,13 +147,13 @@ def _check_order_of_bioformats2raw(
     if version != "0.1" or not _halves(image) or all(shape[:3] == (1, 1, 1) for shape in shapes):
         return
     above = (view.group(parent) for parent in (path, *parents(path)))
-    if any(group is not None and group.attributes.get(_LAYOUT) == 3 for group in above):
+    if any(group is not None and group.attributes.get(LAYOUT) == 3 for group in above):
         return
-    raise _UndecidedError(
+    raise NoFormError(
         place,
         "bioformats2raw 0.2 wrote t, c and z in the order of its input, which is not stated",
         f"shape {'x'.join(map(str, shapes[0]))}",
-        f"{_LAYOUT} 3 in this group or above it",
+        f"{LAYOUT} 3 in this group or above it",
     )
 
 
@@ -165,7 +163,7 @@ def _factor(place: str, name: str, level: int, first: int, length: int, halves: 
         return 1.0
     if not 0 < length < first:
         what = f"the level is larger than the first along {name}" if length else f"it has no {name}"
-        raise _UndecidedError(place, what, f"length {length}", f"at most {first}")
+        raise NoFormError(place, what, f"length {length}", f"at most {first}")
     if halves and name in "yx" and first >> level == length:
         return float(1 << level)
     return first / length
@@ -178,9 +176,9 @@ def _derived(path: str, version: str, before: JSON, after: list[JSON]) -> Iterat
     message = f"OME-NGFF {version} has no scales; they are derived from the shapes of the levels"
     for place, image in enumerate(after):
         for number, dataset in enumerate(image["datasets"] if isinstance(image, dict) else ()):
-            if not isinstance(dataset, dict) or _TRANSFORMS in before[place]["datasets"][number]:
+            if not isinstance(dataset, dict) or TRANSFORMS in before[place]["datasets"][number]:
                 continue
-            scale = dataset.get(_TRANSFORMS, [{}])[0].get("scale", [])
+            scale = dataset.get(TRANSFORMS, [{}])[0].get("scale", [])
             if any(not factor.is_integer() for factor in scale):
                 found = f"multiscales/{place}/datasets/{number}: {', '.join(f'{n:g}' for n in scale)}"
                 yield finding("note", path, message, found)
@@ -218,7 +216,7 @@ def _well(plate: JSONObject, place: str, well: JSON) -> JSON:
     path = well.get("path") if isinstance(well, dict) else None
     parts = path.split("/") if isinstance(path, str) else []
     if len(parts) != 2:
-        raise _UndecidedError(
+        raise NoFormError(
             f"{place}/path", "not the names of a row and of a column", excerpt(path), "such as A/1"
         )
     result = dict(well)
@@ -226,10 +224,10 @@ def _well(plate: JSONObject, place: str, well: JSON) -> JSON:
         names = [item.get("name") for item in plate.get(kind) or () if isinstance(item, dict)]
         if names.count(name) != 1:
             found = f"{names.count(name)} of that name"
-            raise _UndecidedError(f"{place}/path", f"{name!r} is not one of {kind}", found, "one")
+            raise NoFormError(f"{place}/path", f"{name!r} is not one of {kind}", found, "one")
         index = names.index(name)
         if result.setdefault(key, index) != index:
-            raise _UndecidedError(
+            raise NoFormError(
                 f"{place}/{key}", f"not the place of {name!r} in {kind}", excerpt(result[key]), str(index)
             )
     return result
