@@ -333,6 +333,14 @@ def test_every_page_is_in_the_navigation() -> None:
     assert [page for page in pages if page not in navigation] == []
 
 
+def test_no_table_is_split() -> None:
+    """What follows an empty line is another table, and needs a head."""
+    for page in PAGES:
+        text = FENCE.sub("", page.read_text())
+        split = re.findall(r"^\n(\|.*)\n(?!\|[ :|-]+\n)", text, re.MULTILINE)
+        assert not split, page
+
+
 def test_every_option_that_a_page_names_is_one() -> None:
     import typer
 
