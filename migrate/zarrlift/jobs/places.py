@@ -27,7 +27,6 @@ from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
 from .units import count_text, quoted
 
-_APART: Final = "two separate locations"
 _MOUNTS: Final = "/proc/self/mountinfo"
 _SHOWN: Final = 5
 """Maximum number of names in a message."""
@@ -46,11 +45,9 @@ def refuse_nested(source: Storage, destination: Storage) -> None:
     if first == second or (one is not None and one == other) or below_mounts[0] == below_mounts[1]:
         raise _same(first, second)
     if _is_above(first, second) or _is_above(*below_mounts):
-        raise _inside_source(first, second)
+        raise _inside("destination", second, "source", first)
     if _is_above(second, first) or _is_above(*reversed(below_mounts)):
-        raise UsageError(
-            "the source is inside the destination", found=f"{first} in {second}", expected=_APART
-        )
+        raise _inside("source", first, "destination", second)
 
 
 def refuse_claim_in_source(source: Storage, destination: Storage, claim: Path | None) -> None:
@@ -65,16 +62,15 @@ def refuse_claim_in_source(source: Storage, destination: Storage, claim: Path | 
     # The source may be any directory above the claim, under another name.
     for start in range(1, len(parts)):
         if _is_same_file(first.joinpath(*parts[start:]), claim):
-            raise _same(first, second) if claim.parent == second else _inside_source(first, second)
+            inside = _inside("destination", second, "source", first)
+            raise _same(first, second) if claim.parent == second else inside
     for above in first.parents:
         if _is_same_file(above / claim.name, claim):
             root = above if claim.parent == second else above / second.name
             if root == first:
                 raise _same(first, second)
             if root in first.parents:
-                raise UsageError(
-                    "the source is inside the destination", found=f"{first} in {second}", expected=_APART
-                )
+                raise _inside("source", first, "destination", second)
 
 
 def _same(source: Path, destination: Path) -> UsageError:
@@ -85,9 +81,9 @@ def _same(source: Path, destination: Path) -> UsageError:
     )
 
 
-def _inside_source(source: Path, destination: Path) -> UsageError:
+def _inside(inner: str, path: Path, outer: str, above: Path) -> UsageError:
     return UsageError(
-        "the destination is inside the source", found=f"{destination} in {source}", expected=_APART
+        f"the {inner} is inside the {outer}", found=f"{path} in {above}", expected="two separate locations"
     )
 
 

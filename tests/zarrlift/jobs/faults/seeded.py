@@ -126,7 +126,7 @@ def copied(folder: Path, files: dict[str, str]) -> Iterator[Path]:
     tree.mkdir()
     for name in _COPIED:
         if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", ".unpacked", "node_modules", "environments")
+            ignored = shutil.ignore_patterns("__pycache__", ".unpacked", "node_modules")
             shutil.copytree(ROOT / name, tree / name, ignore=ignored, symlinks=True)
         else:
             shutil.copy(ROOT / name, tree / name)
