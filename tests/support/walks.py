@@ -120,7 +120,7 @@ def of_verify(source: Path) -> Walk:
 
 
 def main() -> None:
-    """Print the three walks that docs/design has figures of."""
+    """Print three walks: of a copy, of N5 blocks into a shard, of `verify`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the files of each walk")
     listed = parser.parse_args().list
