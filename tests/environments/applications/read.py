@@ -45,7 +45,9 @@ def vcf(before, after):
 
     program = str(Path(sys.executable).parent / "vcztools")
     lines = [
-        subprocess.run([program, "view", "--no-version", place], capture_output=True, check=True).stdout.splitlines()
+        subprocess.run(
+            [program, "view", "--no-version", place], capture_output=True, check=True
+        ).stdout.splitlines()
         for place in (before, after)
     ]
     assert lines[0] == lines[1]

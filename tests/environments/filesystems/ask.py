@@ -41,8 +41,12 @@ ON = Path(__file__).with_name("on")
 MANY_KILLS = {"exfat", "nfs3", "nfs4", "smb-nobrl", "sshfs"}
 UNFIT = {"read-only", "full", "quota"}
 """File systems that cannot be written or have no room: only the questions about that are asked."""
-NO_KILLS = {"noexec"}
-"""File systems from which the library that kills cannot be loaded."""
+NO_JOBS = {"smb"}
+"""File systems that hold no job file, which is refused."""
+NEED_JOBS = {"two jobs", "batch", "cache"}
+"""Questions that this refusal does not answer."""
+NO_KILLS = {"noexec", *NO_JOBS}
+"""File systems from which the library that kills cannot be loaded, or without a job that could be killed."""
 IMPOSSIBLE = 77
 ROUNDS, RACERS = 25, 4
 
@@ -342,7 +346,7 @@ def here(name: str, number: int) -> bool:
         answers = unfit(name, folder)
     else:
         answers = {}
-        for question in QUESTIONS:
+        for question in QUESTIONS if name not in NO_JOBS else QUESTIONS.keys() - NEED_JOBS:
             answers[question] = answer(question, folder)
             print(f"| {name} | {question} | {' '.join(answers[question].split())} |", flush=True)
         if number:
