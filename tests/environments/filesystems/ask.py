@@ -346,7 +346,9 @@ def here(name: str, number: int) -> bool:
         answers = unfit(name, folder)
     else:
         answers = {}
-        for question in QUESTIONS if name not in NO_JOBS else QUESTIONS.keys() - NEED_JOBS:
+        for question in QUESTIONS:
+            if name in NO_JOBS and question in NEED_JOBS:
+                continue
             answers[question] = answer(question, folder)
             print(f"| {name} | {question} | {' '.join(answers[question].split())} |", flush=True)
         if number:
