@@ -298,7 +298,7 @@ def test_a_chunk_that_changes_after_the_plan_is_no_part_of_the_result(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes; its database has another state from then on."""
-    from zarrlift.jobs import run_engine
+    from zarrlift.jobs.processes.executors import RunEngine
 
     database = database_of(kind, folder, tmp_path / "store")
     source = open_storage(database)
@@ -311,13 +311,13 @@ def test_a_chunk_that_changes_after_the_plan_is_no_part_of_the_result(
         child.start()
         child.join()
 
-    begin = run_engine.RunEngine.__init__
+    begin = RunEngine.__init__
 
     def begin_late(self: object, *args: object, **options: object) -> None:
         write()
         begin(self, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run_engine.RunEngine, "__init__", begin_late)
+    monkeypatch.setattr(RunEngine, "__init__", begin_late)
     outcome = zarrlift.migrate(source, tmp_path / "new.zarr", verify="none")
     assert not outcome.ok
     assert any("changed" in str(p) or "rewritten" in str(p) for p in outcome.problems), outcome.problems
