@@ -176,6 +176,9 @@ class Run:
             recheck=self.options.verify != "none",
             digest=self.job.has_digests and self.options.verify != "full",
         )
+        # A forked copy holds the open files of this process: a journal that it held could not be created again
+        # on SMB, where a deleted file stays until everyone has closed it.
+        self.job.commit()
         executor = self._engine.tasks([array.plan for array in arrays], worker)
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
         items = self._tasks(arrays, first_pass=first_pass)

@@ -72,6 +72,15 @@ def fork():
 made = []
 os.fork = fork
 """
+WITHOUT_JOURNAL = """
+import os, sys
+real = os.fork
+def fork():
+    held = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
+    sys.stderr.write("forked\\n" + "journal\\n" * any(name.endswith("-journal") for name in held))
+    return real()
+os.fork = fork
+"""
 RUN = """
 from zarrlift.cli import entry
 entry()
@@ -95,6 +104,12 @@ def test_a_migration_does_without(before, tiny, tiny_result, tmp_path) -> None:
     done = command(before, "migrate", tiny, tmp_path / "out.zarr", "--workers", "2", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert tree(tmp_path / "out.zarr") == tiny_result
+
+
+def test_no_copy_holds_the_journal_of_the_job_file(tiny, tmp_path) -> None:
+    """On SMB, a deleted file that a process has open cannot be created again."""
+    done = command(WITHOUT_JOURNAL, "migrate", tiny, tmp_path / "out.zarr", "--workers", "2", "--quiet")
+    assert (done.returncode, done.stderr.split()) == (0, ["forked"] * 3)
 
 
 @pytest.mark.slow(one_in=3)
