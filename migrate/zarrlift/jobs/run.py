@@ -176,8 +176,8 @@ class Run:
             recheck=self.options.verify != "none",
             digest=self.job.has_digests and self.options.verify != "full",
         )
-        # A forked copy holds the open files of this process. On SMB, where a deleted file stays until everyone
-        # has closed it, a journal that it held could not be created again.
+        # A forked copy holds the open files of this process. On SMB, where a deleted file stays until
+        # everyone has closed it, a journal that it held could not be created again.
         self.job.commit()
         executor = self._engine.tasks([array.plan for array in arrays], worker)
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
