@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import Problem, StorageError
 
@@ -30,6 +29,7 @@ from ..storage.local.partial_files import sweep_partial
 from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
+from .claim_holder import ClaimHolder, held
 from .job_array import Attempt, is_scheduled
 from .ledger.database import HeldError
 from .ledger.ledger import Job
@@ -46,67 +46,8 @@ _ATTEMPTS: Final = 20
 _SETTLED: Final = 0.2
 """Seconds after which an empty claim is considered left by a power failure, not being written."""
 
-held: Final[set[str]] = set()
-"""Tokens of the claims held by this process."""
 _claiming = threading.Lock()
 """Held while a claim is made: stores inside this process have no other means of exclusion."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimHolder:
-    """The content of a claim."""
-
-    token: str
-    """Random, which makes every claim unique."""
-    job: str
-    """The job's id."""
-    file: str
-    """Path of the job file, on the host that made the claim."""
-    since: float
-    """Unix time in seconds."""
-    replaced: str = ""
-    """Digest of the claim that this one replaced."""
-    lasting: bool = False
-    """Whether a job in parts holds it between two calls, not a process."""
-    owner: OwnerProcess
-    attempt: Attempt | None = None
-
-    def to_bytes(self) -> bytes:
-        """The stored form."""
-        return json.dumps(asdict(self), indent=1).encode() + b"\n"
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ClaimHolder | None:
-        """Inverse of `to_bytes`; None for any other content."""
-        try:
-            members: Any = json.loads(data)
-            texts = {name: str(members[name]) for name in ("token", "job", "file", "replaced")}
-            attempt = members.get("attempt")
-            return cls(
-                attempt=None if attempt is None else Attempt(**attempt),
-                since=float(members["since"]),
-                owner=OwnerProcess.from_json(members["owner"]),
-                lasting=bool(members.get("lasting")),
-                **texts,
-            )
-        except (ValueError, TypeError, KeyError):
-            return None
-
-    @property
-    def state(self) -> State:
-        """Whether the job that holds the claim is still running."""
-        if self.lasting:
-            return "ended"
-        state = self.owner.state()
-        if state == "unknown" and self.attempt is not None and self.attempt.is_over():
-            return "ended"
-        if state == "running" and self.owner.pid == os.getpid() and self.token not in held:
-            return "ended"  # its release failed
-        return state
-
-    def __str__(self) -> str:
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
-        return f"{self.owner}, since {since}, job file {self.file}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,10 +38,11 @@ from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome, outcome_of_run
 from .processes import process_tuning
-from .processes.executors import RunEngine, RunOptions
+from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
+from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import RouteRates, WorkTotal
 

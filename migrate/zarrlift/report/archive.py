@@ -12,7 +12,7 @@ from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import blocks as b
-from .text import summary
+from .problems import summary
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject

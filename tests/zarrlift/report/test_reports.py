@@ -22,8 +22,8 @@ from zarrlift.report import previews, text
 from zarrlift.report import status as report_status
 from zarrlift.report.blocks import Problems
 from zarrlift.report.page import Page
+from zarrlift.report.problems import summary
 from zarrlift.report.text import lines as printed
-from zarrlift.report.text import summary
 from zarrstack.core.errors import Problem
 
 # Every report as text, on a narrow and a wide page, kept in golden.txt beside this file.

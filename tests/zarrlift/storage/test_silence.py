@@ -22,9 +22,10 @@ import zarrlift
 from zarrlift import Recipe
 from zarrlift.jobs import progress
 from zarrlift.jobs.metrics_file import MetricsFile
-from zarrlift.jobs.processes.executors import RunEngine, RunOptions
+from zarrlift.jobs.processes.executors import RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
+from zarrlift.jobs.run_engine import RunEngine
 from zarrlift.jobs.units import silence_text
 from zarrlift.report.page import Page
 from zarrlift.report.status import blocks
