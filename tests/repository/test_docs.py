@@ -51,8 +51,9 @@ IN_A_CLONE = "In a clone of the repository"
 VARIES = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b"), "WHEN"),
     (re.compile(r"\b(zarr-python|tensorstore|zarrs|zarrita|neuroglancer|gdal) \d[\d.]*\d"), r"\1 VERSION"),
-    (re.compile(r"(?<![\w.])\d[\d.]* (?:ms|s|min)\b"), "TIME"),
-    (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B/s"), "RATE"),
+    (re.compile(r"(?<![\w.])\d[\d.]* (?:ms|s|min(?: \d+ s)?)\b"), "TIME"),
+    # A run of less than 10 ms states no rate.
+    (re.compile(r"(?<=TIME) \(\d[\d.]* [kMGT]?B/s\)"), ""),
     (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B free"), "SPACE free"),
 )
 """What a page shows of one run, and another run prints differently."""
