@@ -192,9 +192,9 @@ class ArrayKeywords(TypedDict, total=False):
 def _with_keywords(function: Callable[P, T]) -> Callable[P, T]:
     """A function that passes `ArrayKeywords` on, with a signature that names them, for `help`."""
     own = [each for each in signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
-    known = signature(zarr.create_array).parameters
+    of_zarr = signature(zarr.create_array).parameters
     for name, text in ArrayKeywords.__annotations__.items():
-        default = known[name].default
+        default = of_zarr[name].default
         own.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=text))
     function.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
     return function

@@ -160,7 +160,7 @@ class ArrayNode:
     extra: JSONObject = field(default_factory=dict)
     """Unknown members of the source's array document, preserved in the result."""
     problems: tuple[Problem, ...] = ()
-    bare: bool = False
+    only_documents: bool = False
     """Whether its directory contains only documents, so that no listing of chunks is needed."""
 
     @property

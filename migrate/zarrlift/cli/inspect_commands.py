@@ -277,7 +277,7 @@ def diff(
 
     output.session.trouble = USAGE
     with output.watched() as progress:
-        found = zarrlift.diff(
+        differences = zarrlift.diff(
             first,
             second,
             full=full,
@@ -285,5 +285,5 @@ def diff(
             **reading.arguments(),
             **storage.of(first, second),
         )
-    answer = Answer.of(found, _CODES[found.state])
+    answer = Answer.of(differences, _CODES[differences.state])
     return replace(answer, wrong=answer.text)

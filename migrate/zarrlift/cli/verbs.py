@@ -81,10 +81,10 @@ def moving(
     output.session.how_to_continue = partial(_how_to_continue, output, target, options, job_array)
     first()
     logged_problems: list[Any] = []
-    shown: AbstractContextManager[Any] = nullcontext()
+    watching: AbstractContextManager[Any] = nullcontext()
     if watched and isinstance(output, o.WatchedOutput):
-        shown = output.watched(logged_problems)
-    with shown as progress:
+        watching = output.watched(logged_problems)
+    with watching as progress:
         outcome = work(progress)
     return answer_of(outcome, output.session.command, logged_problems)
 

@@ -196,8 +196,8 @@ def migrate(
     (True, 4)
     """
     named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
-    asked = {**options, **named}
-    migration, job, running, watching = given(asked, ArchiveRequest, JobPlace, Running, Watching)
+    arguments = {**options, **named}
+    migration, job, running, watching = given(arguments, ArchiveRequest, JobPlace, Running, Watching)
     if destination is None and not migration.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     run_options = RunOptions.of(running, migration)
@@ -248,10 +248,12 @@ def resume(
     'nothing to do'
     """
     # Not loaded by a first run.
-    from .opened_job import found_job, opened
+    from .opened_job import opened, unclaimed_job
     from .resume.resume_job import resume_job
 
     job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
-    found = found_job(target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify)
-    with opened(found, progress, watching) as it:
+    unclaimed = unclaimed_job(
+        target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify
+    )
+    with opened(unclaimed, progress, watching) as it:
         return it.end(resume_job(it))

@@ -99,10 +99,12 @@ def migrate_archive(
         if not request.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
         if os.path.lexists(path) and _continues_earlier(path, ends, request):
-            from .opened_job import FoundJob, open_claimed
+            from .opened_job import UnclaimedJob, open_claimed
             from .resume.resume_job import resume_job
 
-            existing = FoundJob(verb="resume", path=path, ends=ends, options=options, digest=request.digest)
+            existing = UnclaimedJob(
+                verb="resume", path=path, ends=ends, options=options, digest=request.digest
+            )
             with open_claimed(existing, claim, run) as it:
                 return it.end(resume_job(it))
         with (

@@ -90,13 +90,13 @@ def plan_node(plan: Plan, path: str) -> Published:
 
 def _documents(source: Storage, digests: Mapping[str, str]) -> dict[str, JSON]:
     """The documents of the source as they were when the plan was made; SourceChangedError, StorageError."""
-    found: dict[str, JSON] = {}
+    documents: dict[str, JSON] = {}
     for key, content in zip(digests, source.find_many(list(digests)), strict=True):
         if content is None or digest(content) != digests[key]:
             raise SourceChangedError("the document has changed", key=key, advice="Run the command again.")
         text = content.decode("utf-8", "replace")
         try:
-            found[key] = json.loads(text)
+            documents[key] = json.loads(text)
         except (ValueError, RecursionError):
-            found[key] = text
-    return found
+            documents[key] = text
+    return documents

@@ -1,6 +1,6 @@
 """Opens a job for a verb, by the same steps in one order.
 
-    found = found_job(target, "resume", job, places, options)
+    found = unclaimed_job(target, "resume", job, places, options)
     with opened(found, progress, watching) as it:
         return it.end(resume_job(it))
 
@@ -93,8 +93,8 @@ def refuse_unsupported(verb: Verb, place: Storage, *, in_place: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundJob:
-    """A job that a user has named, with both of its places opened; it is neither claimed nor locked."""
+class UnclaimedJob:
+    """A job that a user has named, with both of its places opened, neither claimed nor locked."""
 
     verb: Verb
     path: JobPath
@@ -104,7 +104,7 @@ class FoundJob:
     """Whether digests are asked for, which the job may not have so far."""
 
 
-def found_job(
+def unclaimed_job(
     target: PathText,
     verb: Verb,
     place: JobPlace | Job,
@@ -113,13 +113,15 @@ def found_job(
     *,
     moved: Moved = Moved(),  # noqa: B008 - frozen
     verify: VerifyLevel | None = None,
-) -> FoundJob:
+) -> UnclaimedJob:
     """Find a job, unless it is open, and open its places; JobError.
 
     Without `verify`, its runs decide how much is compared.
     """
-    found = nullcontext(place) if isinstance(place, Job) else Job.open(find_job(target, place), write=False)
-    with found as job:
+    job_file = (
+        nullcontext(place) if isinstance(place, Job) else Job.open(find_job(target, place), write=False)
+    )
+    with job_file as job:
         if verb in ("part", "gather"):
             require_parts(job)
         ends = ends_of(job, target, places, moved)
@@ -127,32 +129,34 @@ def found_job(
         refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
         ends = ends.limited(options.limit)
         ends.check_reach(options)
-        return FoundJob(verb=verb, path=job.path, ends=ends, options=options)
+        return UnclaimedJob(verb=verb, path=job.path, ends=ends, options=options)
 
 
 @contextmanager
 def opened(
-    found: FoundJob,
+    unclaimed: UnclaimedJob,
     progress: ProgressChoice,
     watching: Watching = Watching(),  # noqa: B008 - frozen
 ) -> Iterator[OpenJob]:
     """Claim the places of a found job and open it for writing; JobError."""
     with (
-        observed(progress, found.ends.source.url, found.ends.destination.url, watching, found.verb) as run,
-        claimed(found.ends.place, found.path, take_over=found.options.take_over) as claim,
-        open_claimed(found, claim, run) as it,
+        observed(
+            progress, unclaimed.ends.source.url, unclaimed.ends.destination.url, watching, unclaimed.verb
+        ) as run,
+        claimed(unclaimed.ends.place, unclaimed.path, take_over=unclaimed.options.take_over) as claim,
+        open_claimed(unclaimed, claim, run) as it,
     ):
         yield it
 
 
 @contextmanager
-def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJob]:
+def open_claimed(unclaimed: UnclaimedJob, claim: Claim, run: Observed) -> Iterator[OpenJob]:
     """The same for places that are claimed already."""
-    ends, options, verb = found.ends, found.options, found.verb
+    ends, options, verb = unclaimed.ends, unclaimed.options, unclaimed.verb
     # The checks start first: a forked process must not inherit the lock on the job.
     with (
         checks_for(ends.source, ends.destination, options.verify) as checks,
-        Job.open(found.path, fsync=options.fsync) as job,
+        Job.open(unclaimed.path, fsync=options.fsync) as job,
     ):
         updates = verb == "update" or job.fact("update") is not None
         (refuse_update if updates else refuse_undone)(job)
@@ -166,9 +170,9 @@ def open_claimed(found: FoundJob, claim: Claim, run: Observed) -> Iterator[OpenJ
         if crashed and job.state in ("incomplete", "done") and verb != "gather":
             find_torn_documents(job, ends.destination)
         still_there(job, ends.destination)
-        if found.digest and job.state == "incomplete":
+        if unclaimed.digest and job.state == "incomplete":
             job.note(digest="yes")
-        options.follow_limit(found.path)
+        options.follow_limit(unclaimed.path)
         yield OpenJob(
             job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed
         )

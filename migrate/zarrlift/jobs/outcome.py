@@ -93,9 +93,11 @@ class Outcome(NotebookResult):
         """
         if self.ok:
             return self
-        found = [problem for problem in self.problems if problem.severity == "refusal"]
+        refusals = [problem for problem in self.problems if problem.severity == "refusal"]
         counts = f"{self.arrays_done} of {self.arrays_total} arrays are done"
-        raise JobError(JoinedProblems.of(found, before=f"{counts}; " if found else counts), key=self.job)
+        raise JobError(
+            JoinedProblems.of(refusals, before=f"{counts}; " if refusals else counts), key=self.job
+        )
 
     def to_json(self) -> JSONObject:
         """JSON for machines, without the plan (see `zarrlift migrate --dry-run --json`)."""

@@ -297,9 +297,9 @@ class FileTimes:
 
 def _file_system(path: str) -> str | None:
     """Type of the file system of a path; None if the system does not tell."""
-    found: tuple[str, str] | None = None
+    longest: tuple[str, str] | None = None
     for point, _, _, kind in mounts():
         inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and (found is None or len(point) >= len(found[0])):
-            found = point, kind
-    return None if found is None else found[1]
+        if inside and (longest is None or len(point) >= len(longest[0])):
+            longest = point, kind
+    return None if longest is None else longest[1]

@@ -218,7 +218,7 @@ def _listings(
     """
     from .stored_inventories import change_since, has_inventory, last_inventories
 
-    plain = Listings(lists=lists, made=known_job is not None, follow_links=follow_links)
+    plain = Listings(lists=lists, by_job=known_job is not None, follow_links=follow_links)
     if known_job is None or (lists and not (changes and has_inventory(known_job.job.path))):
         yield plain
         return

@@ -97,8 +97,8 @@ class TypedModel:
             # Unless it is strict, pydantic accepts "1" for 1; but if strict, it refuses a list from a
             # validator for a tuple, as in pydantic-zarr's codecs.
             loose = self._errors(text, strict=False)
-            known = {row["loc"] for row in loose}
-            errors = loose + [row for row in errors if row["type"] in _SCALAR and row["loc"] not in known]
+            places = {row["loc"] for row in loose}
+            errors = loose + [row for row in errors if row["type"] in _SCALAR and row["loc"] not in places]
         for place, row in _best([(row["loc"], row) for row in errors], model, ()):
             yield _problem(place, row)
 

@@ -191,7 +191,7 @@ class ArrayPlanner:
     ) -> Inventory:
         if not self.listing and not (node.fill_is_zero and recipe.zero_fill is None):
             return NOT_LISTED
-        if node.bare:
+        if node.only_documents:
             self._countable(source)
             return nothing_there()
         earlier = self.reuse(node)

@@ -244,10 +244,10 @@ def _mixed(count: int, attributes: Mapping[str, Any]) -> tuple[Channel, ...]:
     on = [item.get("active") is not False for item in stated]
     return tuple(
         Channel(
-            _colour(item.get("color"), colour) if shown or not any(on) else (0, 0, 0),
+            _colour(item.get("color"), colour) if is_on or not any(on) else (0, 0, 0),
             _window(item.get("window")),
         )
-        for item, colour, shown in zip(stated, colours, on, strict=False)
+        for item, colour, is_on in zip(stated, colours, on, strict=False)
     )
 
 

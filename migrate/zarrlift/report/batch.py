@@ -101,9 +101,9 @@ def _summed(rows: Sequence[BatchRow], reports: Mapping[int, JobReport]) -> Itera
     for report in reports.values():
         for name, totals in report.routes().items():
             routes[name] = TaskTotals(*map(sum, zip(routes.get(name, TaskTotals()), totals, strict=True)))
-    known = [(safe(row.relative), reports[row.number]) for row in rows if row.number in reports]
+    with_reports = [(safe(row.relative), reports[row.number]) for row in rows if row.number in reports]
     yield from charts(
-        routes, ((name, each.total("bytes_before"), each.total("bytes_after")) for name, each in known)
+        routes, ((name, each.total("bytes_before"), each.total("bytes_after")) for name, each in with_reports)
     )
 
 

@@ -45,53 +45,53 @@ class _Row(NamedTuple):
     second: str
 
 
-def blocks(found: ArchiveDiff) -> Iterator[b.Block]:
+def blocks(outcome: ArchiveDiff) -> Iterator[b.Block]:
     """The result, every difference, and what could not be compared."""
-    tone: b.Tone = "good" if found.ok else "bad"
-    yield b.Title(f"{_headline(found)} {_extent(found)}", tone=tone)
+    tone: b.Tone = "good" if outcome.ok else "bad"
+    yield b.Title(f"{_headline(outcome)} {_extent(outcome)}", tone=tone)
     yield b.Pairs(
         (
-            ("A", f"{safe(found.first)} ({found.first_format})"),
-            ("B", f"{safe(found.second)} ({found.second_format})"),
+            ("A", f"{safe(outcome.first)} ({outcome.first_format})"),
+            ("B", f"{safe(outcome.second)} ({outcome.second_format})"),
         )
     )
     yield b.Section(title="Differences")
-    rows = [row for difference in found.differences for row in _rows(difference)]
+    rows = [row for difference in outcome.differences for row in _rows(difference)]
     yield b.Table(columns=_COLUMNS, items=rows, row=tuple, most=_ROWS, what="row")
     yield b.Section(title="Stored differently", folded=True)
     forms: dict[str, list[NodeDifference]] = {}
-    for difference in found.stored:
+    for difference in outcome.stored:
         forms.setdefault(_what(difference), []).append(difference)
     yield b.Table(columns=_STORED, items=list(forms.items()), row=_form, most=_FORMS, what="row")
     yield b.Section(title="Problems")
-    yield b.Problems.of(found.problems, "not compared")
-    if not found.full:
+    yield b.Problems.of(outcome.problems, "not compared")
+    if not outcome.full:
         yield b.Section()
         yield b.Text("Use --full to compare every value.")
 
 
-def brief_lines(found: ArchiveDiff) -> Iterator[str]:
+def brief_lines(outcome: ArchiveDiff) -> Iterator[str]:
     """One line if the archives are not the same."""
-    if not found.ok:
-        yield _headline(found)
+    if not outcome.ok:
+        yield _headline(outcome)
 
 
-def _headline(found: ArchiveDiff) -> str:
-    nodes = len({difference.node for difference in found.differences})
-    text = f"Different: {count_text(len(found.differences), 'difference')} at {count_text(nodes, 'node')}."
-    if not found.problems:
-        return text if found.differences else "Same."
-    problems = f"Not all could be compared: {count_text(len(found.problems), 'problem')}."
-    return f"{text} {problems}" if found.differences else problems
+def _headline(outcome: ArchiveDiff) -> str:
+    nodes = len({difference.node for difference in outcome.differences})
+    text = f"Different: {count_text(len(outcome.differences), 'difference')} at {count_text(nodes, 'node')}."
+    if not outcome.problems:
+        return text if outcome.differences else "Same."
+    problems = f"Not all could be compared: {count_text(len(outcome.problems), 'problem')}."
+    return f"{text} {problems}" if outcome.differences else problems
 
 
-def _extent(found: ArchiveDiff) -> str:
-    counts = [count_text(found.arrays, "array"), count_text(found.groups, "group")]
-    amount = f"{bytes_text(found.bytes)} of values"
-    if not found.full and found.bytes:
-        amount += f" ({share_compared(found.share)} of the stored values)"
-    how = "every value" if found.full else "metadata and a sample of chunks"
-    return f"Compared {how}: {', '.join([*counts, count_text(found.chunks, 'chunk'), amount])}."
+def _extent(outcome: ArchiveDiff) -> str:
+    counts = [count_text(outcome.arrays, "array"), count_text(outcome.groups, "group")]
+    amount = f"{bytes_text(outcome.bytes)} of values"
+    if not outcome.full and outcome.bytes:
+        amount += f" ({share_compared(outcome.share)} of the stored values)"
+    how = "every value" if outcome.full else "metadata and a sample of chunks"
+    return f"Compared {how}: {', '.join([*counts, count_text(outcome.chunks, 'chunk'), amount])}."
 
 
 def _rows(difference: NodeDifference) -> Iterator[_Row]:

@@ -109,11 +109,13 @@ def charts(
         row=_route_row,
         bars=lambda route: (route[1].bytes_in, route[1].bytes_out),
     )
-    known = [(name, old, new) for name, old, new in sizes if old is not None and new is not None]
+    both_sizes = [(name, old, new) for name, old, new in sizes if old is not None and new is not None]
     yield b.Section(title="Size before and after", on="pages", half=True)
     yield b.Table(
         columns=_SIZE,
-        items=sorted((size for size in known if size[1] or size[2]), key=lambda size: (-size[1], size[0])),
+        items=sorted(
+            (size for size in both_sizes if size[1] or size[2]), key=lambda size: (-size[1], size[0])
+        ),
         row=lambda size: (size[0], bytes_text(size[1]), bytes_text(size[2])),
         most=_SIZES,
         what="smaller one",

@@ -32,17 +32,17 @@ def validation(rows: Sequence[tuple[str, Sequence[Problem]]], model: str) -> Ite
         yield b.Text(f"{count_text(good)} of {count_text(len(rows), 'archive')} conform to {safe(model)}.")
 
 
-def differences(found: Sequence[Difference]) -> Iterator[b.Block]:
+def differences(all_differences: Sequence[Difference]) -> Iterator[b.Block]:
     """All differences, one per line, then their number."""
-    for difference in found:
+    for difference in all_differences:
         mark, tone = _MARKS[difference.what]
         yield b.Lines((f"{mark} {safe(str(difference))}",), indent=0, tone=tone)
-    if not found:
+    if not all_differences:
         yield b.Text("The structures are equal.")
         return
-    counts = {what: sum(difference.what == what for difference in found) for what in _MARKS}
+    counts = {what: sum(difference.what == what for difference in all_differences) for what in _MARKS}
     words = ", ".join(f"{count_text(count)} {what}" for what, count in counts.items() if count)
-    yield b.Text(f"{count_text(len(found), 'difference')}: {words}.")
+    yield b.Text(f"{count_text(len(all_differences), 'difference')}: {words}.")
 
 
 def created(result: Created) -> Iterator[b.Block]:

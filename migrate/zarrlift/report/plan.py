@@ -115,8 +115,8 @@ def _requests(plan: Plan, forecast: RequestForecast) -> Iterator[tuple[str, str]
         size, written = bytes_text(classes.pop("bytes_read")), classes.pop("bytes_written")
         figures = [f"{count_text(count)} {name}" for name, count in classes.items() if count]
         figures += [f"{size} read"] if counts.bytes_read else []
-        known = all(array.bytes_out_known for array in plan.arrays)
-        figures += [f"{bytes_text(written, estimated=not known)} written"] if written else []
+        exact = all(array.bytes_out_known for array in plan.arrays)
+        figures += [f"{bytes_text(written, estimated=not exact)} written"] if written else []
         yield end, ", ".join(figures)
     yield "objects", f"{count_text(forecast.objects)} more at the destination in the end"
 

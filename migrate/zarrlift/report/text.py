@@ -197,9 +197,9 @@ def _opcodes(matcher: SequenceMatcher[str], length: int) -> Iterator[list[tuple[
 
 def _change(block: b.Change, page: Page) -> Iterator[str]:
     """The lines that fit a page; the rest of very many is counted."""
-    found = list((_side_by_side if page.width >= _SIDES else _unified)(block, page))
-    some = page.shown(found, _MOST)
-    return iter((*some, *page.rest(len(found) - len(some), "line")))
+    lines = list((_side_by_side if page.width >= _SIDES else _unified)(block, page))
+    some = page.shown(lines, _MOST)
+    return iter((*some, *page.rest(len(lines) - len(some), "line")))
 
 
 def _unified(block: b.Change, page: Page) -> Iterator[str]:

@@ -77,9 +77,9 @@ class Bandwidth:
         self._buckets: dict[End, TokenBucket] = {}
 
     @classmethod
-    def of(cls, asked: Any) -> Self | None:
+    def of(cls, limit: Any) -> Self | None:
         """The limit that an option asks for; None for none. UsageError."""
-        return asked if asked is None or isinstance(asked, cls) else cls(parse_limit(asked))
+        return limit if limit is None or isinstance(limit, cls) else cls(parse_limit(limit))
 
     @classmethod
     def of_job(cls, job: object) -> Self | None:

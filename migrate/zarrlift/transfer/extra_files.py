@@ -32,11 +32,11 @@ def copy_file(source: Storage, writer: Writer, key: str) -> None:
 
 def difference(source: Storage, destination: Storage, key: str) -> str | None:
     """A description of the first difference between a file and its copy; None if they are equal."""
-    expected, found = source.size(key), destination.size(key)
-    if found is None:
+    expected, size = source.size(key), destination.size(key)
+    if size is None:
         return "nothing"
-    if found != expected:
-        return f"{found} of {expected} bytes"
+    if size != expected:
+        return f"{size} of {expected} bytes"
     start = 0
     for part in _parts(source, key):
         if destination.get_part(key, start, len(part)) != part:

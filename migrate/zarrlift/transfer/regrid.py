@@ -69,16 +69,16 @@ class ValueAssembler(Assembler):
         """Yield regions of a block with their values; None for the rest after a failed read."""
         lost = False
         run: Region | None = None
-        kept: CarryOver | None = None
+        carried: CarryOver | None = None
         for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
             region = pieces.region(piece)
             if self._runs is not None:
                 around = _around(region, self._runs)
                 if around != run:
-                    run, kept = around, CarryOver(around, _swept(pieces, self._runs))
+                    run, carried = around, CarryOver(around, _swept(pieces, self._runs))
             near = present_candidates(touching(piece, pieces, self.origins), present)
             if len(near):
-                buffer = self._region_buffer(region, near, counts, kept)
+                buffer = self._region_buffer(region, near, counts, carried)
                 lost = lost or buffer is None
                 yield region, None if lost else buffer
                 del buffer
@@ -114,18 +114,18 @@ class ValueAssembler(Assembler):
             builders[number].discard()
 
     def _region_buffer(
-        self, region: Region, present: Indexes, counts: MoveCounts, kept: CarryOver | None = None
+        self, region: Region, present: Indexes, counts: MoveCounts, carried: CarryOver | None = None
     ) -> RegionBuffer | None:
         """The values of a region; None if some of them could not be read, which is recorded in `counts`.
 
-        `kept` contains what the run's earlier pieces left, and receives what later ones need.
+        `carried` contains what the run's earlier pieces left, and receives what later ones need.
         """
         start = counts.failures
         buffer = RegionBuffer(region, self._type, self._fill, self.move.destination.chunk_shape)
         grid = self._source_grid
-        if kept is not None:
-            kept.paste(buffer)
-        for key, chunk in self.chunks.read(present, counts, region=region, kept=kept):
+        if carried is not None:
+            carried.paste(buffer)
+        for key, chunk in self.chunks.read(present, counts, region=region, carried=carried):
             where, values = grid.region(grid.coordinates(chunk.number)), None
             try:
                 values = self._values(chunk, grid)
@@ -134,8 +134,8 @@ class ValueAssembler(Assembler):
             else:
                 counts.inner_chunk(chunk.size, 0)
                 buffer.paste(values, where)
-            if kept is not None:
-                kept.keep(chunk.number, where, values)
+            if carried is not None:
+                carried.keep(chunk.number, where, values)
         return None if counts.failures > start else buffer
 
     def _values(self, chunk: InnerChunk, grid: Grid) -> Array:

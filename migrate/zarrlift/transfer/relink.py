@@ -37,9 +37,9 @@ Keys: TypeAlias = "Callable[[Task], Iterator[tuple[str, str]]]"
 MORE: Final = 1024
 """Maximum expected growth from one file to the next in bytes; a single read then suffices."""
 _BATCH: Final = 128
-"""Number of objects that a store is requested to copy together: those that are written from memory, of 128 KB at
-most, then fit `READ_AHEAD`. Two processes copy 1.3 times as many a second from a store that answers after 20 ms as
-with 64.
+"""Number of objects that a store is requested to copy together: those that are written from memory, of 128 KB
+at most, then fit `READ_AHEAD`. Within a store that answers after 20 ms, two processes copy 1.3 times as many
+objects a second as with 64.
 """
 
 

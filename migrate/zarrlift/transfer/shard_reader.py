@@ -71,15 +71,15 @@ class ShardReader(InnerChunks):
         counts: MoveCounts,
         *,
         region: Region | None = None,
-        kept: CarryOver | None = None,
+        carried: CarryOver | None = None,
     ) -> Iterator[tuple[str, InnerChunk]]:
         """As for other objects; only the index and the wanted inner chunks of each shard are read."""
         wanted = None if region is None else within(region, self._inner_chunks)
-        if kept is not None:
-            numbers, wanted = kept.readable(numbers), None if wanted is None else kept.new(wanted)
+        if carried is not None:
+            numbers, wanted = carried.readable(numbers), None if wanted is None else carried.new(wanted)
         for number in self.in_turn(numbers.tolist()):
             key = self.key(number)
-            again = kept is not None and kept.opened(number)
+            again = carried is not None and carried.opened(number)
             try:
                 for chunk in self.stored(number, wanted):
                     yield key, chunk
@@ -90,8 +90,8 @@ class ShardReader(InnerChunks):
             else:
                 counts.chunks += not again
                 continue
-            if kept is not None:
-                kept.lost.add(number)
+            if carried is not None:
+                carried.lost.add(number)
 
     def stored(self, number: int, wanted: Indexes | None = None) -> Iterator[InnerChunk]:
         """Yield the existing inner chunks within the array, in the stored order.
@@ -126,8 +126,8 @@ class ShardReader(InnerChunks):
             for number, end in zip(new, ends, strict=True):
                 # A failed read is repeated, and reported, when it is the shard's turn.
                 with contextlib.suppress(ZarrstackError):
-                    found = end.result()
-                    self._keep(number, None if found is None else self._parse(*found))
+                    answer = end.result()
+                    self._keep(number, None if answer is None else self._parse(*answer))
             yield from part
 
     def inner(self, inner_chunk: int) -> tuple[int, ...]:
@@ -140,9 +140,9 @@ class ShardReader(InnerChunks):
             if number in self._indexes:
                 self._indexes.move_to_end(number)
                 return self._indexes[number]
-        found = self._read_index(number)
-        self._keep(number, found)
-        return found
+        index = self._read_index(number)
+        self._keep(number, index)
+        return index
 
     def _keep(self, number: int, index: ShardIndex | None) -> None:
         with self._lock:
@@ -160,8 +160,8 @@ class ShardReader(InnerChunks):
         start = 0 if form.location == "start" else -size
         key = self.key(number)
         if self.storage.requests is not None:
-            found = self.storage.requests.ends([key], start, size)[0].result()
-            return None if found is None else self._parse(*found)
+            answer = self.storage.requests.ends([key], start, size)[0].result()
+            return None if answer is None else self._parse(*answer)
         length = self.storage.size(key)
         if length is None:
             return None

@@ -108,15 +108,15 @@ class InnerChunks:
         counts: MoveCounts,
         *,
         region: Region | None = None,
-        kept: CarryOver | None = None,
+        carried: CarryOver | None = None,
     ) -> Iterator[tuple[str, InnerChunk]]:
         """Yield the inner chunks of objects, each with its object's key; missing ones are omitted.
 
-        With `region`, those that overlap it suffice. Those in `kept` are not read again. An object that is
+        With `region`, those that overlap it suffice. Those in `carried` are not read again. An object that is
         missing or cannot be read is recorded in `counts`, and the others are counted.
         """
-        if kept is not None:
-            numbers = kept.new(kept.readable(numbers))
+        if carried is not None:
+            numbers = carried.new(carried.readable(numbers))
         keys = self.keys(numbers)
         for number, key, data in zip(numbers.tolist(), keys, self.contents(keys, counts), strict=True):
             try:
@@ -127,8 +127,8 @@ class InnerChunks:
                     continue
             except ZarrstackError as error:
                 counts.failed(error, key)
-            if kept is not None:
-                kept.lost.add(number)
+            if carried is not None:
+                carried.lost.add(number)
 
     def stored(self, number: int, wanted: Indexes | None = None) -> Iterator[InnerChunk]:
         """Yield the inner chunks of one object, or those of them that are wanted and exist.

@@ -243,7 +243,7 @@ def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage)
             return None
         return touched(inventory.indexes, layout.objects, target)
     shards = ShardReader(source, plan.path, layout)
-    found, count = [], 0
+    reached, count = [], 0
     for number in shards.in_turn(inventory.indexes.tolist()):
         try:
             present = shards.present(number)
@@ -252,10 +252,10 @@ def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage)
         except ZarrstackError as error:
             raise error.at(key=shards.key(number)) from None
         count += len(present)
-        found.append(touched(present, layout.grid, target))
+        reached.append(touched(present, layout.grid, target))
     if count == layout.grid.total:
         return None
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    return np.unique(np.concatenate(reached)) if reached else np.empty(0, dtype=np.int64)
 
 
 def first_move(plan: ArrayPlan) -> Move:

@@ -222,11 +222,11 @@ class Worker:
 
     def under_way(self) -> dict[str, tuple[int, int]]:
         """(chunks, bytes) of the source read by running tasks, by path of the array."""
-        found: dict[str, tuple[int, int]] = {}
+        amounts: dict[str, tuple[int, int]] = {}
         for counts in list(self._running.values()):
-            chunks, nbytes = found.get(counts.path, (0, 0))
-            found[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_in)
-        return found
+            chunks, nbytes = amounts.get(counts.path, (0, 0))
+            amounts[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_in)
+        return amounts
 
 
 def sent(*content: Any) -> tuple[str, bytes]:

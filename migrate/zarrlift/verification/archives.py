@@ -26,7 +26,7 @@ from .arrays import ArrayComparison
 from .listed_objects import Listings
 from .node_differences import Differences, compare_attributes
 from .report import VerificationReport
-from .v3_tree import FoundNode, consolidated_problems, find_nodes, node_problem
+from .v3_tree import ResultNode, consolidated_problems, find_nodes, node_problem
 
 _NO_RESULT: Final = "Is this the result? The source is named first."
 
@@ -46,7 +46,7 @@ def verify_archives(
     threads: int | None = None,
     elsewhere: Elsewhere | None = None,
     listings: Listings | None = None,
-    root_attributes: Callable[[JSONObject, JSONObject], JSONObject] = lambda found, _: found,
+    root_attributes: Callable[[JSONObject, JSONObject], JSONObject] = lambda results, _: results,
 ) -> VerificationReport:
     """Find every difference between a described archive and its v3 counterpart.
 
@@ -64,10 +64,10 @@ def verify_archives(
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]
-    found = find_nodes(
+    results = find_nodes(
         destination, paths, strict_json=lambda path: wanted.for_array(path).attributes == "strict"
     )
-    if not found and destination.can_list and next(iter(destination.list_dir("")), None) is None:
+    if not results and destination.can_list and next(iter(destination.list_dir("")), None) is None:
         raise UsageError(
             f"there is no result to compare: {destination.url} is empty",
             expected="the source first, then its result",
@@ -75,8 +75,8 @@ def verify_archives(
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
     for node in archive.nodes:
-        if not node.path and (root := found.get("")) is not None:
-            found[""] = replace(root, attributes=root_attributes(root.attributes, dict(node.attributes)))
+        if not node.path and (root := results.get("")) is not None:
+            results[""] = replace(root, attributes=root_attributes(root.attributes, dict(node.attributes)))
     listings = replace(listings or Listings(), children=names_below(paths))
     comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere, listings)
     if progress is not None:
@@ -85,14 +85,14 @@ def verify_archives(
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
             before = comparison.bytes
-            comparison.compare(node, found.get(node.path), pool)
+            comparison.compare(node, results.get(node.path), pool)
             if progress is not None and full:  # unstored or incomparable parts count as done
                 rest = max(_size(node) - (comparison.bytes - before), 0)
                 progress(TaskDone(chunks=0, bytes_in=rest))
     comparison.files(applied)
-    comparison.unexpected(found, {node.path: node for node in archive.nodes})
+    comparison.unexpected(results, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
-    comparison.add("", consolidated_problems(found, wanted=consolidate and destination.holds_consolidated))
+    comparison.add("", consolidated_problems(results, wanted=consolidate and destination.holds_consolidated))
     return comparison.report(archive.url, destination.url)
 
 
@@ -132,11 +132,11 @@ class _Comparison:
         if self.progress is not None:
             self.progress(TaskDone(chunks=chunks, bytes_in=read))
 
-    def compare(self, node: Node, found: FoundNode | None, pool: ThreadPoolExecutor) -> None:
+    def compare(self, node: Node, result: ResultNode | None, pool: ThreadPoolExecutor) -> None:
         """Compare one node of the source with the node at the same path in the destination."""
         path = node.path
         if not self.recipe.selects(path) and path not in self.above:
-            if found is not None and not self.in_place:
+            if result is not None and not self.in_place:
                 self.add(path, [_structure(path, "a node that the recipe excludes exists", "a node", "none")])
             return
         kind = "an array" if isinstance(node, ArrayNode) else "a group"
@@ -151,32 +151,32 @@ class _Comparison:
                         "verify-refused",
                         f"{kind} that cannot be migrated is not compared",
                         node=path,
-                        found="nothing" if found is None else "a node",
+                        found="nothing" if result is None else "a node",
                         expected=reason,
                     )
                 ],
             )
             return
-        if found is None:
+        if result is None:
             missing = _structure(path, "a node is missing", "nothing", kind)
             self.add(path, [missing if path else replace(missing, advice=_NO_RESULT)])
             return
-        if found.problems:
-            self.add(path, list(found.problems))
+        if result.problems:
+            self.add(path, list(result.problems))
             return
-        if found.is_array != isinstance(node, ArrayNode):
-            other = "an array" if found.is_array else "a group"
+        if result.is_array != isinstance(node, ArrayNode):
+            other = "an array" if result.is_array else "a group"
             self.add(path, [_structure(path, "a node is of another kind", other, kind)])
             return
         if isinstance(node, GroupNode):
             self.groups += 1
             differences = Differences(path)
             change = self.applied.change(path)
-            compare_attributes(differences, node, found, change, self.recipe.for_array(path))
+            compare_attributes(differences, node, result, change, self.recipe.for_array(path))
             self.keep(differences)
             return
         self.arrays += 1
-        array = ArrayComparison(self.source, node, self.destination, found, self.recipe.for_array(path))
+        array = ArrayComparison(self.source, node, self.destination, result, self.recipe.for_array(path))
         if array.compare_metadata(self.applied.change(path)):
             budget = memory_budget(self.recipe.memory)
             share = array.compare_values(
@@ -216,9 +216,9 @@ class _Comparison:
         """Whether both sides are the same place."""
         return self.source.url == self.destination.url
 
-    def unexpected(self, found: Mapping[str, FoundNode], nodes: Mapping[str, Node]) -> None:
+    def unexpected(self, results: Mapping[str, ResultNode], nodes: Mapping[str, Node]) -> None:
         """Record nodes of the destination that the source does not have."""
-        for path in found:
+        for path in results:
             if path not in nodes:
                 message = "a node does not exist in the source"
                 self.add(path, [_structure(path, message, "a node", "none")])

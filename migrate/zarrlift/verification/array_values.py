@@ -251,17 +251,17 @@ class ArrayValues:
             problems += refused
             wanted += [(piece.part, [piece]) for piece in pieces] if refused else [(region, pieces)]
         read, sums = 0, None if self._digest is None else self._digest.nothing()
-        for (region, pieces), found in zip(
+        for (region, pieces), values in zip(
             wanted, self.result.read([region for region, _ in wanted]), strict=True
         ):
-            if isinstance(found, Exception):
-                problems += self._expect.compare(found, np.empty(0), self.path, self.key, region)
+            if isinstance(values, Exception):
+                problems += self._expect.compare(values, np.empty(0), self.path, self.key, region)
                 continue
-            read += found.nbytes
+            read += values.nbytes
             for piece in pieces:
-                problems += self._judge(piece, part_of(found, within(piece.part, region)))
+                problems += self._judge(piece, part_of(values, within(piece.part, region)))
             if self._digest is not None and sums is not None and not problems:
-                self._digest.add(sums, region, found)
+                self._digest.add(sums, region, values)
         return Compared(problems, len(batch), read, sums)
 
     def _pieces(self, region: Region) -> tuple[list[_Piece], list[Problem]]:
@@ -290,12 +290,12 @@ class ArrayValues:
                 problems.append(self._expect.unreadable_source(error.problem))
         return pieces, problems
 
-    def _judge(self, piece: _Piece, found: Values) -> list[Problem]:
+    def _judge(self, piece: _Piece, values: Values) -> list[Problem]:
         expected = piece.values
         if expected is None:
             shape = tuple(axis.stop - axis.start for axis in piece.part)
             expected = self._expect.missing(self._inner_chunks.fill(shape))
-        return self._expect.compare(found, expected, self.path, self.key, piece.part)
+        return self._expect.compare(values, expected, self.path, self.key, piece.part)
 
     def surplus(self, region: Region) -> Problem:
         """The problem for an object of the result that the source does not have."""

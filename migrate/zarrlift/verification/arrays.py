@@ -24,7 +24,7 @@ from .listed_objects import Listings, compare_objects
 from .node_differences import MAX_LISTED, Differences, compare_attributes
 from .results import ZarrPythonResult
 from .sampling import SAMPLED, a_missing_chunk, first_look, unlisted
-from .v3_tree import FoundNode
+from .v3_tree import ResultNode
 from .zarr_python_reader import data_type_name, native
 
 if TYPE_CHECKING:
@@ -53,19 +53,19 @@ class ArrayComparison:
         source: Storage,
         node: ArrayNode,
         destination: Storage,
-        found: FoundNode,
+        result: ResultNode,
         recipe: ArrayRecipe,
     ) -> None:
         layout = node.layout_with(recipe.zero_fill)
         assert layout is not None
-        assert found.metadata is not None
+        assert result.metadata is not None
         self.path = node.path
         self.layout: Layout = layout
         self.fill_is_open = node.fill_is_zero and recipe.zero_fill is None
         """Whether the recipe leaves the meaning of the fill value open."""
-        self.metadata = found.metadata
+        self.metadata = result.metadata
         self.node = node
-        self.found = found
+        self.result = result
         self.recipe = recipe
         self.source = source
         self.destination = destination
@@ -74,7 +74,7 @@ class ArrayComparison:
     def compare_metadata(self, change: Change) -> bool:
         """Compare everything except values; returns whether values can be compared."""
         say = self.differences.say
-        compare_attributes(self.differences, self.node, self.found, change, self.recipe)
+        compare_attributes(self.differences, self.node, self.result, change, self.recipe)
         names = self.layout.dimension_names if change.dimension_names is None else change.dimension_names
         mine = self.metadata.dimension_names
         if named(mine) != named(names):
@@ -125,7 +125,7 @@ class ArrayComparison:
             values = ArrayValues(
                 self.source,
                 self.layout,
-                ZarrPythonResult(self.destination, self.path, self.found.document, self.metadata),
+                ZarrPythonResult(self.destination, self.path, self.result.document, self.metadata),
                 casting=self.recipe.casting,
                 objects=self.recipe.objects,
                 allow_pickle=self.recipe.allow_pickle,
@@ -136,13 +136,13 @@ class ArrayComparison:
             self.differences.add([error.problem])
             return Share(0, prod(self.layout.shape))
         if not full:
-            found = values.objects(wanted, pool)
+            comparisons = values.objects(wanted, pool)
         elif elsewhere is None:
-            found = values.whole(wanted, budget=budget, pool=pool)
+            comparisons = values.whole(wanted, budget=budget, pool=pool)
         else:
-            found = elsewhere.whole(values, wanted)
+            comparisons = elsewhere.whole(values, wanted)
         read = 0
-        for compared in found:
+        for compared in comparisons:
             self.differences.add(explain_pointer(problem, self.source) for problem in compared.problems)
             count(compared.regions, compared.bytes)
             read += compared.bytes
@@ -167,9 +167,9 @@ class ArrayComparison:
             values,
             source,
             self.destination,
-            self.found,
+            self.result,
             self.recipe,
-            made=listings.made,
+            by_job=listings.by_job,
             in_place=self.source.url == self.destination.url,
             most=MAX_LISTED,
         )

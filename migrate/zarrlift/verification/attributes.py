@@ -39,7 +39,7 @@ def attribute_differences(found: JSON, expected: JSON) -> list[tuple[str, tuple[
 
 def lost_values(
     source: Mapping[str, JSON],
-    found: JSONObject,
+    result: JSONObject,
     names: Sequence[str | None] | None,
     ndim: int | None,
     replaced: Sequence[str],
@@ -50,7 +50,7 @@ def lost_values(
     the result. `names` are the result's dimension names, which attributes may have become; `ndim` is None for
     a group. `replaced` are the locations whose values a convention has replaced.
     """
-    here = Counter(text for _, text in _leaves(found, ""))
+    here = Counter(text for _, text in _leaves(result, ""))
     if ndim is not None:
         labels = list(names) if names is not None else [None] * ndim
         here.update(text for _, text in _leaves(labels, ""))

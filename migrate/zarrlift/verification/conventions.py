@@ -22,24 +22,24 @@ from ..recipe.convention_names import AUTO
 from ..recipe.recipe import ArrayRecipe
 from .attributes import lost_values
 from .conventions_hdmf import hdmf
-from .v3_tree import FoundNode
+from .v3_tree import ResultNode
 from .zarr_python_reader import native
 
 Finding: TypeAlias = tuple[str, str, str]
-Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
+Witness: TypeAlias = Callable[[Node, ResultNode], Iterator[Finding]]
 
 
-def findings(node: Node, found: FoundNode, recipe: ArrayRecipe) -> Iterator[Finding]:
+def findings(node: Node, result: ResultNode, recipe: ArrayRecipe) -> Iterator[Finding]:
     """The findings of the requested conventions' witnesses for a node."""
-    yield from netcdf(node, found)
+    yield from netcdf(node, result)
     for name, witness in WITNESSES.items():
         if name == "ome" and recipe.multiscale is not None:
             continue  # the content of `ome` has another form
         if name in recipe.conventions or AUTO in recipe.conventions:
-            yield from witness(node, found)
+            yield from witness(node, result)
 
 
-def netcdf(node: Node, found: FoundNode) -> Iterator[Finding]:
+def netcdf(node: Node, result: ResultNode) -> Iterator[Finding]:
     """Check that netcdf-c's members of `.zgroup` and `.zarray` are attributes; the reader moved them.
 
     Source: netcdf-c 4.10.1, `libnczarr/zsync.c` (`getnczarrkey`: an attribute of that name has priority).
@@ -52,23 +52,23 @@ def netcdf(node: Node, found: FoundNode) -> Iterator[Finding]:
         held, stated = json.loads(content), json.loads(documents.get(".zattrs", b"{}"))
         for attribute in {"_nczarr_superblock", "_nczarr_group", "_nczarr_array"} - stated.keys():
             member = attribute if attribute in held else attribute.upper()
-            result = {member: found.attributes.get(attribute)}
+            moved = {member: result.attributes.get(attribute)}
             for place, text in lost_values(
-                {member: held[member]} if member in held else {}, result, None, None, ()
+                {member: held[member]} if member in held else {}, moved, None, None, ()
             ):
                 yield f"attribute at {place}", "nothing that holds its value", text
 
 
-def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
+def xarray(node: Node, result: ResultNode) -> Iterator[Finding]:
     """Check that dimensions are named, and that values masked by the fill value are masked.
 
     Source: xarray 2026.9.0, `xarray/backends/zarr.py` (`FillValueCoder.decode`, `open_store_variable`).
     """
-    metadata = found.metadata
+    metadata = result.metadata
     if not isinstance(node, ArrayNode) or metadata is None or node.layout is None:
         return
     labels = node.attributes.get("_ARRAY_DIMENSIONS")
-    if not isinstance(labels, list) or "_ARRAY_DIMENSIONS" in found.attributes:
+    if not isinstance(labels, list) or "_ARRAY_DIMENSIONS" in result.attributes:
         return
     if labels == [] and node.layout.shape == (1,):
         labels = ["_scalar_"]  # netcdf-c 4.9.0 names no axis of a scalar, 4.9.4 does
@@ -77,10 +77,10 @@ def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
         yield "list of dimension names", canonical(list(names)), canonical(labels)
     dtype = native(metadata)
     if dtype.names is not None or dtype.kind not in "biufc":
-        if "_FillValue" in found.attributes and dtype.kind in "TUO":
+        if "_FillValue" in result.attributes and dtype.kind in "TUO":
             yield "mask of texts", "_FillValue, which xarray cannot read", "missing_value, or none"
         return
-    stated = found.attributes.get("_FillValue")
+    stated = result.attributes.get("_FillValue")
     if node.fill_is_null and "_FillValue" not in node.attributes:
         if stated is not None:
             yield "mask", canonical(stated), "none: the source states no fill value"
@@ -124,14 +124,14 @@ def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
         return None
 
 
-def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
+def ome(node: Node, result: ResultNode) -> Iterator[Finding]:
     """Check that OME attributes are under `ome`, except versions and forbidden empty lists.
 
     Images and plates of 0.1 to 0.3 also have what 0.4 added, which is compared with what they state.
 
     Source: OME-Zarr 0.5, https://ngff.openmicroscopy.org/0.5/index.html
     """
-    block = found.attributes.get("ome")
+    block = result.attributes.get("ome")
     if isinstance(node, ArrayNode) or not isinstance(block, dict) or "ome" in node.attributes:
         return
     if block.get("version") not in ("0.5", "0.6"):
@@ -146,7 +146,7 @@ def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
     for name, value in block.items():
         if name == "version":
             continue
-        if name in found.attributes:
+        if name in result.attributes:
             yield f"attribute {name!r}", "twice, in ome and beside it", "once"
         if name not in node.attributes:
             yield f"attribute ome/{name}", canonical(value), "nothing"

@@ -12,20 +12,20 @@ from typing import Any
 from zarrstack.core.json_text import JSON, canonical
 
 from ..archive.nodes import ArrayNode, Node
-from .v3_tree import FoundNode
+from .v3_tree import ResultNode
 from .zarr_python_reader import chunk_shape, native
 
 
-def hdmf(node: Node, found: FoundNode) -> Iterator[tuple[str, str, str]]:
+def hdmf(node: Node, result: ResultNode) -> Iterator[tuple[str, str, str]]:
     """Check links, references and kinds of datasets; yields (what differs, found, expected)."""
-    yield from _links(node.attributes.get("zarr_link"), found.attributes)
+    yield from _links(node.attributes.get("zarr_link"), result.attributes)
     for name, value in node.attributes.items():
         refers = isinstance(value, dict) and "zarr_dtype" in value and isinstance(value.get("value"), dict)
-        if refers and value != found.attributes.get(name):
-            yield from _reference(name, value, found.attributes.get(name))
+        if refers and value != result.attributes.get(name):
+            yield from _reference(name, value, result.attributes.get(name))
     dtype = node.attributes.get("zarr_dtype")
-    if isinstance(node, ArrayNode) and dtype is not None and "zarr_dtype" not in found.attributes:
-        yield from _dataset(dtype, found)
+    if isinstance(node, ArrayNode) and dtype is not None and "zarr_dtype" not in result.attributes:
+        yield from _dataset(dtype, result)
 
 
 def _links(links: JSON, attributes: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -47,11 +47,11 @@ def _reference(name: str, value: dict[str, Any], mine: JSON) -> Iterator[tuple[s
         yield f"reference {name!r}", canonical(mine), wanted
 
 
-def _dataset(dtype: JSON, found: FoundNode) -> Iterator[tuple[str, str, str]]:
-    assert found.metadata is not None
-    values = native(found.metadata)
-    stated = found.attributes.get("_DTYPE")
-    if dtype == "scalar" and tuple(found.metadata.shape) == (1,) and chunk_shape(found.metadata) == (1,):
+def _dataset(dtype: JSON, result: ResultNode) -> Iterator[tuple[str, str, str]]:
+    assert result.metadata is not None
+    values = native(result.metadata)
+    stated = result.attributes.get("_DTYPE")
+    if dtype == "scalar" and tuple(result.metadata.shape) == (1,) and chunk_shape(result.metadata) == (1,):
         yield "shape of a scalar", "(1,)", "()"
     if dtype == "object" and (stated != "object_reference" or values.kind not in "TO"):
         yield "kind of a dataset of references", f"{stated}, {values}", "object_reference, string"
@@ -60,8 +60,8 @@ def _dataset(dtype: JSON, found: FoundNode) -> Iterator[tuple[str, str, str]]:
         wanted = [field["name"] for field in dtype if field["dtype"] == "object"]
         if values.names != names:
             yield "list of fields", str(values.names), str(names)
-        if list(found.attributes.get("_REFERENCE_FIELDS", ())) != wanted:
-            yield "list of fields that are references", canonical(found.attributes), canonical(wanted)
+        if list(result.attributes.get("_REFERENCE_FIELDS", ())) != wanted:
+            yield "list of fields that are references", canonical(result.attributes), canonical(wanted)
 
 
 def _path(path: Any) -> str:

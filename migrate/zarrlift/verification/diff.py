@@ -65,8 +65,8 @@ def diff_archives(
         wrong = [problem for problem in side.archive.problems if problem.severity == "refusal"]
         comparison.problems += [side.trouble(problem) for problem in wrong]
     if first.archive.consolidated != second.archive.consolidated:
-        found = ("yes" if side.archive.consolidated else "no" for side in sides)
-        comparison.stored.append(_difference("", "consolidated metadata", *found))
+        answers = ("yes" if side.archive.consolidated else "no" for side in sides)
+        comparison.stored.append(_difference("", "consolidated metadata", *answers))
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="zarrlift-diff") as pool:
         for path in sorted({*first.raw, *second.raw}):
             comparison.compare(path, pool)
@@ -129,9 +129,11 @@ class _Comparison:
     def attributes(self, path: str, one: Node, other: Node) -> None:
         """Compare attributes and dimension names; those that differ by a convention alone mean the same."""
         raw = [side.raw[path] for side in self.sides]
-        found = list(members(strict(dict(one.attributes)), strict(dict(other.attributes)), one, other))
-        self.differences += [_difference(path, what, *sides, place=place) for what, place, *sides in found]
-        if not found:
+        differing = list(members(strict(dict(one.attributes)), strict(dict(other.attributes)), one, other))
+        self.differences += [
+            _difference(path, what, *sides, place=place) for what, place, *sides in differing
+        ]
+        if not differing:
             before = members(dict(raw[0].attributes), dict(raw[1].attributes), *raw)
             self.stored += [_difference(path, what, *sides, place=place) for what, place, *sides in before]
 
@@ -205,7 +207,7 @@ class _Comparison:
         grid, rng = values.grid, random.Random(path)
         if not values.listed:
             return unlisted(grid, rng, full=self.full), grid.total
-        there: list[Indexes] = []
+        stored_by_side: list[Indexes] = []
         suspects: list[Indexes] = []
         for side, layout in zip(self.sides, (one, other), strict=True):
             listed = side.inventory(path, layout)
@@ -213,14 +215,14 @@ class _Comparison:
                 problem = refusal("chunk", "an object is not a regular file", key=key, found=what)
                 self.problems.append(side.trouble(problem, path))
             empty = listed.indexes[:0] if listed.sizes is None else listed.indexes[listed.sizes == 0]
-            for indexes, into in ((listed.indexes, there), (empty, suspects)):
+            for indexes, into in ((listed.indexes, stored_by_side), (empty, suspects)):
                 same = layout is other or values.aligned
                 into.append(indexes if same else touched(indexes, layout.objects, grid))
-        stored = np.union1d(there[0], there[1])
+        stored = np.union1d(stored_by_side[0], stored_by_side[1])
         if self.full:
             return stored, len(stored)
         if values.aligned:
-            suspects.append(np.setxor1d(there[0], there[1], assume_unique=True))
+            suspects.append(np.setxor1d(stored_by_side[0], stored_by_side[1], assume_unique=True))
         some = first_look(grid, stored, rng, random_inner_chunks=SAMPLED)
         some += a_missing_chunk(grid, stored, rng)
         return np.union1d(some, np.concatenate(suspects)[:SUSPECTS]).astype(np.int64), len(stored)

@@ -119,11 +119,11 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     Raises MetadataError if zarr-python cannot read the document.
     """
     metadata = parse(document)
-    found: list[_Difference] = []
+    differences: list[_Difference] = []
 
     def compare(what: str, mine: object, theirs: object) -> None:
         if mine != theirs:
-            found.append(_Difference(what, str(mine), str(theirs)))
+            differences.append(_Difference(what, str(mine), str(theirs)))
 
     compare("chunk shape", chunk_shape(metadata), layout.object_shape)
     compare("codec chain", _decoding(Chain.from_json(document["codecs"])), _decoding(stored_chain(layout)))
@@ -135,10 +135,10 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     # zarr-python refuses these when it opens the array (3.1.6, 3.4.2), not when it parses the document.
     compare("list of storage transformers", list(document.get("storage_transformers", ())), [])
     if differs := type_difference(metadata, layout.data_type):
-        found.append(_Difference("data type", *differs))
+        differences.append(_Difference("data type", *differs))
     elif differs := fill_difference(metadata, layout.data_type, layout.fill_value):
-        found.append(_Difference("fill value", *differs))
-    return found
+        differences.append(_Difference("fill value", *differs))
+    return differences
 
 
 def _decoding(chain: Chain) -> str:

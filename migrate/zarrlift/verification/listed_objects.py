@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..recipe.recipe import ArrayRecipe
     from ..storage.base import Storage
     from .array_values import ArrayValues
-    from .v3_tree import FoundNode
+    from .v3_tree import ResultNode
 
 SUSPECTS: Final = 1000
 """Maximum number of suspects per array whose values are compared."""
@@ -63,7 +63,7 @@ class Listings:
 
     lists: bool = True
     """Whether names and sizes are listed."""
-    made: bool = False
+    by_job: bool = False
     """Whether a known job made the result."""
     follow_links: bool = False
     children: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -123,25 +123,26 @@ def compare_objects(
     values: ArrayValues,
     source: Inventory,
     destination: Storage,
-    found: FoundNode,
+    result_node: ResultNode,
     recipe: ArrayRecipe,
     *,
-    made: bool,
+    by_job: bool,
     in_place: bool,
     most: int,
 ) -> ObjectDifferences:
     """The differences in names and sizes, of which `most` are described; StorageError.
 
-    `source` is the listing of the source, `found` the array of the result. With `made`, a job of zarrlift
-    made the result, with an object for each one of the source and no other. Other software may omit empty
-    chunks, or write those that are missing.
+    `source` is the listing of the source, `result_node` the array of the result. With `by_job`, a job of
+    zarrlift made the result, with an object for each one of the source and no other. Other software may omit
+    empty chunks, or write those that are missing.
     """
-    assert found.metadata is not None
-    keys = KeyEncoding.from_json(found.metadata.chunk_key_encoding.to_dict())
+    metadata = result_node.metadata
+    assert metadata is not None
+    keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
     layout = replace(values.layout, chunk_shape=values.grid.chunk_shape, frame=None, keys=keys, root=None)
     result = source if in_place else take_inventory(destination, values.path, layout)
-    chain = Chain.from_json(found.document["codecs"])
-    itemsize = None if data_type_name(found.metadata) in VARIABLE else native(found.metadata).itemsize
+    chain = Chain.from_json(result_node.document["codecs"])
+    itemsize = None if data_type_name(metadata) in VARIABLE else native(metadata).itemsize
     size = _one_size(chain, prod(values.grid.chunk_shape), itemsize)
     wrong = _Found(values, most)
     expected = source.indexes
@@ -151,25 +152,27 @@ def compare_objects(
     missing = np.setdiff1d(expected, in_result, assume_unique=True)
     surplus = np.setdiff1d(in_result, expected, assume_unique=True)
     suspects = []
-    for key, what in () if made else (*result.bad_links, *result.no_files):  # which else are missing
+    for key, what in () if by_job else (*result.bad_links, *result.no_files):  # which else are missing
         wrong.name(key, "an object is not a regular file", what, "a file")
     if result.sizes is not None and itemsize != 0:
         wrong.add(in_result[result.sizes == 0], "an object is empty", "0 bytes", "a chunk")
     # A shard of the source may have no chunk, and nothing is written for such parts.
-    if made and not recipe.drop_empty and not isinstance(values.layout.frame, Shards):
+    if by_job and not recipe.drop_empty and not isinstance(values.layout.frame, Shards):
         wrong.add(missing, "an object is missing", "none", "one, as in the source")
     elif values.aligned:
         suspects.append(missing)
-    if made:
+    if by_job:
         wrong.add(surplus, "the source has no such object", "an object", "none, as in the source")
     elif values.aligned:
         suspects.append(surplus)
-    if made and not in_place:
+    if by_job and not in_place:
         for key in _outside(result, layout, destination, values.path):
             wrong.name(key, "an object outside the array", "an object", "none")
     copied = values.aligned and values.layout.chain == chain and values.layout.frame is None
     copied = copied and not recipe.drop_empty and recipe.dtype is None  # else they are encoded again
-    suspects.append(_compare_sizes(source, result, chain, size, wrong, destination, made=made, copied=copied))
+    suspects.append(
+        _compare_sizes(source, result, chain, size, wrong, destination, by_job=by_job, copied=copied)
+    )
     named = np.unique(np.concatenate(wrong.indexes)) if wrong.indexes else np.arange(0)
     stored = np.union1d(expected, in_result)
     return ObjectDifferences(
@@ -189,7 +192,7 @@ def _compare_sizes(
     wrong: _Found,
     destination: Storage,
     *,
-    made: bool,
+    by_job: bool,
     copied: bool,
 ) -> Indexes:
     """Add objects of a wrong size; returns those that may be valid nevertheless.
@@ -210,7 +213,7 @@ def _compare_sizes(
         return nothing
     at = np.minimum(np.searchsorted(source.indexes, indexes), len(source.indexes) - 1)
     differ = (source.indexes[at] == indexes) & (source.sizes[at] != sizes)
-    if not made:
+    if not by_job:
         suspects: Indexes = indexes[differ]
         return suspects
     # A copy leaves out bytes that follow a blosc chunk, whose header has its length.

@@ -15,7 +15,7 @@ from ..core.problems import refusal
 from ..recipe.recipe import ArrayRecipe
 from .attributes import attribute_differences, lost_values, strict
 from .conventions import findings
-from .v3_tree import DOCUMENT, FoundNode
+from .v3_tree import DOCUMENT, ResultNode
 
 MAX_LISTED: Final = 20
 """Maximum number of differences listed per node; all are counted."""
@@ -53,7 +53,7 @@ class Differences:
 
 
 def compare_attributes(
-    differences: Differences, node: Node, found: FoundNode, change: Change, recipe: ArrayRecipe
+    differences: Differences, node: Node, result: ResultNode, change: Change, recipe: ArrayRecipe
 ) -> None:
     """Compare attributes after the changes made by strict JSON and conventions.
 
@@ -65,14 +65,14 @@ def compare_attributes(
     source = dict(node.attributes)
     if recipe.attributes == "strict":
         expected, source = strict(expected), strict(source)
-    for name, (mine, theirs) in attribute_differences(found.attributes, expected):
+    for name, (mine, theirs) in attribute_differences(result.attributes, expected):
         differences.say(f"attribute {name!r}", mine, theirs, kind="verify-attributes")
     if change.attributes is not None:
         ndim = len(node.layout.shape) if isinstance(node, ArrayNode) and node.layout is not None else None
-        names = found.metadata.dimension_names if found.metadata is not None else None
-        for place, text in lost_values(source, found.attributes, names, ndim, change.replaced):
+        names = result.metadata.dimension_names if result.metadata is not None else None
+        for place, text in lost_values(source, result.attributes, names, ndim, change.replaced):
             differences.say(
                 f"attribute at {place}", "nothing that holds its value", text, kind="verify-attributes"
             )
-    for what, mine, theirs in findings(node, found, recipe):
+    for what, mine, theirs in findings(node, result, recipe):
         differences.say(what, mine, theirs, kind="verify-attributes")

@@ -101,7 +101,7 @@ def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> n
     Independent of the migration's own listing, so it finds chunks that the other one overlooks.
     """
     ndim = len(grid.shape)
-    found: list[int] = []
+    indexes: list[int] = []
     waiting = [""]
     deepest = keys.depth(ndim)
     while waiting:
@@ -115,5 +115,5 @@ def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> n
             place = keys.coordinates(name, ndim)
             index = None if place is None else grid.index(place)
             if index is not None:
-                found.append(index)
-    return np.array(sorted(found), dtype=np.int64)
+                indexes.append(index)
+    return np.array(sorted(indexes), dtype=np.int64)

@@ -49,9 +49,9 @@ class VerificationReport(NotebookResult):
 
     def __repr__(self) -> str:
         many = sum(count for _, count in self.differences)
-        found = "equal" if self.ok else f"{many} differences at {len(self.differences)} nodes"
+        result = "equal" if self.ok else f"{many} differences at {len(self.differences)} nodes"
         counts = f"{self.arrays} arrays, {self.groups} groups, {self.chunks} chunks compared"
-        return f"<VerificationReport {self.source!r} and {self.destination!r}: {found}; {counts}>"
+        return f"<VerificationReport {self.source!r} and {self.destination!r}: {result}; {counts}>"
 
     @property
     def ok(self) -> bool:

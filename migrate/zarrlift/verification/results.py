@@ -98,13 +98,13 @@ class DecodedResult(Result):
 
     def read(self, regions: Sequence[Region]) -> list[Values | Exception]:
         """The values of each region; missing objects read as the fill value."""
-        found: list[Values | Exception] = []
+        values: list[Values | Exception] = []
         for region in regions:
             try:
-                found.append(self._read(region))
+                values.append(self._read(region))
             except ZarrstackError as error:
-                found.append(error)
-        return found
+                values.append(error)
+        return values
 
     def _read(self, region: Region) -> Values:
         shape = tuple(axis.stop - axis.start for axis in region)

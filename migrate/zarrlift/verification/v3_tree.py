@@ -29,7 +29,7 @@ _DEEPEST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundNode:
+class ResultNode:
     """A node of the destination."""
 
     path: str
@@ -48,14 +48,14 @@ class FoundNode:
 
 def find_nodes(
     storage: Storage, expected: Iterable[str], *, strict_json: Callable[[str], bool]
-) -> dict[str, FoundNode]:
+) -> dict[str, ResultNode]:
     """Every node of a v3 hierarchy by path.
 
     The tree is listed, and the `expected` paths are read in addition, because a store that cannot list shows
     at least those. Directories of chunks are not entered. `strict_json` tells for a path whether bare NaN and
     Infinity are errors there.
     """
-    found: dict[str, FoundNode] = {}
+    nodes: dict[str, ResultNode] = {}
     seen: set[str] = set()
     waiting = [("", 0)] if storage.can_list else []
     while waiting:
@@ -63,7 +63,7 @@ def find_nodes(
         seen.add(path)
         node = read_node(storage, path, strict_json=strict_json(path))
         if node is not None:
-            found[path] = node
+            nodes[path] = node
         if (node is not None and node.is_array) or depth >= _DEEPEST:
             continue
         entries = list(storage.list_dir(path))
@@ -78,11 +78,11 @@ def find_nodes(
         if path not in seen:
             node = read_node(storage, path, strict_json=strict_json(path))
             if node is not None:
-                found[path] = node
-    return dict(sorted(found.items()))
+                nodes[path] = node
+    return dict(sorted(nodes.items()))
 
 
-def read_node(storage: Storage, path: str, *, strict_json: bool) -> FoundNode | None:
+def read_node(storage: Storage, path: str, *, strict_json: bool) -> ResultNode | None:
     """The node at a path, or None without a `zarr.json`; damage is among its problems."""
     key = join(path, DOCUMENT)
     try:
@@ -101,14 +101,14 @@ def read_node(storage: Storage, path: str, *, strict_json: bool) -> FoundNode | 
                     found=canonical(document["storage_transformers"]),
                 )
             metadata = parse(document)
-            return FoundNode(
+            return ResultNode(
                 path=path, document=document, attributes=dict(metadata.attributes), metadata=metadata
             )
         _check_group(document)
-        return FoundNode(path=path, document=document, attributes=attributes)
+        return ResultNode(path=path, document=document, attributes=attributes)
     except ZarrstackError as error:
         problem = error.at(node=path, key=key).problem
-        return FoundNode(path=path, document={}, attributes={}, problems=(problem,))
+        return ResultNode(path=path, document={}, attributes={}, problems=(problem,))
 
 
 def _parse_json(content: bytes, *, strict_json: bool) -> Any:
@@ -141,7 +141,7 @@ def _check_group(document: JSONObject) -> None:
         raise MetadataError("zarr-python does not read the group's zarr.json", found=words(error)) from error
 
 
-def consolidated_problems(nodes: dict[str, FoundNode], *, wanted: bool | None) -> list[Problem]:
+def consolidated_problems(nodes: dict[str, ResultNode], *, wanted: bool | None) -> list[Problem]:
     """Differences between consolidated metadata and the nodes' own documents.
 
     The form is zarr-python's (3.1.6 and 3.4.2): `consolidated_metadata.metadata` of a group, relative path ->
@@ -156,8 +156,8 @@ def consolidated_problems(nodes: dict[str, FoundNode], *, wanted: bool | None) -
         if entries is None:
             continue
         below = {
-            other.removeprefix(f"{path}/" if path else ""): found
-            for other, found in nodes.items()
+            other.removeprefix(f"{path}/" if path else ""): other_node
+            for other, other_node in nodes.items()
             if other != path and (not path or other.startswith(f"{path}/"))
         }
         for name in sorted(entries.keys() | below.keys()):
@@ -172,7 +172,7 @@ def consolidated_problems(nodes: dict[str, FoundNode], *, wanted: bool | None) -
     return problems
 
 
-def _consolidated(node: FoundNode) -> dict[str, JSONObject] | None:
+def _consolidated(node: ResultNode) -> dict[str, JSONObject] | None:
     block = node.document.get("consolidated_metadata")
     entries = block.get("metadata") if isinstance(block, dict) else None
     return entries if isinstance(entries, dict) else None

@@ -41,7 +41,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         """Describe the hierarchy below; UsageError if there is no archive, StorageError."""
 
     @abstractmethod
-    def _chunks(self, shown: H, path: str) -> AsyncIterator[str]:
+    def _chunks(self, hierarchy: H, path: str) -> AsyncIterator[str]:
         """The keys of an array's chunks, as they are listed."""
 
     def _shown(self) -> H:
@@ -60,55 +60,55 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """A document or a chunk in the view's format; None if it is missing. ChunkError, StorageError."""
-        shown = await self._ready()
-        found = shown.find(key)
+        hierarchy = await self._ready()
+        value = hierarchy.find(key)
         result: bytes | None
-        if found is None or isinstance(found, bytes):
-            result = found
-        elif found.part is not None:
-            result = await asyncio.to_thread(found.read, shown.storage)
+        if value is None or isinstance(value, bytes):
+            result = value
+        elif value.part is not None:
+            result = await asyncio.to_thread(value.read, hierarchy.storage)
         else:
-            span = _span(byte_range, found.bound.most) if found.as_it_lies and not found.header else None
-            data = await _stored(shown.storage, found, span)
+            span = _span(byte_range, value.bound.most) if value.as_it_lies and not value.header else None
+            data = await _stored(hierarchy.storage, value, span)
             if data is None:
                 return None
             if span is not None:
                 return prototype.buffer.from_bytes(data)
-            result = await asyncio.to_thread(found.shown, data)
+            result = await asyncio.to_thread(value.shown, data)
         return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
 
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Like `get`, without an event loop (zarr 3.3+)."""
-        shown = self._shown()
-        found = shown.find(key)
-        result = found if found is None or isinstance(found, bytes) else found.read(shown.storage)
+        hierarchy = self._shown()
+        value = hierarchy.find(key)
+        result = value if value is None or isinstance(value, bytes) else value.read(hierarchy.storage)
         kind = (prototype or default_buffer_prototype()).buffer
         return None if result is None else cut(kind.from_bytes(result), byte_range)
 
     async def exists(self, key: str) -> bool:
         """Whether the key has a value; decodes no chunk."""
-        shown = await self._ready()
-        found = shown.find(key)
-        if found is None or isinstance(found, bytes):
-            return found is not None
-        if found.part is not None:
-            return await asyncio.to_thread(found.part.size) is not None
-        return await shown.store.exists(found.key)
+        hierarchy = await self._ready()
+        value = hierarchy.find(key)
+        if value is None or isinstance(value, bytes):
+            return value is not None
+        if value.part is not None:
+            return await asyncio.to_thread(value.part.size) is not None
+        return await hierarchy.store.exists(value.key)
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; unchanged values are not read."""
-        shown = await self._ready()
-        found = shown.find(key)
-        if found is None or isinstance(found, bytes) or not found.as_it_lies:
+        hierarchy = await self._ready()
+        value = hierarchy.find(key)
+        if value is None or isinstance(value, bytes) or not value.as_it_lies:
             return await super().getsize(key)
-        if found.part is None:
-            return len(found.header) + await shown.store.getsize(found.key)
-        size = await asyncio.to_thread(found.part.size)
+        if value.part is None:
+            return len(value.header) + await hierarchy.store.getsize(value.key)
+        size = await asyncio.to_thread(value.part.size)
         if size is None:
             raise FileNotFoundError(key)
-        return len(found.header) + size
+        return len(value.header) + size
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -117,14 +117,14 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         return self._list_prefix(prefix)
 
     async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        shown = await self._ready()
-        for key in shown.fixed:
+        hierarchy = await self._ready()
+        for key in hierarchy.fixed:
             if key.startswith(prefix):
                 yield key
-        for path in shown.arrays:
+        for path in hierarchy.arrays:
             below = prefix_of(path)
             if below.startswith(prefix) or prefix.startswith(below):
-                async for key in self._chunks(shown, path):
+                async for key in self._chunks(hierarchy, path):
                     if key.startswith(prefix):
                         yield key
 
@@ -133,11 +133,11 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         return self._names(prefix.strip("/"))
 
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
-        shown = await self._ready()
-        seen = shown.children.get(path, {})
+        hierarchy = await self._ready()
+        seen = hierarchy.children.get(path, {})
         for name in seen:
             yield name
-        if shown.array_above(path) is not None:
+        if hierarchy.array_above(path) is not None:
             async for name in self._list_dir(path):
                 if name not in seen:
                     yield name

@@ -312,7 +312,7 @@ class LegacyView(HierarchyView[ViewedArchive]):
     def _describe(self) -> ViewedArchive:
         return ViewedArchive.of(open_storage(self._store), self._format, self._reading, self._recipe)
 
-    async def _chunks(self, shown: ViewedArchive, path: str) -> AsyncGenerator[str, None]:
-        plan = shown.arrays[path].plan
-        async for place in stored_objects(shown.store, path, plan.source):
+    async def _chunks(self, hierarchy: ViewedArchive, path: str) -> AsyncGenerator[str, None]:
+        plan = hierarchy.arrays[path].plan
+        async for place in stored_objects(hierarchy.store, path, plan.source):
             yield plan.destination.key(path, place)

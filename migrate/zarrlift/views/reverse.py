@@ -182,9 +182,9 @@ class ReverseView(HierarchyView[ReverseHierarchy]):
             archive, storage, store, self._showing, follow_links=self._reading.follow_links
         )
 
-    async def _chunks(self, shown: ReverseHierarchy, path: str) -> AsyncGenerator[str, None]:
-        array = shown.arrays[path]
-        async for place in stored_objects(shown.store, path, array.layout):
+    async def _chunks(self, hierarchy: ReverseHierarchy, path: str) -> AsyncGenerator[str, None]:
+        array = hierarchy.arrays[path]
+        async for place in stored_objects(hierarchy.store, path, array.layout):
             if array.shards is None:
                 yield array.key(place)
                 continue

@@ -145,8 +145,8 @@ class PresentedArray:
             index = self.shards.index(self._object(place))
         except ZarrstackError as error:
             raise error.at(node=self.path, key=self.source_key(place)) from None
-        found = None if index is None else index.get(self.shards.frame.inner(place))
-        return None if found is None else found.stop - found.start
+        payload = None if index is None else index.get(self.shards.frame.inner(place))
+        return None if payload is None else payload.stop - payload.start
 
     def inner_chunks_in(self, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """The inner chunks within the array that belong to the shard at `place` (in the grid of shards)."""

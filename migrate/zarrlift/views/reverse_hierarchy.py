@@ -117,9 +117,9 @@ class _Work:
             if attributes:
                 self._put(node.path, ".zattrs", attributes)
             return
-        found: list[Problem] = []
-        attempt(found, lambda: write_n5.require_own_names(attributes, dataset=False))
-        if not self._refused(node.path, found):
+        problems: list[Problem] = []
+        attempt(problems, lambda: write_n5.require_own_names(attributes, dataset=False))
+        if not self._refused(node.path, problems):
             self._put(node.path, "attributes.json", {**self._version(node.path), **attributes})
 
     def array(self, node: ArrayNode) -> None:
@@ -130,17 +130,17 @@ class _Work:
             self._array_n5(node, node.layout)
 
     def _array_v2(self, node: ArrayNode, layout: Layout) -> None:
-        found: list[Problem] = []
+        problems: list[Problem] = []
         fill: JSON = None
-        chain = attempt(found, lambda: write_v2.chain_for_v2(layout.chain, len(layout.shape)))
+        chain = attempt(problems, lambda: write_v2.chain_for_v2(layout.chain, len(layout.shape)))
         if chain is not None:
             fill = self._fill(
                 node.path,
                 layout,
                 lambda: write_v2.fill_for_v2(layout.fill_value, layout.data_type, chain),
-                found,
+                problems,
             )
-        if self._refused(node.path, found) or chain is None:
+        if self._refused(node.path, problems) or chain is None:
             return
         if fill is not None and _for_xarray(node.attributes, layout):
             if self._whole(node.path, layout):
@@ -164,17 +164,17 @@ class _Work:
         self._show(node.path, layout, chain)
 
     def _array_n5(self, node: ArrayNode, layout: Layout) -> None:
-        found: list[Problem] = []
+        problems: list[Problem] = []
         axes, attributes = self.showing.axes, dict(node.attributes)
-        attempt(found, lambda: write_n5.require_own_names(attributes, dataset=True))
+        attempt(problems, lambda: write_n5.require_own_names(attributes, dataset=True))
         chain = attempt(
-            found,
+            problems,
             lambda: write_n5.chain_for_n5(layout.chain, layout.data_type, len(layout.shape), axes),
         )
         members: JSONObject = {}
         if chain is not None:
             described = attempt(
-                found,
+                problems,
                 lambda: write_n5.dataset_members(
                     shape=layout.shape,
                     chunks=layout.chunk_shape,
@@ -189,18 +189,18 @@ class _Work:
                 node.path,
                 layout,
                 lambda: write_n5.require_zero_fill(layout.fill_value, layout.data_type),
-                found,
+                problems,
             )
-        if not self._refused(node.path, found) and chain is not None:
+        if not self._refused(node.path, problems) and chain is not None:
             self._put(node.path, "attributes.json", {**self._version(node.path), **members, **attributes})
             self._show(node.path, layout, chain)
 
-    def _fill(self, path: str, layout: Layout, write: Callable[[], JSON], found: list[Problem]) -> JSON:
+    def _fill(self, path: str, layout: Layout, write: Callable[[], JSON], problems: list[Problem]) -> JSON:
         """The fill value in the older format; null if it cannot be expressed and no chunk is missing."""
         own: list[Problem] = []
         fill = attempt(own, write)
         if own and not self._whole(path, layout):
-            found += [replace(own[0], advice="It could be shown if no chunk were missing.")]
+            problems += [replace(own[0], advice="It could be shown if no chunk were missing.")]
         return fill
 
     def _whole(self, path: str, layout: Layout) -> bool:
@@ -219,13 +219,13 @@ class _Work:
         except (ZarrstackError, MissingObject):
             return False  # a faulty shard is reported when it is read
 
-    def _refused(self, path: str, found: list[Problem]) -> bool:
-        shown = SHOWN[self.showing.format]
+    def _refused(self, path: str, problems: list[Problem]) -> bool:
+        name = SHOWN[self.showing.format]
         key = join(path, "zarr.json")
         self.problems += [
-            replace(p, message=f"not shown as {shown}: {p.message}").at(node=path, key=key) for p in found
+            replace(p, message=f"not shown as {name}: {p.message}").at(node=path, key=key) for p in problems
         ]
-        return bool(found)
+        return bool(problems)
 
     def _show(self, path: str, layout: Layout, chain: Chain) -> None:
         self.arrays[path] = PresentedArray(self.storage, path, layout, chain, self.showing)

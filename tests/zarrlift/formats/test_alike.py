@@ -200,7 +200,9 @@ def seen(reader, storage: LocalStorage) -> Archive | str:
         archive = reader.read(storage)
     except ZarrstackError as error:
         return str(error)
-    nodes = [replace(each, bare=False) if isinstance(each, ArrayNode) else each for each in archive.nodes]
+    nodes = [
+        replace(each, only_documents=False) if isinstance(each, ArrayNode) else each for each in archive.nodes
+    ]
     return replace(archive, nodes=tuple(nodes))
 
 
@@ -225,7 +227,7 @@ def test_no_chunk_is_found_in_a_directory_that_was_called_bare(content, reader):
         except ZarrstackError:
             return
         for each in nodes:
-            if isinstance(each, ArrayNode) and each.bare and each.layout is not None:
+            if isinstance(each, ArrayNode) and each.only_documents and each.layout is not None:
                 listed, empty = take_inventory(storage, each.path, each.layout), nothing_there()
                 assert (listed.fingerprint, listed.unclaimed_count) == (empty.fingerprint, 0)
                 assert np.array_equal(listed.indexes, empty.indexes)
@@ -236,7 +238,7 @@ def test_an_array_without_chunks_is_called_bare_and_no_other_one(document, tmp_p
     reader = {".zarray": zarr_v2, "zarr.json": zarr_v3, "attributes.json": n5}[next(iter(document))]
     files = {f"{path}/{name}": content for path in "ab" for name, content in document.items()}
     archive = reader.read(tree(tmp_path, {**files, "b/0": b"x"}))
-    assert [(each.path, each.bare) for each in archive.nodes if isinstance(each, ArrayNode)] == [
+    assert [(each.path, each.only_documents) for each in archive.nodes if isinstance(each, ArrayNode)] == [
         ("a", True),
         ("b", False),
     ]

@@ -32,8 +32,8 @@ class Fresh(MemoryStore):
             await super().set(key, value)
 
 
-#   name: layer, length of values (None: all keys are missing), number of values, bytes that may be held. A layer that
-#   kept 100 bytes of each of 3000 would exceed 150,000, which other threads of the process do not reach.
+#   name: layer, length of values (None: all keys are missing), number of values, bytes that may be held. A
+#   layer that kept 100 bytes of each of 3000 would exceed 150,000, which other threads do not reach.
 CASES = {
     "cache": (lambda: Cache(memory_bytes=2_000_000), 4000, 1500, 2_200_000),
     "cache that keeps": (lambda: Cache(memory_bytes=2_000_000, when_full="keep"), 4000, 1500, 2_200_000),

@@ -147,8 +147,8 @@ class KnownArrays:
         """Take what a document says; of a key that is no document, nothing."""
         folder, _, name = key.rpartition("/")
         document = parse(content) if name in DOCUMENTS and content is not None else None
-        if document is not None and (found := ArrayChunks.of(folder, document)) is not None:
-            self._arrays[folder] = found
+        if document is not None and (array := ArrayChunks.of(folder, document)) is not None:
+            self._arrays[folder] = array
 
     def forget(self, prefix: str = "") -> None:
         """Forget the arrays at and below a path that ends with a slash, or all."""
@@ -157,12 +157,12 @@ class KnownArrays:
 
     def array_of(self, key: str) -> ArrayChunks | None:
         """The known array that may contain a key."""
-        return next((found for path in ancestors(key) if (found := self._arrays.get(path))), None)
+        return next((array for path in ancestors(key) if (array := self._arrays.get(path))), None)
 
     async def look(self, store: Store, key: str) -> ArrayChunks | None:
         """The array that may contain a key, with requests for documents above it unless it is known."""
-        if (known := self.array_of(key)) is not None:
-            return known
+        if (array := self.array_of(key)) is not None:
+            return array
         for path in reversed(tuple(ancestors(key))):
             for name in DOCUMENTS:
                 document = join(path, name)

@@ -120,11 +120,11 @@ class Checksum(BytesCodec):
                 expected=f"{'' if encoded.exact else '4 to '}{encoded.at_most} bytes",
             )
         stored, content = (view[:4], view[4:]) if self.at_start else (view[-4:], view[:-4])
-        found = int.from_bytes(stored.tobytes(), "little")
+        stated = int.from_bytes(stored.tobytes(), "little")
         expected = self.checksum(content, self.seed)
-        if found != expected:
+        if stated != expected:
             raise ChunkError(
-                f"{self.spec.name}: the checksum is wrong", found=f"{found:08x}", expected=f"{expected:08x}"
+                f"{self.spec.name}: the checksum is wrong", found=f"{stated:08x}", expected=f"{expected:08x}"
             )
         return content
 

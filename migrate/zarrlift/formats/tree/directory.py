@@ -85,7 +85,7 @@ class NodeDirectory:
     """For an array: entries that show the form of its chunk keys; None as above."""
     is_array: bool = False
     """Whether it is an array, which the walk did not enter."""
-    bare: bool = False
+    only_documents: bool = False
     """For an array: whether its directory contains only documents."""
 
     @property

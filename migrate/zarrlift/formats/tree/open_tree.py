@@ -88,7 +88,7 @@ class Tree:
             documents=self._sources(place),
             extra=described.extra,
             problems=all_problems,
-            bare=place.bare,
+            only_documents=place.only_documents,
         )
 
     def group(

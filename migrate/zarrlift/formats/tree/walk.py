@@ -91,7 +91,7 @@ def _keep(place: _Visited, documents: Sequence[str]) -> None:
     listing, place.listing = place.listing, None
     if listing is None:
         return
-    place.bare = not (listing.directories or listing.links or listing.chunk) and all(
+    place.only_documents = not (listing.directories or listing.links or listing.chunk) and all(
         name in documents for name in listing.files
     )
     if len(listing.directories) <= _MAX_KEPT:

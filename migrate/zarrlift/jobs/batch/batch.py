@@ -28,14 +28,14 @@ from ..claim import sweep_claim
 from ..finish import finish
 from ..ledger.database import HeldError
 from ..observed import Observed, observed
-from ..opened_job import found_job, opened
+from ..opened_job import opened, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..stored_inventories import remove_inventory
 from ..undo import undo
 from ..update.update import update_job
 from ..verification import verify
-from .list_file import Known, ListFile, list_path
+from .list_file import ListEvents, ListFile, list_path
 from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table
 from .run_batch import Act, ArchiveCall, BatchRun, archive_request
 
@@ -93,8 +93,8 @@ class Batch:
 
     def status(self) -> BatchOutcome:
         """The current state; does not affect a running batch."""
-        known = self._file.known()
-        return self._status(known, [self._file.of(row, known) for row in self._listed()])
+        events = self._file.known()
+        return self._status(events, [self._file.of(row, events) for row in self._listed()])
 
     @explicit
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
@@ -149,17 +149,17 @@ class Batch:
         rows = self._file.rows()
         if self._only is None:
             return rows
-        found = [row for row in rows if self._is_meant(row, self._only)]
-        if not found:
+        matching = [row for row in rows if self._is_meant(row, self._only)]
+        if not matching:
             raise UsageError("no archive of the list matches", found=self._only, key=str(self.path))
-        return found
+        return matching
 
     def _is_meant(self, row: BatchRow, only: str) -> bool:
         return any(fnmatchcase(name, only) for name in (row.relative, self._file.stored(row.destination)))
 
-    def _status(self, known: Known, rows: Sequence[BatchRow]) -> BatchOutcome:
-        began = known.running()
-        done, total = amounts(rows, lambda row: self._file.planned(row, known))
+    def _status(self, events: ListEvents, rows: Sequence[BatchRow]) -> BatchOutcome:
+        began = events.running()
+        done, total = amounts(rows, lambda row: self._file.planned(row, events))
         return BatchOutcome(
             list_file=str(self.path),
             state=state_of(rows),
@@ -277,8 +277,8 @@ def update_one(call: ArchiveCall, /, *, updating: Updating) -> tuple[Problem, ..
     if not call.row.begun():
         return call.row.problems  # nothing of it could be migrated
     verify = call.row.request.verify
-    found = found_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
-    with opened(found, call.progress) as it:
+    unclaimed = unclaimed_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
+    with opened(unclaimed, call.progress) as it:
         return it.end(update_job(it, updating)).problems
 
 

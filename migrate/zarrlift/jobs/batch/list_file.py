@@ -98,7 +98,7 @@ _EVENTS: Final = ".zarrlift.events.jsonl"
 
 
 @dataclass(slots=True)
-class Known:
+class ListEvents:
     """The events of a list."""
 
     archives: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class ListFile:
     def rows(self) -> list[BatchRow]:
         """Its archives, as if nothing had been done; JobError."""
         requests: dict[str, RowRequest] = {}
-        found = []
+        rows = []
         try:
             with open(self.path, encoding="utf-8") as file:
                 head = json.loads(file.readline())
@@ -137,7 +137,7 @@ class ListFile:
                     raise ValueError("the first line is not that of a list")  # noqa: TRY301 - one handler
                 if head.get("version") == VERSION:
                     lines = filter(str.strip, file)
-                    found = [self._row(number, line, requests) for number, line in enumerate(lines, 1)]
+                    rows = [self._row(number, line, requests) for number, line in enumerate(lines, 1)]
         except OSError as error:
             raise JobError("cannot read the list", key=str(self.path), found=error.strerror) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -151,7 +151,7 @@ class ListFile:
                 expected=str(VERSION),
                 advice="Use the zarrlift that wrote it.",
             )
-        return found
+        return rows
 
     def create(self, rows: Iterable[BatchRow]) -> bool:
         """Write a new list, which appears complete; False if there is one, perhaps of another process."""
@@ -218,40 +218,40 @@ class ListFile:
     def _unwritable(self, error: OSError) -> JobError:
         return JobError("cannot write the list", key=str(self.path), found=error.strerror)
 
-    def known(self) -> Known:
+    def known(self) -> ListEvents:
         """What the events say."""
-        known = Known()
+        events = ListEvents()
         with suppress(FileNotFoundError), open(self._events, encoding="utf-8", errors="replace") as file:
             for line in file:
                 with suppress(ValueError, KeyError, TypeError):
                     event = json.loads(line)
                     if "ended" in event:
-                        known.runs.pop(event["ended"], None)
+                        events.runs.pop(event["ended"], None)
                     elif "began" in event:
                         OwnerProcess.from_json(event["owner"])
-                        known.runs[event["began"]] = event
+                        events.runs[event["began"]] = event
                     elif "stamp" in event:
-                        known.done[event["destination"]] = {name: event[name] for name in ("request", *DONE)}
+                        events.done[event["destination"]] = {name: event[name] for name in ("request", *DONE)}
                     else:
-                        known.archives[event["destination"]] = {
+                        events.archives[event["destination"]] = {
                             **{name: event[name] for name in PLANNED},
                             "problems": tuple(map(Problem.from_json, event["problems"])),
                         }
-        return known
+        return events
 
-    def of(self, row: BatchRow, known: Known) -> BatchRow:
+    def of(self, row: BatchRow, events: ListEvents) -> BatchRow:
         """An archive as its job has it; without one, as its last event does."""
         destination = self.stored(row.destination)
         if not row.begun():
-            return replace(row, **known.archives.get(destination, {}))
-        done = known.done.get(destination, {})
+            return replace(row, **events.archives.get(destination, {}))
+        done = events.done.get(destination, {})
         if done.get("request") == self._asked(row) and done["stamp"] == stamp(row.job):
             return replace(row, **{name: done[name] for name in DONE})
         return of_job(row)
 
-    def planned(self, row: BatchRow, known: Known) -> int:
+    def planned(self, row: BatchRow, events: ListEvents) -> int:
         """Bytes of the source that are read according to the plan of an archive."""
-        event = known.archives.get(self.stored(row.destination))
+        event = events.archives.get(self.stored(row.destination))
         return row.bytes_in if event is None else int(event["bytes_in"])
 
     def _asked(self, row: BatchRow) -> list[str]:

@@ -75,11 +75,11 @@ def list_archives(
         else:
             goal = None if request.in_place else destination
             listed.append(Listed(place=place, destination=goal, request=request))
-    found = [candidate for given in listed for candidate in _found(given, storage_options, problems)]
-    named = {candidate.row.source for candidate in found if candidate.named}
+    candidates = [candidate for given in listed for candidate in _found(given, storage_options, problems)]
+    named = {candidate.row.source for candidate in candidates if candidate.named}
     checked: list[_Candidate] = []
-    known: set[tuple[str, str]] = set()
-    for candidate in found:
+    listed_pairs: set[tuple[str, str]] = set()
+    for candidate in candidates:
         row = candidate.row
         if not candidate.named and row.source in named:
             continue  # a row that names an archive has priority over one that finds it
@@ -88,9 +88,9 @@ def list_archives(
         except UsageError as error:
             problems.append(f"{candidate.name}: {error}")
             continue
-        if not candidate.listed.where and (row.source, goal) in known:
+        if not candidate.listed.where and (row.source, goal) in listed_pairs:
             continue  # two places of the command line contain it
-        known.add((row.source, goal))
+        listed_pairs.add((row.source, goal))
         row = replace(row, number=len(checked) + 1, destination=goal)
         checked.append(candidate._replace(row=row))
     problems += _conflicts(checked)

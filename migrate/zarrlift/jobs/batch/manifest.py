@@ -119,12 +119,12 @@ def _listed(
         return None
     values: dict[str, Any] = {}
     for name, value in given.items():
-        known = str(name).strip().replace("-", "_")
-        known = "format" if known == "from" else known
-        if known in _KNOWN:
-            values[known] = value
+        column = str(name).strip().replace("-", "_")
+        column = "format" if column == "from" else column
+        if column in _KNOWN:
+            values[column] = value
         else:
-            problems.append(f"{where}: {_unknown(name, known)}")
+            problems.append(f"{where}: {_unknown(name, column)}")
     source = values.pop("source", None)
     if not isinstance(source, str) or not source:
         problems.append(f"{where}: a source is needed")
@@ -142,30 +142,30 @@ def _listed(
     return Listed(place=source, destination=goal, request=row_request, where=where)
 
 
-def _unknown(name: object, known: str) -> str:
+def _unknown(name: object, column: str) -> str:
     if name is None:
         return "more values than columns"
-    if known in _SECRET:
+    if column in _SECRET:
         return f"{name}: a batch does not store options that may be secret; give --storage-options"
-    near = get_close_matches(known, _KNOWN, 1)
+    near = get_close_matches(column, _KNOWN, 1)
     return f"{name}: unknown column" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _request(values: Mapping[str, Any], default: RowRequest, recipes: dict[str, Recipe]) -> RowRequest:
     """What a row asks for; UsageError."""
-    changed = {name: _value(name, known, values[name]) for name, known in _ASKED.items() if name in values}
+    changed = {name: _value(name, option, values[name]) for name, option in _ASKED.items() if name in values}
     if "format" in changed:
         require_known(str(changed["format"]))
     return replace(default, recipe=_recipe(values, default.recipe, recipes), **changed)
 
 
-def _value(name: str, known: Option, value: Any) -> Any:
+def _value(name: str, option: Option, value: Any) -> Any:
     """The value of an option; UsageError for one that it does not take."""
-    if known.type is bool:
+    if option.type is bool:
         return _flag(name, value)
-    if known.choices and value not in known.choices:
-        raise UsageError(f"{name}: {value!r}", expected=", ".join(known.choices))
-    if known.type is Size:
+    if option.choices and value not in option.choices:
+        raise UsageError(f"{name}: {value!r}", expected=", ".join(option.choices))
+    if option.type is Size:
         number = parse_size(value) if isinstance(value, str) else value
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             raise UsageError(f"{name} is not a size", found=repr(value))
@@ -185,8 +185,8 @@ def _recipe(values: Mapping[str, Any], default: Recipe, recipes: dict[str, Recip
     if not own:
         return recipe
     for name, value in own.items():
-        known = ARRAY_OPTIONS.get(name)
-        if name == "consolidate" or (known is not None and known.type is bool):
+        option = ARRAY_OPTIONS.get(name)
+        if name == "consolidate" or (option is not None and option.type is bool):
             own[name] = _flag(name, value)
     parsed = parse_recipe(own, name="row")
     base = {name: getattr(parsed.base, name) for name in own if name in ARRAY_OPTIONS}
@@ -196,7 +196,7 @@ def _recipe(values: Mapping[str, Any], default: Recipe, recipes: dict[str, Recip
 
 
 def _flag(name: str, value: Any) -> bool:
-    found = value if isinstance(value, bool) else _WORDS.get(str(value).lower())
-    if found is None:
+    flag = value if isinstance(value, bool) else _WORDS.get(str(value).lower())
+    if flag is None:
         raise UsageError(f"{name}: {value!r}", expected="true or false")
-    return found
+    return flag

@@ -37,8 +37,8 @@ class RowRequest(Request):
     @cached_property
     def recipe_json(self) -> JSONObject:
         """The recipe as a job has it."""
-        found: JSONObject = json.loads(json.dumps(self.recipe.to_json()))
-        return found
+        result: JSONObject = json.loads(json.dumps(self.recipe.to_json()))
+        return result
 
     @cached_property
     def text(self) -> str:
@@ -174,20 +174,20 @@ def _of_job(job: Job, row: BatchRow) -> dict[str, Any]:
         )
     # The whole plan takes time to read, for each of thousands of archives.
     refusals = job.plan().refusals if any(node.kind == "refusal" for node in nodes) else ()
-    known = [Problem.from_json(problem) for problem in header["problems"]]
-    known = [problem for problem in known if problem.severity == "refusal"]
-    known += [problem for refusal in refusals for problem in refusal.problems]
+    refused = [Problem.from_json(problem) for problem in header["problems"]]
+    refused = [problem for problem in refused if problem.severity == "refusal"]
+    refused += [problem for refusal in refusals for problem in refusal.problems]
     failed = [problem for node in nodes if node.state == "failed" for problem in node.problems]
     state: str = job.state
     if state == "incomplete":
         left = any(node.state == "pending" and node.kind == "array" for node in nodes)
-        state = "failed" if failed else "incomplete" if left or not known else "refused"
+        state = "failed" if failed else "incomplete" if left or not refused else "refused"
     totals = job.totals().values()
     return {
         "format": header["format"],
         "state": state,
         "running": job.state == "incomplete" and activity(job.path, last_run(job)) == "running",
-        "problems": tuple(dict.fromkeys((*known, *failed))),
+        "problems": tuple(dict.fromkeys((*refused, *failed))),
         "arrays": sum(node.kind == "array" for node in nodes)
         + sum(refusal.kind == "array" for refusal in refusals),
         "objects": sum(total.chunks for total in totals),
@@ -265,7 +265,7 @@ class BatchOutcome:
         """This outcome if it is `ok`; otherwise JobError with the refusals and failures of every archive."""
         if self.ok:
             return self
-        found = [
+        problems = [
             f"{row.relative}: {problem}"
             for row in self.rows
             for problem in row.problems
@@ -273,7 +273,7 @@ class BatchOutcome:
         ]
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
         raise JobError(
-            JoinedProblems.of(found, before=f"{counts}; " if found else counts), key=self.list_file
+            JoinedProblems.of(problems, before=f"{counts}; " if problems else counts), key=self.list_file
         )
 
     @property

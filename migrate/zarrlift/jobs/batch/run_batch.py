@@ -31,7 +31,7 @@ from ..archive_run import ArchiveRequest
 from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
 from ..ledger.move import move_of, settled
-from ..opened_job import found_job, opened
+from ..opened_job import opened, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import Progress, Ticker, Unticked
 from .rows import COMPLETE, ArchiveState, BatchRow, RowRequest, of_job
@@ -90,9 +90,9 @@ class BatchRun:
     def __call__(self, rows: Iterable[BatchRow]) -> Generator[tuple[BatchRow, bool], None, None]:
         """Work on archives, the largest first: what became of each, and whether this process did it."""
         todo = sorted(rows, key=lambda row: (-row.bytes_in, row.number))
-        known = sum(row.bytes_in for row in todo if row.state == "pending")
+        total = sum(row.bytes_in for row in todo if row.state == "pending")
         with shared(self._options, waits=any(map(waits, todo)), alone=len(todo) == 1) as common:
-            self._send(Planned(bytes=known or None, chunks=None, archives=len(todo)))
+            self._send(Planned(bytes=total or None, chunks=None, archives=len(todo)))
             try:
                 # A run of one archive refreshes the display itself, after it has forked.
                 with Ticker(self._progress) if len(todo) > 1 else nullcontext():
@@ -159,8 +159,8 @@ def _follow_list(call: ArchiveCall) -> None:
         with suppress(JobError):
             settled(job)
             return
-        found = found_job(call.job, "resume", job, call.places, call.options, moved=moved)
-    with opened(found, progress=False):
+        unclaimed = unclaimed_job(call.job, "resume", job, call.places, call.options, moved=moved)
+    with opened(unclaimed, progress=False):
         pass  # its places are recorded
 
 

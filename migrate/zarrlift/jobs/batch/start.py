@@ -41,12 +41,12 @@ takes to start.
 
 def assessed(rows: Sequence[BatchRow], options: RunOptions, places: Places) -> list[BatchRow]:
     """The rows with what planning finds; archives that cannot be planned are refused."""
-    known = {row.number: row for row in rows}
+    by_number = {row.number: row for row in rows}
     todo = [row for row in rows if row.state == "pending" and not row.begun()]
     with shared(options, waits=any(map(waits, todo)), runs=False) as common:
         for row in common.each(lambda row, _: _assess(row, places, common.threads), todo):
-            known[row.number] = row
-    return list(known.values())
+            by_number[row.number] = row
+    return list(by_number.values())
 
 
 def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
@@ -177,32 +177,32 @@ def _listed(
     if wanted.in_place and (wanted.overwrite or to is not None):
         raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
     opening = how[1].storage_options
-    found = [
+    archives = [
         replace(row, job=str(job_beside(row.destination, path.parent)))
         for row in list_archives(places, destination=to, request=wanted, storage_options=opening)
     ]
     file = ListFile(path)
     if not os.path.lexists(path):
-        rows = assessed(found, *how) if plans or len(found) > 1 else found
+        rows = assessed(archives, *how) if plans or len(archives) > 1 else archives
         if file.create(rows):
             file.note(row for row in rows if not row.begun())
             return ()
-    known = file.rows()
-    new = _new(file, known, found)
+    recorded = file.rows()
+    new = _new(file, recorded, archives)
     if not new or not update:
         return tuple(redact(row.source) for row in new)
-    after = len(known)
+    after = len(recorded)
     rows = assessed([replace(row, number=after + place) for place, row in enumerate(new, 1)], *how)
-    file.write([*known, *rows])
+    file.write([*recorded, *rows])
     file.note(row for row in rows if not row.begun())
     return ()
 
 
-def _new(file: ListFile, known: Sequence[BatchRow], found: Sequence[BatchRow]) -> list[BatchRow]:
+def _new(file: ListFile, recorded: Sequence[BatchRow], archives: Sequence[BatchRow]) -> list[BatchRow]:
     """What was found and is not listed; JobError for an archive that is listed with other options."""
-    listed = {row.source: row for row in known}
+    listed = {row.source: row for row in recorded}
     new = []
-    for row in found:
+    for row in archives:
         before = listed.get(row.source)
         if before is None:
             new.append(row)

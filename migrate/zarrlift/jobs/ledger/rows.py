@@ -90,8 +90,8 @@ class NodeRow(NamedTuple):
 def node_row(values: Sequence[Any]) -> NodeRow:
     """A row that `NODES` selects."""
     number, path, kind, state, published, problems, since, route, *amounts = values
-    tasks, moves, read, known, reads, by_tasks = amounts
-    work = PlannedWork(tasks, bool(moves), read, bool(known), reads, bool(by_tasks))
+    tasks, moves, read, bytes_known, reads, by_tasks = amounts
+    work = PlannedWork(tasks, bool(moves), read, bool(bytes_known), reads, bool(by_tasks))
     why = _problems(problems) if problems else ()
     return NodeRow(number, as_text(path), kind, state, published, why, since, route, work)
 

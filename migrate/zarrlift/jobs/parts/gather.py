@@ -30,7 +30,7 @@ from ..archive_run import ArchiveRequest, new_job
 from ..claim import claimed
 from ..ledger.find_job import job_of_parts
 from ..ledger.last_run import noted_run
-from ..opened_job import found_job, opened, refuse_unsupported
+from ..opened_job import opened, refuse_unsupported, unclaimed_job
 from ..ours import require_visible
 from ..outcome import Outcome, nothing_to_do
 from ..places import refuse_claim_in_source
@@ -80,15 +80,15 @@ def gather(
     'done'
     """
     job, places, running, watching = given(options, JobPlace, Places, Running, Watching)
-    found = found_job(target, "gather", job, places, RunOptions.of(running), verify=verify)
-    with opened(found, progress, watching) as it:
+    unclaimed = unclaimed_job(target, "gather", job, places, RunOptions.of(running), verify=verify)
+    with opened(unclaimed, progress, watching) as it:
         current, ends = it.job, it.ends
         if current.state != "incomplete":
             require_visible(current, ends.destination)
             sweep_parts(current, ends.place)
             return it.end(nothing_to_do(current))
         division, plan = divided(current)
-        with noted_run(current), closing(planned_inventories(found.path, current.id)) as inventories:
+        with noted_run(current), closing(planned_inventories(unclaimed.path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
             problems = merge(current, forget=True)

@@ -30,7 +30,7 @@ from ..ledger.ledger import Job
 from ..ledger.read_only import read_only
 from ..ledger.rows import NodeState, RecordedTask
 from ..observed import observed
-from ..opened_job import found_job, require_parts
+from ..opened_job import require_parts, unclaimed_job
 from ..option_words import option_words
 from ..outcome import Outcome, log_outcome
 from ..processes.executors import RunOptions
@@ -97,10 +97,10 @@ def migrate_part(
         parts = require_parts(ledger)
         if not 0 <= index < parts:
             raise UsageError("the job has no such part", found=str(index), expected=f"0 to {parts - 1}")
-        found = found_job(path, "part", ledger, places, RunOptions.of(running), verify=verify)
-        ends = found.ends
+        unclaimed = unclaimed_job(path, "part", ledger, places, RunOptions.of(running), verify=verify)
+        ends = unclaimed.ends
         run_options = replace(
-            found.options,
+            unclaimed.options,
             # Others have to know what has reached the disk.
             fsync=running.fsync or (ends.local_destination is not None and sys.platform != "linux"),
         )

@@ -41,7 +41,7 @@ from ...storage.remote.store_writer import writer_for
 from ..endpoints import Endpoints
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..opened_job import found_job, opened, refuse_update
+from ..opened_job import opened, refuse_update, unclaimed_job
 from ..ours import OwnObjects, documents, keep_document, note_root_document
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import set_aside
@@ -269,12 +269,12 @@ def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     1
     """
     job, places, moved, updating = given(options, JobPlace, Places, Moved, Updating)
-    found = found_job(target, "update", job, places, RunOptions(), moved=moved)
-    with Job.open(found.path, write=False) as ledger:
+    unclaimed = unclaimed_job(target, "update", job, places, RunOptions(), moved=moved)
+    with Job.open(unclaimed.path, write=False) as ledger:
         refuse_update(ledger)
         with closing(last_inventories(ledger)) as before:
-            _, steps = compared(ledger, found.ends, before, Inventories(), None, updating)
-    return UpdatePlan(job=str(found.path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
+            _, steps = compared(ledger, unclaimed.ends, before, Inventories(), None, updating)
+    return UpdatePlan(job=str(unclaimed.path), nodes=tuple(sorted(steps.nodes, key=lambda node: node.path)))
 
 
 @explicit
@@ -320,6 +320,8 @@ def update(
     job, places, moved, updating, running, watching = given(
         options, JobPlace, Places, Moved, Updating, Running, Watching
     )
-    found = found_job(target, "update", job, places, RunOptions.of(running), moved=moved, verify=verify)
-    with opened(found, progress, watching) as it:
+    unclaimed = unclaimed_job(
+        target, "update", job, places, RunOptions.of(running), moved=moved, verify=verify
+    )
+    with opened(unclaimed, progress, watching) as it:
         return it.end(update_job(it, updating))

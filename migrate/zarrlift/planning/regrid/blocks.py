@@ -71,22 +71,22 @@ class Blocks:
         return self.run or self.piece or self.shape
 
 
-def memory_budget(asked: int | None) -> int:
+def memory_budget(limit: int | None) -> int:
     """Memory limit of the whole process in bytes; UsageError below the minimum for any run."""
-    if asked is None:
+    if limit is None:
         return max(machine_memory() // _SHARE, 2 * SMALLEST_MEMORY)
-    if asked < SMALLEST_MEMORY:
+    if limit < SMALLEST_MEMORY:
         raise UsageError(
             "--memory is too small",
-            found=f"{asked:,} bytes",
+            found=f"{limit:,} bytes",
             expected=f"at least {SMALLEST_MEMORY // 10**6}MB",
         )
-    return asked
+    return limit
 
 
-def worker_budget(asked: int | None) -> int:
+def worker_budget(limit: int | None) -> int:
     """Memory limit of one worker on another machine in bytes, whatever this machine has."""
-    return _OF_A_WORKER if asked is None else memory_budget(asked)
+    return _OF_A_WORKER if limit is None else memory_budget(limit)
 
 
 def workers_within(budget: int, memory: int, *, processes: bool = False) -> int:
@@ -212,18 +212,18 @@ def block_bounds(
     `written` is the number of bytes written for a block, if it may be larger than what is read.
     """
     grid = Grid(source.shape, blocks.shape)
-    there = touched(inventory.indexes, source.objects, grid)
-    if not len(there):
+    touched_blocks = touched(inventory.indexes, source.objects, grid)
+    if not len(touched_blocks):
         return ()
-    each = max(bytes_in / len(there), 1)
-    step = int(min(max(task_bytes(bytes_in) // each, 1), _MAX_BLOCKS, max(len(there) // 8, 1)))
-    starts = np.arange(0, len(there), step)
+    each = max(bytes_in / len(touched_blocks), 1)
+    step = int(min(max(task_bytes(bytes_in) // each, 1), _MAX_BLOCKS, max(len(touched_blocks) // 8, 1)))
+    starts = np.arange(0, len(touched_blocks), step)
     sizes = object_sizes(inventory, prod(source.object_shape) * source.item_bytes)
     if isinstance(source.frame, Shards):  # only the inner chunks that a block overlaps are read
         sizes = np.minimum(sizes, _inner_chunk_bytes(source, blocks.shape))
-    reads = gathered(sizes, inventory.indexes, source.objects, grid, there)
+    reads = gathered(sizes, inventory.indexes, source.objects, grid, touched_blocks)
     starts = within_limit(starts, np.maximum(reads, written))
-    return (*map(int, there[starts]), int(there[-1]) + 1)
+    return (*map(int, touched_blocks[starts]), int(touched_blocks[-1]) + 1)
 
 
 def _inner_chunk_bytes(source: Layout, block: Shape) -> int:

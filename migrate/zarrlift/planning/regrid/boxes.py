@@ -98,13 +98,13 @@ class Candidates:
         a small array, boxes without pieces are preferred. `whole` excludes boxes with pieces.
         """
         most = room // self.item
-        found = list(self._boxes(most))
+        boxes = list(self._boxes(most))
         if not whole:
-            found += self._long(most)
-            found = found or list(self._within_a_shard(most))
-            found += self._layers(most)
+            boxes += self._long(most)
+            boxes = boxes or list(self._within_a_shard(most))
+            boxes += self._layers(most)
         return min(
-            found,
+            boxes,
             key=lambda box: (
                 self.cost(box, workers),
                 self._small and box.piece is not None,
@@ -144,12 +144,12 @@ class Candidates:
         """Boxes longer than the memory."""
         longest = max(_LONGEST * most, _LONG_BYTES // self.item)
         for axis, (step, chunk) in enumerate(zip(self.whole, self.chunk, strict=True)):
-            kept = _kept(chunk, step)
-            if not kept or chunk % step == 0:
+            overlap = _kept(chunk, step)
+            if not overlap or chunk % step == 0:
                 continue  # a box with a multiple of both lengths takes no more memory
             others = [lengths if other != axis else [step] for other, lengths in enumerate(self.objects)]
             for piece in product(*others):
-                items = self._items(_stretched(piece, axis, step + kept))
+                items = self._items(_stretched(piece, axis, step + overlap))
                 if items > most:
                     continue
                 for length in self.objects[axis]:
@@ -182,9 +182,9 @@ class Candidates:
             if items > most:
                 continue
             yield self._box(self.whole, items, piece)
-            kept = _kept(self.chunk[axis], piece[axis])
-            items = self._items(_stretched(piece, axis, piece[axis] + kept))
-            if kept and piece[axis] < self.whole[axis] and items <= most:
+            overlap = _kept(self.chunk[axis], piece[axis])
+            items = self._items(_stretched(piece, axis, piece[axis] + overlap))
+            if overlap and piece[axis] < self.whole[axis] and items <= most:
                 yield self._box(self.whole, items, piece, _stretched(piece, axis, self.whole[axis]))
 
     def _items(self, shape: Shape) -> int:
@@ -207,14 +207,14 @@ def _stretched(shape: Shape, axis: int, length: int) -> Shape:
 
 def _front(length: int, chunk: int, candidates: Iterator[int]) -> list[int]:
     """The candidate lengths along one axis, each of which repeats fewer reads than all shorter ones."""
-    kept: list[int] = []
+    lengths: list[int] = []
     least = float("inf")
     for candidate in sorted(candidates):
         again = times_read((length,), (chunk,), (candidate,))
         if again < least:
-            kept.append(candidate)
+            lengths.append(candidate)
             least = again
-    return kept
+    return lengths
 
 
 def _parts(chunk: Shape, inner_chunk: Shape, counts: Shape) -> Iterator[tuple[Shape, int, Shape]]:

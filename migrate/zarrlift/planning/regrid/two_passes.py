@@ -83,9 +83,9 @@ def two_passes(
         second = choose_blocks(between, destination, budget, buffers, sharing=sharing)
         if not isinstance(first, Blocks) or not isinstance(second, Blocks):
             continue
-        found = TwoPasses(between=between, first=first, second=second)
-        if best is None or found.times_read < best.times_read:
-            best = found
+        candidate = TwoPasses(between=between, first=first, second=second)
+        if best is None or candidate.times_read < best.times_read:
+            best = candidate
     if best is None or best.times_read + _COST >= one.times_read:
         return None
     return best
@@ -123,8 +123,14 @@ def _plain(source: Layout) -> Chain:
     """A chain with little processor load that removes some of the zeros."""
     size = source.data_type.numpy.itemsize
     packing = CodecSpec("bytes", {"endian": "little"}) if size > 1 else CodecSpec("bytes")
-    said = {"cname": "lz4", "clevel": 1, "shuffle": "shuffle", "typesize": min(size, 255), "blocksize": 0}
-    return Chain((packing, CodecSpec("blosc", said)))
+    configuration = {
+        "cname": "lz4",
+        "clevel": 1,
+        "shuffle": "shuffle",
+        "typesize": min(size, 255),
+        "blocksize": 0,
+    }
+    return Chain((packing, CodecSpec("blosc", configuration)))
 
 
 def _between(source: Layout, destination: Layout, budget: int, sharing: int) -> Iterator[Shape]:

@@ -77,14 +77,14 @@ def batch_page(
     )
 
 
-def census_page(found: Census) -> str:
+def census_page(result: Census) -> str:
     """The page on many archives."""
     return page(
-        census.blocks(found),
+        census.blocks(result),
         kicker="zarrlift census",
-        title=_name(found.place),
-        state=f"{'' if found.complete else 'not '}everything can be migrated",
-        tone="good" if found.complete else "warn",
+        title=_name(result.place),
+        state=f"{'' if result.complete else 'not '}everything can be migrated",
+        tone="good" if result.complete else "warn",
     )
 
 
@@ -156,8 +156,10 @@ def write_batch_page(outcome: BatchOutcome, html: str, *, pictures: bool, places
             if job is not None:
                 reports[row.number] = report_of(job)
                 if pictures:
-                    found = pictures_of_job(job, maker, Places(**places))
-                    previews = previews.plus(found.linked(f"r{number}".format, archive=row.relative))
+                    pictures_of_row = pictures_of_job(job, maker, Places(**places))
+                    previews = previews.plus(
+                        pictures_of_row.linked(f"r{number}".format, archive=row.relative)
+                    )
     write_page(html, batch_page(outcome, reports, previews))
 
 

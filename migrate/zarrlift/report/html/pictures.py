@@ -266,8 +266,8 @@ def _about(image: Image, selection: Any, *, labels: bool) -> str:
     if labels:
         parts.append("labels")
     if image.mixed and image.channels is not None:
-        shown, count = selection[image.channels].stop, image.shape[image.channels]
-        parts.append(count_text(count, "channel") if shown == count else f"{shown} of {count} channels")
+        mixed, count = selection[image.channels].stop, image.shape[image.channels]
+        parts.append(count_text(count, "channel") if mixed == count else f"{mixed} of {count} channels")
     if image.levels > 1:
         parts.append(f"the coarsest of {count_text(image.levels, 'level')} that is large enough")
     spatial = [(selection[axis], image.shape[axis]) for axis in (image.rows, image.columns)]

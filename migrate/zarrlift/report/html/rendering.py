@@ -112,13 +112,13 @@ class View:
 
     def sections(self, blocks: Iterable[b.Block]) -> list[SectionBlocks]:
         """The sections that have something to show; after the first one, those with refusals."""
-        found: list[SectionBlocks] = [(b.Section(), [])]
+        sections: list[SectionBlocks] = [(b.Section(), [])]
         for block in self.shown(blocks):
             if isinstance(block, b.Section):
-                found.append((block, []))
-            elif found[-1][0].on != "text":
-                found[-1][1].append(block)
-        first, *others = found
+                sections.append((block, []))
+            elif sections[-1][0].on != "text":
+                sections[-1][1].append(block)
+        first, *others = sections
         others = [(section, content) for section, content in others if content]
         return [first, *sorted(others, key=lambda section: not any(map(_is_refusal, section[1])))]
 

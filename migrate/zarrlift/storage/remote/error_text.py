@@ -88,9 +88,9 @@ def plainly(
     status = _STATUS.search(text)
     if status is None:
         return StorageError(what, key=place, found=f"{type(error).__name__}: {text}"[:_MOST], advice=advice)
-    more = [found[1].rstrip(".") for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
-    found = "; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST]
-    return StorageError(what, key=place, found=found, advice=advice)
+    more = [match[1].rstrip(".") for match in (_CODE.search(text), _MESSAGE.search(text)) if match]
+    match = "; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST]
+    return StorageError(what, key=place, found=match, advice=advice)
 
 
 def _refusal(text: str) -> str | None:

@@ -131,8 +131,8 @@ class PerArray(BufferedArrays):
 
     def cache_of(self, key: str) -> Any:
         """The state of the cache below the array that contains a key, if the array is known."""
-        known = (self._arrays.get(path) for path in ancestors(key))
-        below = next((getattr(array.store, "cache_of", None) for array in known if array is not None), None)
+        arrays = (self._arrays.get(path) for path in ancestors(key))
+        below = next((getattr(array.store, "cache_of", None) for array in arrays if array is not None), None)
         return None if below is None else below(key)
 
     def _forget(self, folder: str) -> None:
