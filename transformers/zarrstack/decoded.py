@@ -54,7 +54,7 @@ class DecodedChunks(BatchedCodecPipeline):
         except (TypeError, ValueError, AttributeError, NotImplementedError):
             return None
 
-    def _kept_as(self, spec: ArraySpec) -> tuple[str, tuple[int, ...], np.dtype[Any]] | None:
+    def _cache_kind(self, spec: ArraySpec) -> tuple[str, tuple[int, ...], np.dtype[Any]] | None:
         """What tells a decoded chunk from its bytes and from those of other codecs; None: it is not kept."""
         kind = spec.dtype.to_native_dtype()
         if kind.hasobject or kind.kind == "T" or not issubclass(spec.prototype.nd_buffer, cpu.NDBuffer):
@@ -73,7 +73,7 @@ class DecodedChunks(BatchedCodecPipeline):
         results: list[Any] = [{"status": "present"}] * len(requests)
         others = []
         for number, request in enumerate(requests):
-            chunk = self._kept(state, request)
+            chunk = self._cached_array(state, request)
             if chunk is None:
                 others.append(number)
             else:
@@ -99,15 +99,15 @@ class DecodedChunks(BatchedCodecPipeline):
                 results.append({"status": "present"})
         return tuple(results)
 
-    def _kept(self, state: CacheState, request: Request) -> np.ndarray[Any, Any] | None:
-        kind = self._kept_as(request[1])
+    def _cached_array(self, state: CacheState, request: Request) -> np.ndarray[Any, Any] | None:
+        kind = self._cache_kind(request[1])
         data = None if kind is None else state.in_memory_as(request[0].path, kind)
         return None if kind is None or data is None else np.frombuffer(data, kind[2]).reshape(kind[1])
 
     async def _decoded(self, request: Request) -> np.ndarray[Any, Any] | None:
         """Decode a chunk and keep it; None if it is missing, or is not one that is kept."""
         place, spec = request[:2]
-        state, kind = _cache_of(request), self._kept_as(spec)
+        state, kind = _cache_of(request), self._cache_kind(spec)
         if state is None or kind is None:
             return None
         version = state.version_of(place.path)

@@ -62,7 +62,7 @@ class ChunkColumns:
         """All rows by ascending index; nothing can be added afterwards. Raises StorageError."""
         if self._file is None:
             return self._sorted_rest()
-        with _told(), self._file:
+        with _as_storage_error(), self._file:
             return self._sorted_file()
 
     def _sorted_file(self) -> Columns:
@@ -88,7 +88,7 @@ class ChunkColumns:
         return indexes[order], sizes[order], versions[order]
 
     def _spill(self) -> None:
-        with _told():
+        with _as_storage_error():
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - has no name; closed by `sorted`
             for column in self._sorted_rest():
@@ -112,7 +112,7 @@ def _mapped_column(file: IO[bytes]) -> Indexes:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_storage_error() -> Iterator[None]:
     """Turns an error of the temporary file into a StorageError."""
     try:
         yield

@@ -99,7 +99,7 @@ def show(
     def text() -> Iterable[Block]:
         from ..models.text import lines
 
-        _tell(result.problems)
+        _print_problems(result.problems)
         return plain(lines(model) if whole else [json.dumps(model, ensure_ascii=False, indent=2)])
 
     problems = [problem.to_json() for problem in result.problems]
@@ -171,10 +171,10 @@ def validate(
     how = {"migrated": as_ is not None, **reading.arguments(), **storage.arguments()}
     requirement = models.load(model, leave_open=parts(leave_open or ()))
     if len(sources) == 1:
-        rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **how))]
+        rows = [(_without_credentials(sources[0]), models.validate(sources[0], requirement, **how))]
     else:
         checked = models.validate_many(sources, requirement, **how)
-        rows = [(_shown(str(place)), problems) for place, problems in checked]
+        rows = [(_without_credentials(str(place)), problems) for place, problems in checked]
 
     return Answer(
         code=PARTLY if any(problems for _, problems in rows) else DONE,
@@ -248,7 +248,7 @@ def create(
     return Answer(code=DONE, text=lambda: report_models.created(result), data=result.to_json)
 
 
-def _tell(problems: Iterable[Problem]) -> None:
+def _print_problems(problems: Iterable[Problem]) -> None:
     """Print problems to standard error; standard output is for the model."""
     from ..report.blocks import Problems
     from ..report.page import Page
@@ -258,7 +258,7 @@ def _tell(problems: Iterable[Problem]) -> None:
         say(line.removeprefix("  "))
 
 
-def _shown(place: str) -> str:
+def _without_credentials(place: str) -> str:
     """A place for display, without credentials in a URL."""
     from ..storage.open_storage import is_url
     from ..storage.redact import redact

@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(words: list[str], arguments: list[str] | None) -> int:
     if arguments is None and COMPLETE in os.environ:
         return complete(typer.main.get_command(app(*COMMANDS)))
-    command = typer.main.get_command(app(*_meant(words)))
+    command = typer.main.get_command(app(*_possible_commands(words)))
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
     except _CLICK_ERROR as error:
@@ -189,7 +189,7 @@ def app(*names: str) -> typer.Typer:
     return application
 
 
-def _meant(words: list[str]) -> tuple[str, ...]:
+def _possible_commands(words: list[str]) -> tuple[str, ...]:
     """The commands that a command line may need, since a parser for all of them takes long to build."""
     if words and words[0] in COMMANDS:
         return (words[0],)

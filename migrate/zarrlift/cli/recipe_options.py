@@ -5,7 +5,7 @@ from functools import cache
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from ..recipe.options import flag_of
@@ -102,7 +102,7 @@ def _rare(texts: Iterable[str]) -> dict[str, Any]:
         if row is not None and not row.rare:
             raise usage(f"--set {name}: this has an option of its own", expected=flag_of(name, row))
         if row is None or not equals:
-            near = meant(name.replace("_", "-"), _RARE)
+            near = did_you_mean(name.replace("_", "-"), _RARE)
             raise usage(f"--set takes NAME=VALUE, found {text}", expected=", ".join(_RARE), advice=near)
         if row.choices and value not in row.choices:
             raise usage(f"--set {name}: {value!r}", expected=", ".join(row.choices))

@@ -40,7 +40,7 @@ def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:
     zarrlift's own come first, then the others by name. UsageError for one that cannot be loaded.
     """
     everything = AUTO in names
-    classes = [_ours(name) for name in _ORDER if everything or name in names]
+    classes = [_built_in(name) for name in _ORDER if everything or name in names]
     others = dict.fromkeys(point.name for point in outside() if point.name not in _ORDER)
     classes += [find(name) for name in others if everything or name in names]
     return tuple(
@@ -49,7 +49,7 @@ def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:
 
 
 @functools.cache
-def _ours(name: str) -> type[Convention]:
+def _built_in(name: str) -> type[Convention]:
     module, _, attribute = _ORDER[name].partition(":")
     convention: type[Convention] = getattr(import_module(module, __package__), attribute)
     return convention
@@ -107,7 +107,7 @@ def apply_conventions(
     archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
 ) -> ConventionChanges:
     """Run every convention that the recipe names anywhere; UsageError for an unknown name."""
-    names_of = _wanted(archive, recipe)
+    names_of = _requested_names(archive, recipe)
     everywhere = tuple(dict.fromkeys(name for names in set(names_of.values()) for name in names))
     classes = chosen(everywhere)
     if not classes:
@@ -152,7 +152,7 @@ def apply_conventions(
         for problem in judged_problems:
             path = problem.node or ""
             problems[path] = (*problems.get(path, ()), problem)
-        for path, problem in _below(left, refused):
+        for path, problem in _refusals_below(left, refused):
             problems[path] = (*problems.get(path, ()), problem)
         if convention.exclusive:
             claimed.update(result.changes, refused)
@@ -184,7 +184,7 @@ def _judged(problem: Problem, convention: type[Convention], recipe: Recipe) -> P
     )
 
 
-def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
+def _requested_names(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
     """The requested names for each node that the recipe selects."""
     wanted = {node.path: recipe.for_array(node.path).conventions for node in archive.nodes}
     for names in set(wanted.values()):
@@ -192,7 +192,7 @@ def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
     return wanted
 
 
-def _below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[str, Problem]]:
+def _refusals_below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[str, Problem]]:
     """A refusal for each node below a refused one."""
     if not refused:
         return

@@ -168,7 +168,7 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
     if node.fill_is_null:
         return _Mask() if stated is None else _restated(stated, node, problems)
     fill = fill_from_json(node.layout.fill_value, data_type)
-    if stated is not None and not _says(stated, fill):
+    if stated is not None and not _equals_fill(stated, fill):
         message = f"the attribute {FILL} is replaced by the array's fill value, which xarray uses"
         problems.append(
             finding("warning", node.path, message, excerpt(stated), excerpt(node.layout.fill_value))
@@ -209,7 +209,7 @@ def _double(value: float) -> str:
     return base64.standard_b64encode(struct.pack("<d", value)).decode("ascii")
 
 
-def _says(stated: JSON, fill: Any) -> bool:
+def _equals_fill(stated: JSON, fill: Any) -> bool:
     """Whether the existing attribute equals the fill value, in any form."""
     if isinstance(stated, list):
         if len(stated) != 1:

@@ -24,19 +24,19 @@ class IdentityCache(Generic[T]):
     def __init__(self, make: Callable[..., T]) -> None:
         """`make` must depend only on its arguments."""
         self._make = make
-        self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], T]] = {}
+        self._entries: dict[tuple[Any, ...], tuple[tuple[Any, ...], T]] = {}
 
     def __call__(self, *objects: Any) -> T:
         """The result of `make`; exceptions are not cached."""
         key = tuple(map(id, objects))
-        entry = self._known.get(key)
+        entry = self._entries.get(key)
         return self._new(key, objects) if entry is None else entry[1]
 
     def _new(self, key: tuple[Any, ...], objects: tuple[Any, ...]) -> T:
-        if len(self._known) >= MAX_ENTRIES:
-            self._known.clear()
+        if len(self._entries) >= MAX_ENTRIES:
+            self._entries.clear()
         result = self._make(*objects)
-        self._known[key] = (objects, result)
+        self._entries[key] = (objects, result)
         return result
 
 
@@ -46,5 +46,5 @@ class MemberIdentityCache(IdentityCache[T]):
     def __call__(self, value: dict[str, Any]) -> T:
         """The result of `make` for the object."""
         key = (*value, *map(id, value.values()))
-        entry = self._known.get(key)
+        entry = self._entries.get(key)
         return self._new(key, (dict(value),)) if entry is None else entry[1]

@@ -61,7 +61,7 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
 
 def nearest(storage: Storage, format: Format | None = None, *, beside_v3: bool = False) -> Seen:
     """The markers at the root of an archive; for an implicit root, those of the nearest nodes."""
-    seen = _look(storage, format, beside_v3=beside_v3)
+    seen = _root_markers(storage, format, beside_v3=beside_v3)
     if format in (None, DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
         # Nothing, or consolidated metadata of the draft, which has the same name as that of Zarr v2.
         from .zarr_v3_draft.entry_point import without_entry
@@ -81,7 +81,7 @@ def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside
     if format is not None:
         if format not in formats:
             raise UsageError(
-                f"no {format} archive found", found=_found(storage, seen), expected=_documents(format)
+                f"no {format} archive found", found=_markers_text(storage, seen), expected=_documents(format)
             )
         formats = (format,)
     # A format present at every node is the archive's; its reader reports nodes that have another one too.
@@ -94,7 +94,7 @@ def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside
     if len(formats) > 1:
         raise UsageError(
             "the archive has metadata of two formats",
-            found=_found(storage, seen),
+            found=_markers_text(storage, seen),
             advice="Choose one: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
     return formats[0]
@@ -106,7 +106,7 @@ def _stored_format(storage: Storage) -> Format | None:
     return format_of_chunks(storage, "", {name: data for name, data in contents if data is not None})
 
 
-def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
+def _root_markers(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
     """The markers of the root; for an implicit root, those of the nearest nodes, by path.
 
     If one format is requested (or, beside v3, any other), nodes with other formats only are used only if
@@ -159,11 +159,11 @@ def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDo
     seen: Seen = {}
     for path in paths:
         documents = [
-            (marker, content, _shown(marker, content, key))
+            (marker, content, _marker_content(marker, content, key))
             for marker in markers
             if (content := present.get(key := join(path, marker.key))) is not None
         ]
-        telling = [item for item in documents if _tells(item[0], item[2])]
+        telling = [item for item in documents if _identifies(item[0], item[2])]
         # A document without content identifies a format by its name, if nothing else does.
         telling = [item for item in telling if item[0].by_name or item[1]] or telling
         if telling:
@@ -172,15 +172,15 @@ def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDo
     return seen
 
 
-def _shown(marker: MarkerDocument, content: bytes, key: str) -> Mapping[str, Any] | bytes | None:
+def _marker_content(marker: MarkerDocument, content: bytes, key: str) -> Mapping[str, Any] | bytes | None:
     """A document as its marker receives it."""
     if marker.by_name:
         return None  # consolidated metadata may be large
     return parsed_or_none(content, key) if marker.parsed else content
 
 
-def _tells(marker: MarkerDocument, data: Mapping[str, Any] | bytes | None) -> bool:
-    return (data is not None or marker.certain) and marker.told_by(data)
+def _identifies(marker: MarkerDocument, data: Mapping[str, Any] | bytes | None) -> bool:
+    return (data is not None or marker.certain) and marker.matches(data)
 
 
 def _check_v3(storage: Storage, seen: Seen) -> None:
@@ -211,7 +211,7 @@ def _check_root(content: bytes) -> None:
         raise MetadataError("node_type is neither array nor group", key=V3, found=found)
 
 
-def _found(storage: Storage, seen: Seen) -> str:
+def _markers_text(storage: Storage, seen: Seen) -> str:
     """The markers found, each once, with its first key."""
     keys: dict[MarkerDocument, str] = {}
     for path, marks in seen.items():

@@ -61,7 +61,7 @@ def _row_of(name: Format) -> NodeFormat:
                 format=name,
                 key=document,
                 what=name,
-                told_by=partial(_is_node, name, document),
+                matches=partial(_is_node, name, document),
                 is_array=partial(is_array_document, name, document),
                 parsed=False,
             )

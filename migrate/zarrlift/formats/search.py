@@ -135,7 +135,7 @@ class _Search:
         while places:
             starts = range(0, len(places), _AT_ONCE)
             places = [each for start in starts for each in self._below(places[start : start + _AT_ONCE])]
-        every: list[FoundArchive | Problem] = [*map(self._found, self._unique()), *self.problems]
+        every: list[FoundArchive | Problem] = [*map(self._found_archive, self._unique()), *self.problems]
         yield from sorted(every, key=_path_of)
 
     def is_tree(self) -> bool:
@@ -165,7 +165,7 @@ class _Search:
     def _below(self, places: Sequence[_Place]) -> list[_Place]:
         """The directories to search below these; archives among them are added to `roots`."""
         listings: dict[str, list[DirectoryEntry]] = {}
-        for paths, some in self._asked([place.path for place in places], self.storage.list_dirs):
+        for paths, some in self._answers([place.path for place in places], self.storage.list_dirs):
             listings.update(zip(paths, some, strict=True))
         groups = [(place, self._children(place, listings.get(place.path, []))) for place in places]
         marks = self._marks([child for _, children in groups for child in children])
@@ -303,10 +303,10 @@ class _Search:
         return seen | self._marks_at(left, None)
 
     def _marks_at(self, paths: Sequence[str], arrays_of: Format | None) -> Seen:
-        answers = self._asked(paths, lambda some: marks_at(self.storage, some, arrays_of))
+        answers = self._answers(paths, lambda some: marks_at(self.storage, some, arrays_of))
         return {path: marks for _, seen in answers for path, marks in seen.items()}
 
-    def _asked(
+    def _answers(
         self, paths: Sequence[str], ask: Callable[[Sequence[str]], T]
     ) -> Iterator[tuple[Sequence[str], T]]:
         """Answers for many directories at a time; those that cannot be read are added to `failed`."""
@@ -337,7 +337,7 @@ class _Search:
             real_paths.add(root.place.real)
             yield root
 
-    def _found(self, root: _Root) -> FoundArchive:
+    def _found_archive(self, root: _Root) -> FoundArchive:
         url, nested = self._url(root.place.path), tuple(sorted(root.nested))
         return FoundArchive(url=url, relative=root.place.path, format=root.format, nested=nested)
 

@@ -30,7 +30,7 @@ class MarkerDocument:
     key: str
     what: str
     """Name of the format for people."""
-    told_by: Callable[[Any], bool]
+    matches: Callable[[Any], bool]
     """Whether a document, or None if it is not a JSON object, is one of this format."""
     is_array: Callable[[Any], bool]
     """Whether such a document is that of an array."""
@@ -42,7 +42,7 @@ class MarkerDocument:
     @property
     def by_name(self) -> bool:
         """Whether the name of a document identifies the format, whatever its content."""
-        return self.told_by is _always
+        return self.matches is _always
 
     @property
     def of_arrays(self) -> bool:
@@ -133,9 +133,9 @@ def _is_n5_dataset(data: Mapping[str, Any] | None) -> bool:
 
 
 DRAFT: Final = MarkerDocument(
-    format="zarr3-draft", key=V3, what="the 2022 draft of Zarr v3", told_by=_is_draft, is_array=_never
+    format="zarr3-draft", key=V3, what="the 2022 draft of Zarr v3", matches=_is_draft, is_array=_never
 )
-_V2: Final = partial(MarkerDocument, format="zarr2", told_by=_always)
+_V2: Final = partial(MarkerDocument, format="zarr2", matches=_always)
 _V2_NODES: Final = {V2_ARRAY: "zarr2", V2_GROUP: "zarr2"}
 FORMATS: Final[Mapping[Format, NodeFormat]] = {
     "zarr2": NodeFormat(
@@ -168,7 +168,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
         title="Zarr v3",
         markers=(
             MarkerDocument(
-                format="zarr3", key=V3, what="Zarr v3 already", told_by=_is_v3, is_array=_is_v3_array
+                format="zarr3", key=V3, what="Zarr v3 already", matches=_is_v3, is_array=_is_v3_array
             ),
         ),
         describer=".zarr_v3.nodes",
@@ -182,7 +182,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
         title="N5",
         markers=(
             MarkerDocument(
-                format="n5", key=N5, what="N5", told_by=is_n5, is_array=_is_n5_dataset, certain=False
+                format="n5", key=N5, what="N5", matches=is_n5, is_array=_is_n5_dataset, certain=False
             ),
         ),
         describer=".n5.nodes",
@@ -199,13 +199,13 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
         title="Zarr v1",
         markers=(
             MarkerDocument(
-                format="zarr1", key=V1_ARRAY, what="Zarr v1", told_by=_is_v1, is_array=_always, certain=False
+                format="zarr1", key=V1_ARRAY, what="Zarr v1", matches=_is_v1, is_array=_always, certain=False
             ),
             MarkerDocument(
                 format="zarr1",
                 key="__zmeta__",
                 what="an array of zarr 0.x",
-                told_by=_always,
+                matches=_always,
                 is_array=_always,
             ),
         ),

@@ -132,7 +132,7 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
     StorageError.
     """
     file = Path(os.path.abspath(file)) if isinstance(file, Path) else file
-    job_id, lasting = _known_job(file)
+    job_id, lasting = _existing_job(file)
     holder = ClaimHolder(
         token=os.urandom(8).hex(),
         job=job_id or os.urandom(4).hex(),
@@ -173,7 +173,7 @@ def not_exclusive(url: str) -> Problem:
     )
 
 
-def _known_job(file: JobPath) -> tuple[str | None, bool]:
+def _existing_job(file: JobPath) -> tuple[str | None, bool]:
     """The id of an existing job, and whether its parts are still to be run."""
     if not os.path.lexists(file):
         return None, False

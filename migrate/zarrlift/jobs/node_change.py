@@ -10,7 +10,7 @@ from typing import Any, Literal
 from zarrstack.core.errors import UnsupportedError, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
@@ -85,7 +85,7 @@ def plan_node(plan: Plan, path: str) -> Published:
         raise UsageError(f"nothing is written for /{path}", found="excluded by the recipe")
     paths = [f"/{node.path}" for node in plan.nodes]
     some = ", ".join(paths[:5]) + (f" and {len(paths) - 5:,} more" if len(paths) > 5 else "")
-    raise UsageError(f"there is no node /{path}", expected=some, advice=meant(f"/{path}", paths))
+    raise UsageError(f"there is no node /{path}", expected=some, advice=did_you_mean(f"/{path}", paths))
 
 
 def _documents(source: Storage, digests: Mapping[str, str]) -> dict[str, JSON]:

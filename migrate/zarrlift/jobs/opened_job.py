@@ -34,7 +34,7 @@ from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
 from .observed import Observed, observed
-from .ours import still_there
+from .ours import require_output
 from .outcome import Outcome, OutcomeState, outcome_of_job
 from .parts.run_file import merge_ended, refuse_running
 from .processes.executors import RunOptions
@@ -169,7 +169,7 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, run: Observed) -> Iterat
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state in ("incomplete", "done") and verb != "gather":
             find_torn_documents(job, ends.destination)
-        still_there(job, ends.destination)
+        require_output(job, ends.destination)
         if unclaimed.digest and job.state == "incomplete":
             job.note(digest="yes")
         options.follow_limit(unclaimed.path)

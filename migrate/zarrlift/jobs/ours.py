@@ -99,7 +99,7 @@ def keep_document(job: Job, row: NodeRow, earlier: Planned) -> None:
     job.documents.add(row.path, digest(document(earlier.document)))
 
 
-def still_there(job: Job, destination: Storage) -> None:
+def require_output(job: Job, destination: Storage) -> None:
     """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
 
     It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
@@ -114,7 +114,7 @@ def still_there(job: Job, destination: Storage) -> None:
         lost = written and next(iter(destination.list_dir("")), None) is None
     if lost:
         found, advice = f"nothing at {destination.url}", "If it was moved, say where it is:"
-        raise _gone(job, key, found, f"{advice} --destination (in place --source).")
+        raise _gone_error(job, key, found, f"{advice} --destination (in place --source).")
 
 
 def require_visible(job: Job, destination: Storage) -> None:
@@ -127,7 +127,7 @@ def require_visible(job: Job, destination: Storage) -> None:
     if missing:
         found = f"{len(missing)} of {len(done)} documents are missing at {destination.url}"
         advice = "An update writes them again if the source changed since."
-        raise _gone(job, join(missing[0], "zarr.json"), found, advice)
+        raise _gone_error(job, join(missing[0], "zarr.json"), found, advice)
 
 
 def is_restored(job: Job, plan: Plan, archive: Storage) -> bool:
@@ -145,7 +145,7 @@ def is_restored(job: Job, plan: Plan, archive: Storage) -> bool:
     )
 
 
-def _gone(job: Job, key: str, found: str, advice: str) -> JobError:
+def _gone_error(job: Job, key: str, found: str, advice: str) -> JobError:
     again = f"Put it back, or delete the job file {job.path} and migrate again. {advice}"
     return JobError("what this job wrote is gone", key=key or None, found=found, advice=again)
 

@@ -107,11 +107,11 @@ def _problems(error: Any) -> Iterator[Problem]:
             yield refusal("model", "the node is not in the model", node=join(node, name))
         return
     text = _words(error.message)
-    found = None if error.kind.name == "required" else _shown(error.instance)
+    found = None if error.kind.name == "required" else _short_form(error.instance)
     yield refusal("model", f"{inside}: {text}" if inside else text, node=node, found=found)
 
 
-def _shown(value: JSON) -> str:
+def _short_form(value: JSON) -> str:
     """A short form of a value; for a node, its kind and names only."""
     if isinstance(value, dict) and ("zarr_format" in value or len(value) > 8):
         return f"an object with {', '.join(map(repr, list(value)[:12]))}"

@@ -82,7 +82,7 @@ def destination_layout(
             layout = replace(source, keys=virtual, frame=None, root=None)
             problems = list(keep_problems(source.chain, source.data_type, _REFERRED_ADVICE))
         elif in_place or recipe.codecs.mode == "keep":
-            layout, problems = replace(source, keys=keys), list(_kept(source, in_place=in_place))
+            layout, problems = replace(source, keys=keys), list(_kept_bytes_notes(source, in_place=in_place))
         else:
             layout, problems = _copy(source, recipe)
         if not in_place and virtual is None:
@@ -123,7 +123,7 @@ def destination_layout(
     return layout, (*problems, *(() if recipe.readers else codec_problems(layout)))
 
 
-def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
+def _kept_bytes_notes(source: Layout, *, in_place: bool) -> Iterable[Problem]:
     """Notes about stored bytes that are kept."""
     if not in_place or not isinstance(source.frame, N5Blocks):
         return (*keep_problems(source.chain, source.data_type, _KEPT_ADVICE), *_packages(source.chain))
@@ -153,7 +153,7 @@ def _copy(source: Layout, recipe: ArrayRecipe) -> tuple[Layout, list[Problem]]:
     problems: list[Problem] = []
     data_type, fill = _values(source, recipe, problems)
     if request.head:
-        head = _asked_head(request.head, data_type, len(source.shape))
+        head = _requested_head(request.head, data_type, len(source.shape))
     else:
         head = _head(source, data_type, recipe, problems)
     tail: tuple[CodecSpec, ...]
@@ -308,7 +308,7 @@ def has_byte_order(dtype: np.dtype[Any]) -> bool:
     return dtype.names is not None or (dtype.kind not in "SV" and dtype.itemsize > 1)
 
 
-def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> tuple[CodecSpec, ...]:
+def _requested_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> tuple[CodecSpec, ...]:
     """The array side of the chain in the user's JSON, checked against the array."""
     for spec in head[:-1]:
         order = spec.configuration.get("order")

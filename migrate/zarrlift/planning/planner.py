@@ -11,7 +11,7 @@ from typing import Literal
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.paths import parents
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..archive.store_inventory import StoreInventory
@@ -233,7 +233,7 @@ def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:
         warning(
             "recipe",
             f"the pattern {pattern!r} matches no node",
-            advice=meant(pattern, paths) or "Give a pattern of whole paths; '**' crosses groups.",
+            advice=did_you_mean(pattern, paths) or "Give a pattern of whole paths; '**' crosses groups.",
         )
         for pattern in recipe.unmatched(paths)
     ]

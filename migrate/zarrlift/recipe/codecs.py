@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.chain.chain import ARRAY_TO_BYTES, Chain
@@ -86,7 +86,7 @@ def _short(part: str, text: str) -> CodecSpec:
             f"unknown codec {name!r}" if name != "none" else "'none' cannot be combined with others",
             found=text,
             expected=_KNOWN,
-            advice=meant(name, (*SHORT_NAMES, "portable", "keep")),
+            advice=did_you_mean(name, (*SHORT_NAMES, "portable", "keep")),
         )
     most = {"crc32c": 0, "zstd": 1, "gzip": 1, "blosc": 3}[name]
     if len(options) > most:
@@ -159,7 +159,7 @@ def _check(spec: CodecSpec) -> None:
             f"unknown codec {spec.name!r}",
             found=canonical(spec.to_json()),
             expected="one of " + ", ".join(name for name, other in table.items() if other.readers),
-            advice=meant(spec.name, table),
+            advice=did_you_mean(spec.name, table),
         )
     if spec.name == "sharding_indexed":
         raise UsageError(
@@ -188,7 +188,7 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
             "unknown data type",
             found=text,
             expected=", ".join(name for name, row in table.items() if row.portable) + ", or v3 JSON",
-            advice=meant(text, table),
+            advice=did_you_mean(text, table),
         ) from error
     row = table.get(data_type.name)
     if row is None or readers()[0] not in row.readers:  # zarr-python, the older

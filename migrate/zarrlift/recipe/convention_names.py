@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -70,7 +70,7 @@ def require_known(names: Iterable[str]) -> None:
             "'none' cannot be combined with others" if name == NONE else f"unknown convention {name!r}",
             found=",".join(names),
             expected="auto, none, or names: " + ", ".join(choices),
-            advice=meant(name, choices) or "Install the package that provides it.",
+            advice=did_you_mean(name, choices) or "Install the package that provides it.",
         )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..errors import JobError
 from .options import FORMATS, Format
@@ -64,7 +64,7 @@ def points_of(name: Format) -> tuple[EntryPoint, ...]:
         raise UsageError(
             f"unknown format {name!r}",
             expected=", ".join(known_names()),
-            advice=meant(name, known_names()) or "Install the package that provides it.",
+            advice=did_you_mean(name, known_names()) or "Install the package that provides it.",
         )
     return points
 

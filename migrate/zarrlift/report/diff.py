@@ -101,7 +101,7 @@ def _rows(difference: NodeDifference) -> Iterator[_Row]:
         yield _Row(path, what, *_sides(difference))
     for value in difference.values[:_PLACES]:
         place = f"at {list(value.index)}"
-        yield _Row(path, f"{what} {place}" if what else place, _shown(value.first), _shown(value.second))
+        yield _Row(path, f"{what} {place}" if what else place, _excerpt(value.first), _excerpt(value.second))
         path = what = ""
 
 
@@ -125,9 +125,9 @@ def _what(difference: NodeDifference) -> str:
 
 def _sides(difference: NodeDifference) -> tuple[str, str]:
     sides = (difference.first, difference.second)
-    first, second = (_NOTHING if side is None else _shown(side) for side in sides)
+    first, second = (_NOTHING if side is None else _excerpt(side) for side in sides)
     return first, second
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return safe(text if len(text) <= _LONGEST else text[:_LONGEST] + "...")

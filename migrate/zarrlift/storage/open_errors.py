@@ -34,10 +34,10 @@ _PACKAGES: Final = {
 
 def missing(path: Path, text: str) -> UsageError:
     """The error for a missing path, with a similar existing name if any."""
-    return UsageError(f"{_NOTHING}: {path}", advice=_meant(path, text))
+    return UsageError(f"{_NOTHING}: {path}", advice=_similar_place(path, text))
 
 
-def _meant(path: Path, text: str) -> str | None:
+def _similar_place(path: Path, text: str) -> str | None:
     if (url := re.match(r"([a-z][a-z0-9]+):/(?!/)(.+)", text)) is not None:
         return f"A URL has two slashes: {url[1]}://{url[2]}"
     folder = next((above for above in path.parents if above.is_dir()), None)

@@ -122,7 +122,7 @@ class ArrayReferences:
                 result[row] = size
         return result
 
-    def _made(
+    def _references(
         self,
         which: Indexes,
         places: npt.NDArray[np.int64],
@@ -167,7 +167,7 @@ class ArrayReferences:
     ) -> Iterator[References]:
         sizes = self._sizes(which, keys)
         none = np.zeros(len(which), np.int64)
-        references = self._made(which, places, keys, none, self._stated_sizes(keys, sizes))
+        references = self._references(which, places, keys, none, self._stated_sizes(keys, sizes))
         self._counts.chunks += len(references.keys)
         yield references
 
@@ -222,7 +222,7 @@ class ArrayReferences:
                 except ZarrstackError as error:
                     self._counts.failed(error, key)
                     headers[row] = -1
-        references = self._made(which, places, keys, headers, sizes)
+        references = self._references(which, places, keys, headers, sizes)
         self._counts.chunks += len(references.keys)
         yield references
         for row in cut:
@@ -270,7 +270,7 @@ class ArrayReferences:
                 self._counts.failed(error, keys[row])
                 continue
             self._counts.chunks += 1
-            yield self._made(
+            yield self._references(
                 np.full(len(inner), which[row]),
                 self._layout.grid.coordinates_of(inner),
                 [keys[row]] * len(inner),

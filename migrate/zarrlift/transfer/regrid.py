@@ -73,7 +73,7 @@ class ValueAssembler(Assembler):
         for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
             region = pieces.region(piece)
             if self._runs is not None:
-                around = _around(region, self._runs)
+                around = _run_of(region, self._runs)
                 if around != run:
                     run, carried = around, CarryOver(around, _swept(pieces, self._runs))
             near = present_candidates(touching(piece, pieces, self.origins), present)
@@ -180,7 +180,7 @@ def _overlap(region: Region, other: Region) -> Region:
     return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in pairs)
 
 
-def _around(region: Region, runs: Grid) -> Region:
+def _run_of(region: Region, runs: Grid) -> Region:
     """The run that contains a piece."""
     place = (axis.start // length for axis, length in zip(region, runs.chunk_shape, strict=True))
     return runs.region(tuple(place))

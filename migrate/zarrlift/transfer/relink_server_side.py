@@ -121,7 +121,7 @@ class ServerCopy:
     async def _copied(self, before: str, after: str, size: int) -> bool:
         """Request a copy from the store; False if it does not support copies."""
         try:
-            await self._destination.told("cannot write", after, lambda: self._cp(before, after, size))
+            await self._destination.request("cannot write", after, lambda: self._cp(before, after, size))
         except StorageError as error:
             if isinstance(error.__cause__, NotImplementedError):
                 self._able = False
@@ -170,7 +170,7 @@ class ServerCopy:
                 if data is not None and len(data) != version[0]:
                     raise source_object_changed()
                 return None if data is None else (data, (len(data), ""))
-            return await self.source.told(
+            return await self.source.request(
                 "cannot read",
                 key,
                 lambda: self._from.read_start(place, length, version),
@@ -186,5 +186,5 @@ class ServerCopy:
     async def _require(self, key: str, state: ObjectState) -> None:
         """Raise SourceChangedError if an object of the source has another state now."""
         place = self.source.key(key)
-        if await self.source.told("cannot read", key, lambda: self._from.state(place)) != state:
+        if await self.source.request("cannot read", key, lambda: self._from.state(place)) != state:
             raise source_object_changed()

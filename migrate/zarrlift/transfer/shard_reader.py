@@ -116,7 +116,7 @@ class ShardReader(InnerChunks):
             return
         form, counts = self.frame.index, self.frame.chunks_per_shard
         size = form.size(counts)
-        step = min(_INDEXES, self._most_kept())
+        step = min(_INDEXES, self._max_kept())
         for at in range(0, len(numbers), step):
             part = numbers[at : at + step]
             with self._lock:
@@ -147,10 +147,10 @@ class ShardReader(InnerChunks):
     def _keep(self, number: int, index: ShardIndex | None) -> None:
         with self._lock:
             self._indexes[number] = index
-            while len(self._indexes) > self._most_kept():
+            while len(self._indexes) > self._max_kept():
                 self._indexes.popitem(last=False)
 
-    def _most_kept(self) -> int:
+    def _max_kept(self) -> int:
         most = _KEPT if self.storage.requests is None else _KEPT_AHEAD
         return min(max(_KEPT_PAIRS // max(self.frame.inner_chunks, 1), 1), most)
 

@@ -23,7 +23,7 @@ from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .node_differences import MAX_LISTED, Differences, compare_attributes
 from .results import ZarrPythonResult
-from .sampling import SAMPLED, a_missing_chunk, first_look, unlisted
+from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
 from .v3_tree import ResultNode
 from .zarr_python_reader import data_type_name, native
 
@@ -159,7 +159,7 @@ class ArrayComparison:
         if not values.listed or not listings.lists:
             planned = listings.planned(self.path) if values.aligned else None
             if planned is not None and not full:
-                some = first_look(grid, planned.indexes, rng, random_inner_chunks=SAMPLED)
+                some = first_samples(grid, planned.indexes, rng, random_inner_chunks=SAMPLED)
                 return np.unique(some).astype(np.int64), len(planned.indexes)
             return unlisted(grid, rng, full=full), grid.total
         source = listings.source(self.source, self.path, self.layout)
@@ -178,6 +178,6 @@ class ArrayComparison:
         self.differences.add(listings.changes(self.path, source))
         if full:
             return listed.unnamed, len(listed.stored)
-        some = first_look(grid, listed.unnamed, rng, random_inner_chunks=SAMPLED)
+        some = first_samples(grid, listed.unnamed, rng, random_inner_chunks=SAMPLED)
         some += a_missing_chunk(grid, listed.stored, rng)
         return np.union1d(some, listed.suspects).astype(np.int64), len(listed.stored)

@@ -28,7 +28,7 @@ from .expectation import Expectation, ValueProblem
 from .listed_objects import SUSPECTS
 from .node_differences import MAX_LISTED
 from .results import DecodedResult
-from .sampling import SAMPLED, a_missing_chunk, first_look, unlisted
+from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -223,7 +223,7 @@ class _Comparison:
             return stored, len(stored)
         if values.aligned:
             suspects.append(np.setxor1d(stored_by_side[0], stored_by_side[1], assume_unique=True))
-        some = first_look(grid, stored, rng, random_inner_chunks=SAMPLED)
+        some = first_samples(grid, stored, rng, random_inner_chunks=SAMPLED)
         some += a_missing_chunk(grid, stored, rng)
         return np.union1d(some, np.concatenate(suspects)[:SUSPECTS]).astype(np.int64), len(stored)
 

@@ -71,7 +71,9 @@ class Sampler:
             self._kinds[key] = seen + 1
             room = min(MAX_INNER_CHUNKS - self._inner_chunks, (MAX_BYTES - self._bytes) // max(weight, 1))
             if seen == 0:
-                chosen = first_look(plan.source.objects, present, rng, random_inner_chunks=_RANDOM_PER_KIND)
+                chosen = first_samples(
+                    plan.source.objects, present, rng, random_inner_chunks=_RANDOM_PER_KIND
+                )
                 if not plan.fill_is_null and missing is None:
                     chosen += a_missing_chunk(plan.source.objects, present, rng)
                 elif not plan.fill_is_null and missing is not None and len(missing):
@@ -144,7 +146,7 @@ def read_bytes(plan: ArrayPlan) -> int:
     return max(object_bytes(source), items * (target.data_type.itemsize or 16))
 
 
-def first_look(
+def first_samples(
     grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_inner_chunks: int
 ) -> list[int]:
     """The first, the last, an edge chunk and some random ones of those present, the most telling first."""

@@ -44,7 +44,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
     def _chunks(self, hierarchy: H, path: str) -> AsyncIterator[str]:
         """The keys of an array's chunks, as they are listed."""
 
-    def _shown(self) -> H:
+    def _hierarchy(self) -> H:
         with self._lock:
             if self._described is None:
                 self._described = self._describe()
@@ -52,7 +52,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
 
     async def _ready(self) -> H:
         described = self._described
-        return await asyncio.to_thread(self._shown) if described is None else described
+        return await asyncio.to_thread(self._hierarchy) if described is None else described
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         elif value.part is not None:
             result = await asyncio.to_thread(value.read, hierarchy.storage)
         else:
-            span = _span(byte_range, value.bound.most) if value.as_it_lies and not value.header else None
+            span = _span(byte_range, value.bound.most) if value.is_unchanged and not value.header else None
             data = await _stored(hierarchy.storage, value, span)
             if data is None:
                 return None
@@ -81,7 +81,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Like `get`, without an event loop (zarr 3.3+)."""
-        hierarchy = self._shown()
+        hierarchy = self._hierarchy()
         value = hierarchy.find(key)
         result = value if value is None or isinstance(value, bytes) else value.read(hierarchy.storage)
         kind = (prototype or default_buffer_prototype()).buffer
@@ -101,7 +101,7 @@ class HierarchyView(ReadOnlyLayer, Generic[H]):
         """Length of the value in bytes; unchanged values are not read."""
         hierarchy = await self._ready()
         value = hierarchy.find(key)
-        if value is None or isinstance(value, bytes) or not value.as_it_lies:
+        if value is None or isinstance(value, bytes) or not value.is_unchanged:
             return await super().getsize(key)
         if value.part is None:
             return len(value.header) + await hierarchy.store.getsize(value.key)

@@ -39,7 +39,7 @@ class StoredValue:
     """The maximum size of the object."""
     shown: Callable[[bytes], bytes | None]
     """The presented value for stored bytes, with its header; ChunkError and CastError with location."""
-    as_it_lies: bool
+    is_unchanged: bool
     """Whether the stored bytes are presented unchanged."""
     header: bytes = b""
     """Bytes that precede the object's content."""

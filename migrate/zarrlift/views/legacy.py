@@ -62,13 +62,13 @@ class ViewedArray:
     @cached_property
     def change(self) -> Change:
         """The conversion of each object, or its check if nothing is converted."""
-        if self.as_it_lies:
+        if self.is_unchanged:
             check = payload_check(self._source)
             return lambda _, data, __: check.check_whole(data)
         return ObjectConversion(self.plan.move, self._source, recheck=False)
 
     @property
-    def as_it_lies(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether objects are presented unchanged."""
         return self.plan.route.name in ("stay", "relink")
 
@@ -80,7 +80,7 @@ class ViewedArray:
 
     def held(self, index: int, key: str) -> StoredValue:
         """The object with this key, as a migration would store it."""
-        unchanged = self.as_it_lies and not self.shortens
+        unchanged = self.is_unchanged and not self.shortens
         return StoredValue(key, self._source.bound, partial(self.changed, index, key), unchanged)
 
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
@@ -140,7 +140,7 @@ class ViewedArchive(PresentedHierarchy[ViewedArray]):
 
     def _held(self, key: str, above: str) -> StoredValue | None:
         if key in self.files:
-            return StoredValue(key, _ANY, lambda data: data, as_it_lies=True)
+            return StoredValue(key, _ANY, lambda data: data, is_unchanged=True)
         array = self.array_above(above)
         if array is None:
             return None
@@ -298,11 +298,11 @@ class LegacyView(HierarchyView[ViewedArchive]):
     @property
     def plan(self) -> Plan:
         """The plan of a migration of the archive, without chunk information."""
-        return self._shown().plan
+        return self._hierarchy().plan
 
     def require_node(self, path: str) -> None:
         """Raise UsageError if the archive has no such node; the reason if the node is refused."""
-        view = self._shown()
+        view = self._hierarchy()
         if join(path, DOCUMENT) not in view.documents:
             view.require_shown(path)
             raise UsageError(

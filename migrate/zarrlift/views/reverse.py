@@ -149,13 +149,13 @@ class ReverseView(HierarchyView[ReverseHierarchy]):
     def use(self, storage: Storage) -> None:
         """Describe the hierarchy now, from a storage at the same location as the store below."""
         self._storage = storage
-        self._shown()
+        self._hierarchy()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Omitted nodes with reasons, other notes, and the omissions of the view below."""
         below = self.inner(LegacyView)
-        return (*(() if below is None else below.plan.all_problems()), *self._shown().problems)
+        return (*(() if below is None else below.plan.all_problems()), *self._hierarchy().problems)
 
     @property
     def shown_as(self) -> str:

@@ -40,7 +40,7 @@ from zarrlift.transfer.tasks import rewritten, sources_moved
 from zarrlift.verification import elsewhere
 from zarrlift.verification.before_publishing import compare_sample
 from zarrlift.verification.documents import document_problems
-from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
+from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_samples
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import ChunkError
 
@@ -212,7 +212,7 @@ def test_a_sample_is_of_chunks_that_are_there_and_a_missing_one_is_not(counts, r
     grid = Grid(tuple(2 * n - 1 for n in counts), (2,) * len(counts))
     kept = data.draw(st.sets(st.integers(0, grid.total - 1)))
     present = np.array(sorted(kept), dtype=np.int64)
-    chosen = first_look(grid, present, rng, random_inner_chunks=3)
+    chosen = first_samples(grid, present, rng, random_inner_chunks=3)
     assert set(chosen) <= kept
     assert not kept or {min(kept), max(kept)} <= set(chosen)
     missing = a_missing_chunk(grid, present, rng)

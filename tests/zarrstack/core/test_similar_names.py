@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zarrstack.core.similar_names import meant, nearest
+from zarrstack.core.similar_names import did_you_mean, nearest
 
 FILES = ("ocean3.zarr", "ocean.zarr", "ocean.n5", ".zgroup")
 
@@ -30,5 +30,5 @@ def test_without_names_none_is_meant() -> None:
 
 
 def test_a_known_name_is_no_mistake() -> None:
-    assert meant("zstd", ("zstd", "zlib")) is None
-    assert meant("zst", ("zstd", "zlib")) == "Did you mean 'zstd'?"
+    assert did_you_mean("zstd", ("zstd", "zlib")) is None
+    assert did_you_mean("zst", ("zstd", "zlib")) == "Did you mean 'zstd'?"

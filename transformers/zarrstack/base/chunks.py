@@ -159,7 +159,7 @@ class KnownArrays:
         """The known array that may contain a key."""
         return next((array for path in ancestors(key) if (array := self._arrays.get(path))), None)
 
-    async def look(self, store: Store, key: str) -> ArrayChunks | None:
+    async def find_array(self, store: Store, key: str) -> ArrayChunks | None:
         """The array that may contain a key, with requests for documents above it unless it is known."""
         if (array := self.array_of(key)) is not None:
             return array
@@ -178,8 +178,8 @@ class KnownArrays:
         """The chunk that a key names; the document of its array is read again if it has grown since."""
         if is_document(key):
             return None
-        array = await self.look(store, key)
+        array = await self.find_array(store, key)
         if array is not None and array.names.coordinates(key) is not None and array.index(key) is None:
             self.forget(prefix_of(array.names.path))
-            array = await self.look(store, key)
+            array = await self.find_array(store, key)
         return None if array is None else array.chunk(key)

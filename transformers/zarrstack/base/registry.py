@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
-from ..core.similar_names import meant
+from ..core.similar_names import did_you_mean
 from . import plugins
 from .description import PREFIX
 
@@ -70,7 +70,8 @@ def find(name: str) -> type[StorageTransformer]:
         raise UsageError(
             f"unknown storage transformer {name!r}",
             expected=", ".join(_names()) or "a registered name",
-            advice=meant(name, _names()) or "Install the package that provides it, or correct the name.",
+            advice=did_you_mean(name, _names())
+            or "Install the package that provides it, or correct the name.",
         )
     return plugins.load(
         points,

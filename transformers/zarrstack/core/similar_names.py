@@ -15,7 +15,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name, [each for each in names if _stem(each) in near], 1)), None)
 
 
-def meant(name: str, candidates: Iterable[str]) -> str | None:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     """`Did you mean 'zstd'?`, as the advice of an error; None if no known name is similar."""
     near = nearest(name, candidates)
     return f"Did you mean {near!r}?" if near is not None and near != name else None

@@ -115,7 +115,7 @@ class DatasetReader:
         findings = ItemFindings(node, self._places)
         for key, place, item in self._items(node, layout, findings):
             try:
-                for reference in fields.look(fields_of(item)):
+                for reference in fields.add_row(fields_of(item)):
                     findings.follow(key, place, reference)
             except CastError as error:
                 findings.refuse(key, f"{error.problem.message}, at {place}", error.problem.found)

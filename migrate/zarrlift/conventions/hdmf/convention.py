@@ -216,7 +216,7 @@ class _File:
             place = name.replace("~", "~0").replace("/", "~1")
             replaced += [
                 f"/{place}/{DTYPE}",
-                *(f"/{place}/value/{key}" for key in _gone(value, result[name])),
+                *(f"/{place}/value/{key}" for key in _lost_members(value, result[name])),
             ]
         return result, replaced
 
@@ -247,7 +247,7 @@ class _File:
         return result
 
 
-def _gone(value: Mapping[str, JSON], result: JSON) -> list[str]:
+def _lost_members(value: Mapping[str, JSON], result: JSON) -> list[str]:
     """The members of an attribute's reference that are absent from the result."""
     reference = result["_REFERENCE"]
     return [key for key, item in value["value"].items() if key not in reference or reference[key] != item]

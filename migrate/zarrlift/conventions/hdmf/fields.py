@@ -49,7 +49,7 @@ class FieldValues:
         """The names of the fields that contain references."""
         return tuple(name for name, kind in zip(self.names, self.kinds, strict=True) if kind == "reference")
 
-    def look(self, row: tuple[Any, ...]) -> Iterator[Any]:
+    def add_row(self, row: tuple[Any, ...]) -> Iterator[Any]:
         """Update widths and number types from a row; yields its references. CastError for an invalid row."""
         if len(row) != len(self.kinds):
             raise CastError("a row has a different number of fields", found=str(len(row)))

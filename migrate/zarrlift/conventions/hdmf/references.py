@@ -85,7 +85,7 @@ class FileNodes:
             return ReferenceTarget(problem="not a link: its source is not text")
         self._files.setdefault(source, group)
         path = _clean(link["path"])
-        return ReferenceTarget(path=path, source=source, own=False, problem=self._outside(source, path))
+        return ReferenceTarget(path=path, source=source, own=False, problem=self._link_problem(source, path))
 
     def _within(self, path: JSON) -> ReferenceTarget:
         name = _clean(path or "")
@@ -96,7 +96,7 @@ class FileNodes:
             return ReferenceTarget(problem="its target is an excluded node")
         return ReferenceTarget(path=name)
 
-    def _outside(self, source: str, path: str) -> str | None:
+    def _link_problem(self, source: str, path: str) -> str | None:
         """The visible problem of a link to another file, if any."""
         if self._root is None or "://" in source:
             return None  # reported once per file

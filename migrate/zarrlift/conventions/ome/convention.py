@@ -92,7 +92,7 @@ def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognise
         assert node is not None
         problems = updates[path]
         if not any_refusal(problems):
-            problems += _told(view, node, keys)
+            problems += _contradictions(view, node, keys)
         account.problems += problems
         account.count.update(_kinds(keys))
         if LAYOUT in keys:
@@ -303,7 +303,7 @@ def _older(path: str, version: str, versions: tuple[str, ...]) -> Problem:
     return finding("note", path, message, f"version {version}", advice=advice)
 
 
-def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Problem]:
+def _contradictions(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Problem]:
     """Contradictions between a group's metadata and the archive; refusals for broken images."""
     if BLOCK in node.attributes:
         message = f"an attribute {BLOCK!r} is next to metadata of {FROM}"

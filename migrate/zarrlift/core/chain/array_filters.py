@@ -72,7 +72,7 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     Raises UnsupportedError if the outermost filter returns items of the other byte order: Zarr v2 uses their
     bytes, v3 their values.
     """
-    looking = _looking(filters)
+    looking = _viewing_filters(filters)
     if not looking:
         return endian
     decoded_endian = _endian_of(
@@ -92,7 +92,7 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
 
     Raises UnsupportedError for an `endian` that zarr-python 3.1.6 and 3.4.2 interpret differently.
     """
-    looking = _looking(filters)
+    looking = _viewing_filters(filters)
     if not looking:
         return endian
     stated = _stated(looking)
@@ -106,7 +106,7 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     return _endian_of(decoded_type(looking[0]), unsaid) or endian
 
 
-def _looking(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
+def _viewing_filters(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
     """The filters that view decoded bytes as their own type."""
     return [spec for spec in filters if spec.name != "numcodecs.bitround"]
 

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSON, JSONObject
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 Register: TypeAlias = Literal["core", "zarr-extensions"]
 
@@ -122,7 +122,7 @@ class Table:
             f"unknown version of {name}" if versions else f"unknown reader {name!r}",
             found=text,
             expected="one of " + ", ".join(map(str, versions) if versions else names),
-            advice=None if versions else meant(name, names),
+            advice=None if versions else did_you_mean(name, names),
         )
 
 

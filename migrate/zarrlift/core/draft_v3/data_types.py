@@ -80,7 +80,7 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
     null means none (zarr-python 2 always writes one).
     """
     try:
-        return _known(data), []
+        return _known_type(data), []
     except UnsupportedError as error:
         fallback = next(iter(_fallbacks(data)), None)
         if fallback is None:
@@ -97,7 +97,7 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
         return fallback, [warning("fallback", message, found=found, expected=expected)]
 
 
-def _known(data: JSON) -> DraftType:
+def _known_type(data: JSON) -> DraftType:
     if isinstance(data, str):
         return _core(data)
     if not isinstance(data, dict) or not isinstance(data.get("extension"), str) or "type" not in data:
@@ -167,7 +167,7 @@ def _fallbacks(data: JSON) -> list[DraftType]:
                 )
             seen.add(canonical(candidate))
             try:
-                fallbacks.append(_known(candidate))
+                fallbacks.append(_known_type(candidate))
             except UnsupportedError:
                 visit(candidate, path | {name})
 

@@ -174,14 +174,14 @@ def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataT
         problems.append(refusal("metadata", "dataType is missing"))
         return None
     name = attributes["dataType"]
-    data_type = attempt(problems, lambda: _known(_numpy(name)))
+    data_type = attempt(problems, lambda: _data_type_of(_numpy(name)))
     if data_type is not None and name not in STANDARD:
         message = "a dataType that N5 does not have, as zarr-python's N5Store writes it"
         problems.append(note("deviation", message, found=excerpt(name)))
     return data_type
 
 
-def _known(dtype: np.dtype[Any]) -> DataType:
+def _data_type_of(dtype: np.dtype[Any]) -> DataType:
     data_type = DataType.from_numpy(dtype)
     # Fail early: zarr-python 3.1.6 cannot read the zero of a time without unit.
     fill_to_json(np.zeros((), data_type.numpy)[()], data_type)

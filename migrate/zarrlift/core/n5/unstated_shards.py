@@ -76,7 +76,7 @@ def _at_end(part: Part, size: int, after: int, order: str) -> int | None:
     pair = _pair(part, stop - PAIR_BYTES, stop, order)
     if pair == _NONE:
         room = min(stop, _MOST) // PAIR_BYTES * PAIR_BYTES
-        pair = _known(part(stop - room, room), order, -1)
+        pair = _stored_pair(part(stop - room, room), order, -1)
     if pair is None:
         return None
     start = sum(pair)
@@ -88,7 +88,7 @@ def _at_end(part: Part, size: int, after: int, order: str) -> int | None:
 def _at_start(part: Part, size: int, after: int, order: str) -> int | None:
     pair = _pair(part, 0, size, order)
     if pair == _NONE:
-        pair = _known(part(0, min(size, _MOST) // PAIR_BYTES * PAIR_BYTES), order, 0)
+        pair = _stored_pair(part(0, min(size, _MOST) // PAIR_BYTES * PAIR_BYTES), order, 0)
     if pair is None:
         return None
     stop = pair[0]
@@ -105,7 +105,7 @@ def _pair(part: Part, start: int, stop: int, order: str) -> tuple[int, int] | No
     return offset, length
 
 
-def _known(data: bytes, order: str, which: int) -> tuple[int, int] | None:
+def _stored_pair(data: bytes, order: str, which: int) -> tuple[int, int] | None:
     """The first or last pair of an index that is not missing."""
     pairs = _pairs(data, order)
     if pairs is None or not len(present := pairs[~_missing(pairs)]):

@@ -170,9 +170,9 @@ class Machine:
         arguments, function = self.stack.pop(), self.stack.pop()
         if type(arguments) is not tuple or not isinstance(function, _Known):
             raise refused(f"a call of {kind_of(function)}")
-        self.push(self._made(function, arguments))
+        self.push(self._called(function, arguments))
 
-    def _made(self, function: _Known, arguments: tuple[Any, ...]) -> Any:
+    def _called(self, function: _Known, arguments: tuple[Any, ...]) -> Any:
         if function is _RECONSTRUCT:
             kind, shape, code = arguments
             if kind is not _NDARRAY or shape != (0,) or code not in (b"b", "b"):

@@ -71,7 +71,7 @@ class Tree:
             if name not in place.documents:
                 continue
             marker = next(marker for marker in FORMATS[other].markers if marker.key == name)
-            if marker.certain or marker.told_by(parsed_or_none(place.documents[name], name)):
+            if marker.certain or marker.matches(parsed_or_none(place.documents[name], name)):
                 yield name
 
     def array(

@@ -82,7 +82,7 @@ class V2ArrayDescriber:
     """Describes `.zarray` documents; documents that differ only in shape and chunks are parsed once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, V2Array] = {}
+        self._described: dict[str, V2Array] = {}
 
     def describe(self, document: JSONObject) -> V2Array:
         """The content of a document; its problems have no node or key yet."""
@@ -92,9 +92,9 @@ class V2ArrayDescriber:
         empty = [(n == 0, c == 0) for n, c in zip(shape or (), chunks or (), strict=False)]
         rest = {name: value for name, value in document.items() if name not in ("shape", "chunks")}
         key = f"{ndim} {empty} {canonical(rest)}"
-        described = self._known.get(key)
+        described = self._described.get(key)
         if described is None:
-            described = self._known[key] = _describe(rest, document, ndim)
+            described = self._described[key] = _describe(rest, document, ndim)
         if chunks is not None and shape is not None:
             chunks = tuple(c or (n == 0) * 1 for n, c in zip(shape, chunks, strict=True))
         return replace(described, shape=shape, chunk_shape=chunks, problems=(*problems, *described.problems))

@@ -93,7 +93,7 @@ class Batch:
 
     def status(self) -> BatchOutcome:
         """The current state; does not affect a running batch."""
-        events = self._file.known()
+        events = self._file.read_events()
         return self._status(events, [self._file.of(row, events) for row in self._listed()])
 
     @explicit
@@ -189,7 +189,7 @@ class Batch:
             if todo:
                 work = BatchRun(RunOptions.of(running), places, run.progress, act)
                 number = self._work(work, todo, rows, before.bytes_done)
-            now = self._status(self._file.known(), list(rows.values()))
+            now = self._status(self._file.read_events(), list(rows.values()))
             refused = any(any_refusal(rows[row.number].problems) for row in todo)
             self.last = replace(
                 now,

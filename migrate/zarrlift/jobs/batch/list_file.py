@@ -218,8 +218,8 @@ class ListFile:
     def _unwritable(self, error: OSError) -> JobError:
         return JobError("cannot write the list", key=str(self.path), found=error.strerror)
 
-    def known(self) -> ListEvents:
-        """What the events say."""
+    def read_events(self) -> ListEvents:
+        """What is recorded of the archives and runs."""
         events = ListEvents()
         with suppress(FileNotFoundError), open(self._events, encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -245,7 +245,7 @@ class ListFile:
         if not row.begun():
             return replace(row, **events.archives.get(destination, {}))
         done = events.done.get(destination, {})
-        if done.get("request") == self._asked(row) and done["stamp"] == stamp(row.job):
+        if done.get("request") == self._request_json(row) and done["stamp"] == stamp(row.job):
             return replace(row, **{name: done[name] for name in DONE})
         return of_job(row)
 
@@ -254,7 +254,7 @@ class ListFile:
         event = events.archives.get(self.stored(row.destination))
         return row.bytes_in if event is None else int(event["bytes_in"])
 
-    def _asked(self, row: BatchRow) -> list[str]:
+    def _request_json(self, row: BatchRow) -> list[str]:
         """The source of an archive and what is asked for it."""
         return [self.stored(row.source), row.request.text]
 
@@ -264,7 +264,7 @@ class ListFile:
             [
                 {
                     "destination": self.stored(row.destination),
-                    "request": self._asked(row),
+                    "request": self._request_json(row),
                     **{name: getattr(row, name) for name in DONE},
                 }
             ]

@@ -75,7 +75,9 @@ def list_archives(
         else:
             goal = None if request.in_place else destination
             listed.append(Listed(place=place, destination=goal, request=request))
-    candidates = [candidate for given in listed for candidate in _found(given, storage_options, problems)]
+    candidates = [
+        candidate for given in listed for candidate in _candidates(given, storage_options, problems)
+    ]
     named = {candidate.row.source for candidate in candidates if candidate.named}
     checked: list[_Candidate] = []
     listed_pairs: set[tuple[str, str]] = set()
@@ -104,7 +106,7 @@ def list_archives(
     return [candidate.row for candidate in checked]
 
 
-def _found(
+def _candidates(
     given: Listed, storage_options: Mapping[str, Any] | None, problems: list[str]
 ) -> Iterator[_Candidate]:
     if redact(given.place) != given.place:

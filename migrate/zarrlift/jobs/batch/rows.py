@@ -19,7 +19,7 @@ from ...core.problems import JoinedProblems, any_refusal
 from ...errors import JobError
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe
-from ..ledger.database import damage_told, stamp
+from ..ledger.database import reporting_damage, stamp
 from ..ledger.find_job import names_of, places_of
 from ..ledger.last_run import activity, last_run, seconds_spent
 from ..ledger.ledger import Job
@@ -154,7 +154,7 @@ def of_job(row: BatchRow) -> BatchRow:
     path = Path(row.job)
     before = stamp(row.job)
     try:
-        with damage_told(path), Job.open(path, write=False) as job:
+        with reporting_damage(path), Job.open(path, write=False) as job:
             return replace(row, **_of_job(job, row), stamp=before)
     except JobError as error:
         if not row.begun():  # another process has removed the job, which was undone, to begin again

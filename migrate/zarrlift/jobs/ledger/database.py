@@ -229,7 +229,7 @@ def stamp(path: str) -> str:
 
 
 @contextlib.contextmanager
-def damage_told(path: JobPath) -> Iterator[None]:
+def reporting_damage(path: JobPath) -> Iterator[None]:
     """Turns an error from content that cannot be understood into a JobError."""
     try:
         yield
@@ -297,10 +297,12 @@ def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # of a file that no one else has
         reason = "its file system lacks the locks of SQLite; SMB has them with the mount option nobrl"
     advice = "Fix the cause, or choose another path with --job. Nothing else was written."
-    return JobError("cannot create the job file", key=str(path), found=reason or _said(error), advice=advice)
+    return JobError(
+        "cannot create the job file", key=str(path), found=reason or _error_text(error), advice=advice
+    )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """What an error says, with the limit on the size of files where one is set: SQLite does not name it."""
     return str(error) + (file_limit_text() if "I/O" in str(error) else "")
 
@@ -339,6 +341,6 @@ def unwritable(path: JobPath, error: Exception) -> JobError:
     return JobError(
         "cannot write the job file",
         key=str(path),
-        found=_said(error),
+        found=_error_text(error),
         advice="Free some space or make the file writable, then resume; recorded work is kept.",
     )

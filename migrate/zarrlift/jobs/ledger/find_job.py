@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ...errors import JobError
 from ...recipe.options import JobPlace, PathText
@@ -187,7 +187,7 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
 def _near(wanted: Path) -> str | None:
     """The job file of a similar name in the same folder, as advice; None without one."""
     names = [file.name.removesuffix(SUFFIX) for file in wanted.parent.glob("*" + SUFFIX)]
-    near = meant(wanted.name.removesuffix(SUFFIX), names)
+    near = did_you_mean(wanted.name.removesuffix(SUFFIX), names)
     return f"{near} It is in {wanted.parent}." if near else None
 
 

@@ -30,11 +30,11 @@ from .database import (
     Database,
     connect,
     create_database,
-    damage_told,
     insert_nodes,
     lock_file,
     not_opened,
     remove_journal,
+    reporting_damage,
     require_file,
     require_job,
     unwritable,
@@ -178,7 +178,7 @@ class Job:
     @cached_property
     def record(self) -> JobRecord:
         """What is set once, when a job is created."""
-        with damage_told(self.path):
+        with reporting_damage(self.path):
             return JobRecord.of(self._meta)
 
     @property
@@ -212,7 +212,7 @@ class Job:
 
     def plan(self) -> Plan:
         """The plan of the job."""
-        with damage_told(self.path):
+        with reporting_damage(self.path):
             common = self._db.rows("SELECT digest, plan FROM common")
             rows = self._db.rows("SELECT kind, plan FROM node ORDER BY path")
             return Plan.from_header(self.header, plans_of(common, rows))
@@ -260,7 +260,7 @@ class Job:
 
     def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
         """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
-        with damage_told(self.path):
+        with reporting_damage(self.path):
             return list(map(node_row, self._db.rows(NODES, (kind, done))))
 
     def done(self, kind: Kind) -> int:

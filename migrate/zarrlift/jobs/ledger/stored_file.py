@@ -118,7 +118,7 @@ class StoredFile(os.PathLike[str]):
                 if takes_over and self._version and not self._object.is_compared(data, self._version):
                     if created:
                         self._object.delete()
-                    raise self._lose(_not_compared(str(self)))
+                    raise self._mark_lost(_not_compared(str(self)))
             raise JobError("another process changes the job file at the same time", key=str(self))
         except (StorageError, UsageError) as error:
             problem = error.problem
@@ -218,9 +218,9 @@ class StoredFile(os.PathLike[str]):
         else:
             message, what = "another process changed the job file at the same time", "a newer version"
         advice = "This process stops. Do not run both; to continue with this one, run the command again."
-        raise self._lose(JobError(message, key=str(self), found=what, advice=advice))
+        raise self._mark_lost(JobError(message, key=str(self), found=what, advice=advice))
 
-    def _lose(self, error: JobError) -> JobError:
+    def _mark_lost(self, error: JobError) -> JobError:
         self.lost, self.owned = error, False
         return error
 

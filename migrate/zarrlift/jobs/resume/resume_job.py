@@ -110,16 +110,16 @@ class _Resuming(Policy):
 
     def gone(self, row: NodeRow, earlier: Planned) -> Planned | None:
         """Keep it."""
-        return self._kept(earlier, source_changed(row.path))
+        return self._keep_earlier(earlier, source_changed(row.path))
 
     def compared(self, row: NodeRow, earlier: Planned, new: Planned) -> Planned | None:
         """Keep what has begun."""
         if same_plan(earlier, new):
             return earlier
         if row.path in self._begun:
-            return self._kept(earlier, source_changed(row.path))
+            return self._keep_earlier(earlier, source_changed(row.path))
         if (problem := self._document_of_others(earlier)) is not None:
-            return self._kept(earlier, problem)
+            return self._keep_earlier(earlier, problem)
         self._warn(earlier, new)
         keep_document(self._job, row, earlier)
         if isinstance(earlier, ArrayPlan):
@@ -130,7 +130,7 @@ class _Resuming(Policy):
         self._job.swap_node(row.path, new)
         return new
 
-    def _kept(self, earlier: Planned, problem: Problem) -> Planned:
+    def _keep_earlier(self, earlier: Planned, problem: Problem) -> Planned:
         self._inventories.pop(earlier.path)
         self.problems.append(problem)
         return earlier

@@ -162,7 +162,7 @@ class UpdatePolicy(Policy):
         if root is None or root is not earlier or row is None or not self._root_depends:
             return
         if row.state == "done" and self.steps.any:
-            self._kept(root, self._conflicts.of_document(row, root))
+            self._is_left(root, self._conflicts.of_document(row, root))
 
     def added(self, new: Planned) -> Planned | None:
         """Write it, unless others have put something there."""
@@ -174,7 +174,7 @@ class UpdatePolicy(Policy):
             self.steps.hidden.append((new, new))
         else:
             self.steps.swapped.append((None, new))
-        self._tell(new, "new")
+        self._record(new, "new")
         return new
 
     def gone(self, row: NodeRow, earlier: Planned) -> Planned | None:
@@ -191,10 +191,10 @@ class UpdatePolicy(Policy):
                 advice="To remove it too: update with --delete.",
             )
             return self._keep(earlier, (problem,))
-        if self._kept(earlier, self._conflicts.of_all(earlier)):
+        if self._is_left(earlier, self._conflicts.of_all(earlier)):
             return earlier
         self.steps.removed.append(earlier)
-        self._tell(earlier, "removed")
+        self._record(earlier, "removed")
         return None
 
     def compared(self, row: NodeRow, earlier: Planned, new: Planned) -> Planned | None:
@@ -257,10 +257,10 @@ class UpdatePolicy(Policy):
 
     def _swap(self, earlier: Planned, new: Planned, conflicts: Iterator[Problem], **amounts: int) -> Planned:
         """Let the earlier result stay visible until the new one is done."""
-        if self._kept(earlier, conflicts):
+        if self._is_left(earlier, conflicts):
             return earlier
         self.steps.swapped.append((earlier, new))
-        self._tell(new, "changed", **amounts)
+        self._record(new, "changed", **amounts)
         return new
 
     def _swap_objects(self, row: NodeRow, earlier: ArrayPlan, plan: ArrayPlan, *, visible: bool) -> Planned:
@@ -269,20 +269,20 @@ class UpdatePolicy(Policy):
 
     def _replace(self, earlier: Planned, new: Planned) -> Planned:
         """Remove the earlier result first."""
-        if self._kept(earlier, self._conflicts.of_all(earlier)):
+        if self._is_left(earlier, self._conflicts.of_all(earlier)):
             return earlier
         self.steps.hidden.append((earlier, new))
-        self._tell(new, "replaced")
+        self._record(new, "replaced")
         return new
 
-    def _tell(self, plan: Planned, action: Action, **amounts: int) -> None:
+    def _record(self, plan: Planned, action: Action, **amounts: int) -> None:
         if isinstance(plan, Refusal):
             return
         if isinstance(plan, ArrayPlan) and action in ("new", "replaced"):
             amounts = {"objects": plan.chunks, "bytes": plan.bytes_in}
         self.steps.nodes.append(NodeUpdate(path=plan.path, kind=_kind(plan), action=action, **amounts))  # type: ignore[arg-type]
 
-    def _kept(self, earlier: Planned, conflicts: Iterator[Problem]) -> bool:
+    def _is_left(self, earlier: Planned, conflicts: Iterator[Problem]) -> bool:
         """Whether a node is left as it is, because others have changed it."""
         problems = () if self._updating.force else tuple(conflicts)
         if problems:

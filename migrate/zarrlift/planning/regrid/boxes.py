@@ -144,7 +144,7 @@ class Candidates:
         """Boxes longer than the memory."""
         longest = max(_LONGEST * most, _LONG_BYTES // self.item)
         for axis, (step, chunk) in enumerate(zip(self.whole, self.chunk, strict=True)):
-            overlap = _kept(chunk, step)
+            overlap = _overlap(chunk, step)
             if not overlap or chunk % step == 0:
                 continue  # a box with a multiple of both lengths takes no more memory
             others = [lengths if other != axis else [step] for other, lengths in enumerate(self.objects)]
@@ -182,7 +182,7 @@ class Candidates:
             if items > most:
                 continue
             yield self._box(self.whole, items, piece)
-            overlap = _kept(self.chunk[axis], piece[axis])
+            overlap = _overlap(self.chunk[axis], piece[axis])
             items = self._items(_stretched(piece, axis, piece[axis] + overlap))
             if overlap and piece[axis] < self.whole[axis] and items <= most:
                 yield self._box(self.whole, items, piece, _stretched(piece, axis, self.whole[axis]))
@@ -196,7 +196,7 @@ def within(block: Shape, shape: Shape) -> Shape:
     return tuple(min(a, max(b, 1)) for a, b in zip(block, shape, strict=True))
 
 
-def _kept(chunk: int, piece: int) -> int:
+def _overlap(chunk: int, piece: int) -> int:
     """Maximum extent of a source chunk beyond a piece that starts at a multiple of its length."""
     return chunk - gcd(chunk, piece)
 

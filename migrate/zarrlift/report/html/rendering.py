@@ -236,7 +236,7 @@ def _environment() -> Environment:
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_safe_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -250,7 +250,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _safe_value(value: Any) -> Any:
     """What is written for a value of a template, before it is escaped: names may hold terminal escapes."""
     if value is None:
         return ""

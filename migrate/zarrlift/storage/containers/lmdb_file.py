@@ -61,7 +61,7 @@ class LmdbFile(Database):
     def get(self, key: str, most: int | None = None) -> bytes | None:
 
         def ask(txn: Any) -> bytes | None:
-            value = _found(txn, key)
+            value = _value(txn, key)
             return None if value is None else bytes(value if most is None else value[: most + 1])
 
         return self._read(ask)
@@ -69,7 +69,7 @@ class LmdbFile(Database):
     def size(self, key: str) -> int | None:
 
         def ask(txn: Any) -> int | None:
-            value = _found(txn, key)
+            value = _value(txn, key)
             return None if value is None else len(value)
 
         return self._read(ask)
@@ -108,7 +108,7 @@ class LmdbFile(Database):
 connect = LmdbFile
 
 
-def _found(txn: Any, key: str) -> Any:
+def _value(txn: Any, key: str) -> Any:
     """The value in a transaction, None if there is none."""
     name = key.encode()
     return txn.get(name) if 0 < len(name) <= _LONGEST else None

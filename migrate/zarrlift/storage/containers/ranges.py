@@ -140,10 +140,10 @@ class StoreRanges(Ranges):
 
     def read_now(self, start: int, length: int) -> bytes:
         """One request, repeated after transient errors."""
-        return run(self._storage.told("cannot read", "", lambda: self.read(start, length), single=True))
+        return run(self._storage.request("cannot read", "", lambda: self.read(start, length), single=True))
 
     def now(self) -> Ranges:
-        state = run(self._storage.told("cannot read", "", lambda: self._native.state(self._storage.base)))
+        state = run(self._storage.request("cannot read", "", lambda: self._native.state(self._storage.base)))
         if state is None:
             raise StorageError("the file is missing", found=self.shown)
         return StoreRanges(self._storage, state)

@@ -101,5 +101,5 @@ def _file(storage: StoreStorage) -> StoredContainer | None:
     native = storage.native
     if native is None:
         return None
-    start = run(storage.told("cannot read", "", lambda: native.read_start(storage.base, HEAD)))
+    start = run(storage.request("cannot read", "", lambda: native.read_start(storage.base, HEAD)))
     return None if start is None else StoredContainer(storage, *start)

@@ -30,7 +30,7 @@ class SessionStorage(StoreStorage):
     holds_consolidated = False
 
     async def fetch_size(self, key: str) -> int | None:
-        return await self.told("cannot read", key, lambda: self._size(self.key(key)))
+        return await self.request("cannot read", key, lambda: self._size(self.key(key)))
 
     async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         """Without a range: Icechunk fails for one that goes beyond a document's end (1.1.21, 2.3.0)."""

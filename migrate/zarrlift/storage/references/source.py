@@ -44,7 +44,7 @@ class ReferenceSource(Source):
         self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
     ) -> bytes | None:
         """One request to the target, or none for bytes in the references; never bytes around a reference."""
-        entry = await self._found(key)
+        entry = await self._entry(key)
         if entry is None:
             return None
         whole = isinstance(entry, Reference) and entry.offset == WHOLE
@@ -57,7 +57,7 @@ class ReferenceSource(Source):
         target, state = await self._target(entry, version)
         held = None if state is None else state.version
         if whole and part == ALL:
-            return _there(await self._targets.whole(target, bound or _ANY_SIZE, held), target)
+            return _require_data(await self._targets.whole(target, bound or _ANY_SIZE, held), target)
         if whole:
             start, length = part.start or 0, (part.stop or 0) - (part.start or 0)
             if start < 0:
@@ -65,12 +65,12 @@ class ReferenceSource(Source):
             elif part.stop is None:
                 size = (await self._state(target)).size
                 length = max((size or 0) - start, 0)
-            return _there(await self._targets.part(target, start, length, held), target)
+            return _require_data(await self._targets.part(target, start, length, held), target)
         start, stop, _ = part.indices(entry.length)
         length = max(stop - start, 0)
         if not length:
             return b""
-        data = _there(await self._targets.part(target, entry.offset + start, length, held), target)
+        data = _require_data(await self._targets.part(target, entry.offset + start, length, held), target)
         if len(data) != length:
             raise StorageError(
                 "a reference leads beyond the end of an object",
@@ -79,7 +79,7 @@ class ReferenceSource(Source):
             )
         return data
 
-    async def _found(self, key: str) -> Reference | bytes | None:
+    async def _entry(self, key: str) -> Reference | bytes | None:
         entry = await self._index.find(key)
         if isinstance(entry, BadReference):
             raise StorageError("a reference is invalid", found=entry.reason)
@@ -115,7 +115,7 @@ class ReferenceSource(Source):
                 yield key
 
     async def size(self, key: str) -> int | None:
-        entry = await self._found(key)
+        entry = await self._entry(key)
         if isinstance(entry, bytes | None):
             return None if entry is None else len(entry)
         if entry.offset != WHOLE:
@@ -127,7 +127,7 @@ class ReferenceSource(Source):
         return state.size
 
     async def state(self, key: str) -> ObjectState | None:
-        entry = await self._found(key)
+        entry = await self._entry(key)
         if entry is None:
             return None
         if isinstance(entry, bytes):
@@ -224,7 +224,7 @@ def _missing(target: Target) -> StorageError:
     return StorageError("a reference leads to a missing object", found=target.shown)
 
 
-def _there(data: bytes | None, target: Target) -> bytes:
+def _require_data(data: bytes | None, target: Target) -> bytes:
     if data is None:
         raise _missing(target)
     return data

@@ -90,19 +90,19 @@ class Targets:
         self._open = open_place
         self._allowed = [allowed_place(prefix) for prefix in references.allowed]
         self._storages: dict[str, Storage] = {}
-        self._known: dict[str, Target | ZarrstackError] = {}
+        self._resolved: dict[str, Target | ZarrstackError] = {}
         self._states: dict[Target, TargetState | None] = {}
 
     def resolve(self, url: str) -> Target:
         """The target of a reference; UsageError if it is not permitted, UnsupportedError if it is no URL."""
-        resolved = self._known.get(url)
+        resolved = self._resolved.get(url)
         if resolved is None:
             try:
                 target = target_of(url, self.home)
                 resolved = target if self._is_allowed(target) else not_allowed([target])
             except ZarrstackError as error:
                 resolved = error
-            self._known[url] = resolved
+            self._resolved[url] = resolved
         if isinstance(resolved, ZarrstackError):
             raise type(resolved).of(resolved.problem)
         return resolved
@@ -165,7 +165,7 @@ class Targets:
         below = storage.native
         if below is None:
             return TargetState(await storage.fetch_size(target.key), None, None)
-        listed = await storage.told("cannot read", target.key, lambda: below.listed(target.key))
+        listed = await storage.request("cannot read", target.key, lambda: below.listed(target.key))
         if listed is None:
             return None
         size, text = listed

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..redact import redact_foreign, secrets_of
 
@@ -154,7 +154,7 @@ def _plainly(profile: str, session: Any) -> Iterator[None]:
             raise UsageError(
                 f"there is no profile {profile!r} of AWS",
                 found=", ".join(names) or "no profiles",
-                advice=meant(profile, names) or "Check the storage option profile, or AWS_PROFILE.",
+                advice=did_you_mean(profile, names) or "Check the storage option profile, or AWS_PROFILE.",
             ) from error
         if kind in _INVALID:
             raise UsageError(f"the profile {profile!r} of AWS is not valid", found=text) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ..redact import redact, redact_foreign, secrets_of
 from .backend import HTTP
@@ -221,7 +221,7 @@ def check_names(scheme: str, options: Mapping[str, Any]) -> None:
     for name in sorted(unknown - names):
         raise UsageError(
             f"unknown storage option {name!r} for {scheme}://",
-            expected=None if (advice := meant(name, names)) else ", ".join(sorted(names)),
+            expected=None if (advice := did_you_mean(name, names)) else ", ".join(sorted(names)),
             advice=advice,
         )
 

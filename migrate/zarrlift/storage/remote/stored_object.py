@@ -52,11 +52,11 @@ class StoredObject:
 
     def read(self) -> tuple[bytes, ObjectVersion] | None:
         """Content and version; None if there is no such object. StorageError."""
-        return run(self._place.told("cannot read", self._key, self._read))
+        return run(self._place.request("cannot read", self._key, self._read))
 
     def version(self) -> ObjectVersion | None:
         """The version alone; None if there is no such object. StorageError."""
-        return run(self._place.told("cannot read", self._key, self._head))
+        return run(self._place.request("cannot read", self._key, self._head))
 
     def replace(self, data: bytes, version: ObjectVersion | None) -> Future[ObjectVersion | None]:
         """Start to write the object, if its version is `version` (None: if there is none).
@@ -65,7 +65,7 @@ class StoredObject:
         """
 
         async def write() -> ObjectVersion | None:
-            return await self._place.told("cannot write", self._key, lambda: self._put(data, version))
+            return await self._place.request("cannot write", self._key, lambda: self._put(data, version))
 
         return begin([write()])[0]
 

@@ -127,7 +127,7 @@ class StoreStorage(Storage):
         if below is None or not self.exclusive:
             return super().create(key, data)
         try:
-            run(self.told("cannot write", key, lambda: below.create(self.key(key), data)))
+            run(self.request("cannot write", key, lambda: below.create(self.key(key), data)))
         except StorageError as error:
             answer = str(error.problem.found)
             if self.get(key) is not None or CONFLICT.search(answer):
@@ -149,17 +149,17 @@ class StoreStorage(Storage):
             super().put_file(key, file, size)
             return
         # The pace counts all parts as one request.
-        run(self.told("cannot write", key, lambda: below.put_file(self.key(key), name, size)))
+        run(self.request("cannot write", key, lambda: below.put_file(self.key(key), name, size)))
 
     def delete(self, key: str) -> None:
         """Remove the object; errors of stores that require its presence are ignored."""
-        run(self.told("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
+        run(self.request("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
 
     def clear(self, prefix: str) -> None:
         """Remove everything below a prefix, including what layers do not list; "" is the whole storage."""
         full = (self._prefix + prefix).rstrip("/")
         act = partial(self._store.delete_dir, full) if full else self._store.clear
-        run(self.told("cannot delete", prefix, act))
+        run(self.request("cannot delete", prefix, act))
 
     def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
         yield from run(self._list(prefix))
@@ -190,7 +190,7 @@ class StoreStorage(Storage):
                 receiver.take(listed.shown(hidden).relative(len(self._prefix)))
             return receiver
 
-        return run(self.told("cannot list", prefix, lambda: settled(find)))
+        return run(self.request("cannot list", prefix, lambda: settled(find)))
 
     def _pages(self, full: str, keys: Callable[[], Sequence[str]] | None = None) -> AsyncIterator[ListedPage]:
         if self.native is not None:
@@ -223,7 +223,7 @@ class StoreStorage(Storage):
     async def fetch_version(self, key: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         """Like `fetch`; compared with this version."""
         place = self.key(key)
-        return await self.told("cannot read", key, lambda: self._whole(place, bound, version), single=True)
+        return await self.request("cannot read", key, lambda: self._whole(place, bound, version), single=True)
 
     async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         if self.native is not None:
@@ -250,7 +250,7 @@ class StoreStorage(Storage):
         from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 
         part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
-        return await self.told("cannot read", key, lambda: self._part(key, part, version), single=True)
+        return await self.request("cannot read", key, lambda: self._part(key, part, version), single=True)
 
     async def fetch_size(self, key: str) -> int | None:
         """Like `size`, in the loop."""
@@ -259,7 +259,7 @@ class StoreStorage(Storage):
             place = self.key(key)
             return await (stored_size(self._store, place) if self.native is None else self.native.size(place))
 
-        return await self.told("cannot read", key, ask)
+        return await self.request("cannot read", key, ask)
 
     def fetch_end(self, key: str, start: int, length: int) -> Coroutine[Any, Any, tuple[int, bytes] | None]:
         """Size and a part of an object, requested together; None if it is proven absent."""
@@ -274,7 +274,7 @@ class StoreStorage(Storage):
     async def store(self, key: str, data: bytes) -> None:
         """Like `put`, in the loop."""
         place = self.key(key)
-        await self.told("cannot write", key, lambda: self._write(place, data), single=True)
+        await self.request("cannot write", key, lambda: self._write(place, data), single=True)
 
     def _write(self, place: str, data: bytes) -> Coroutine[Any, Any, None]:
         if self.native is not None:
@@ -285,7 +285,7 @@ class StoreStorage(Storage):
         if prefix:
             self.key(prefix)
         prefix = prefix.strip("/")
-        children = await self.told("cannot list", prefix, lambda: settled(partial(self._children, prefix)))
+        children = await self.request("cannot list", prefix, lambda: settled(partial(self._children, prefix)))
         return [
             DirectoryEntry(name, is_dir)
             for name, is_dir in children.items()
@@ -299,7 +299,7 @@ class StoreStorage(Storage):
             return await self.native.children(full)
         return await entries_of(self._store, full)
 
-    async def told(
+    async def request(
         self,
         what: str,
         key: str,

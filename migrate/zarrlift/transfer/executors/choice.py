@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
-from zarrstack.core.similar_names import meant
+from zarrstack.core.similar_names import did_you_mean
 
 from ...recipe.options import ExecutorChoice
 from .engine import Engine, is_local_pool
@@ -121,7 +121,7 @@ def _entry(name: str) -> EntryPoint:
     if not points:
         names = known_executors()
         raise UsageError(
-            f"there is no executor {name!r}", expected=", ".join(names), advice=meant(name, names)
+            f"there is no executor {name!r}", expected=", ".join(names), advice=did_you_mean(name, names)
         )
     if len(points) > 1:
         raise UsageError(

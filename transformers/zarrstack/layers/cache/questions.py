@@ -73,7 +73,7 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
 
     # -- questions -------------------------------------------------------------------------------
 
-    async def _known(self, key: str) -> CachedValue | None:
+    async def _from_tiers(self, key: str) -> CachedValue | None:
         """Return the whole value if a tier holds it."""
         cached = self._state.remembered(key, None)
         if cached is not None:
@@ -85,7 +85,7 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
         return None if place is None else await look(self._state, key, None, place, blocking=False)
 
     async def exists(self, key: str) -> bool:
-        cached = await self._known(key)
+        cached = await self._from_tiers(key)
         if cached is not None:
             return cached.data is not None
         place = self._state.versions.place(key) if self._state.listings else None
@@ -93,7 +93,7 @@ class ListingCache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_
         return await self._answer(key, EXISTS, place, ask, "is not in the cache")
 
     async def getsize(self, key: str) -> int:
-        cached = await self._known(key)
+        cached = await self._from_tiers(key)
         if cached is None:
             self._online(key)
             return await self._store.getsize(key)

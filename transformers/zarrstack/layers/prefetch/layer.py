@@ -110,7 +110,7 @@ class Ahead:
         with self._lock:
             array = self._arrays.array_of(key)
             if array is None:
-                self._look(key, store)
+                self._find_array(key, store)
                 return
             index = array.index(key)
             if index is None:
@@ -165,12 +165,12 @@ class Ahead:
                 self._arrays.forget(f"{key.rpartition('/')[0]}/")
                 self._looked.clear()
 
-    def _look(self, key: str, store: Store) -> None:
+    def _find_array(self, key: str, store: Store) -> None:
         """Find the array of a key in the background; its document has not come by if it is consolidated."""
         folder = key.rpartition("/")[0]
         if folder not in self._looked and not is_document(key):
             self._looked.add(folder)
-            task = asyncio.get_running_loop().create_task(self._arrays.look(store, key))
+            task = asyncio.get_running_loop().create_task(self._arrays.find_array(store, key))
             task.add_done_callback(_retrieved)
             self._task = task  # a loop holds its tasks weakly
 

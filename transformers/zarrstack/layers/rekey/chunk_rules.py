@@ -47,7 +47,7 @@ class Chunks(Exchange):
             for path, ndim in self.arrays.items()
         }
         for side in (0, 1):
-            _apart([names[side] for names in self._names.values()], self.name)
+            _require_disjoint([names[side] for names in self._names.values()], self.name)
 
     def there(self, key: str) -> str | None:
         return self._translate(key, 0)
@@ -83,7 +83,7 @@ class Chunks(Exchange):
         return {"above": self.above.to_json(), "below": self.below.to_json(), "arrays": self.arrays}
 
 
-def _apart(all_names: list[ChunkNames], rule: str) -> None:
+def _require_disjoint(all_names: list[ChunkNames], rule: str) -> None:
     """Raise UsageError if a key could name a chunk of two arrays, one inside the other's chunk folder."""
     by_path = {names.path: names for names in all_names}
     for names in all_names:
