@@ -1,7 +1,7 @@
 """Opens a job for a verb, by the same steps in one order.
 
-    found = unclaimed_job(target, "resume", job, places, options)
-    with opened(found, progress, watching) as it:
+    unclaimed = unclaimed_job(target, "resume", job, places, options)
+    with opened(unclaimed, progress, watching) as it:
         return it.end(resume_job(it))
 
 Verbs that only change a result need no source: `with opened_result(target, "undo", ...) as it`. Nothing is

@@ -36,14 +36,14 @@ def remembered(places: Places, *, in_place: bool) -> dict[str, str]:
     by_name = {"source_options": places.storage_options}
     if not in_place:
         by_name["destination_options"] = places.dest_storage_options
-    return {name: json.dumps(_option_words(options)) for name, options in by_name.items() if options}
+    return {name: json.dumps(_without_secrets(options)) for name, options in by_name.items() if options}
 
 
 def option_words(job: Job) -> tuple[str, ...]:
     """Command line arguments with which a command can open the places of a job."""
     by_place = {place: json.loads(job.fact(name) or "{}") for name, place in _FACTS.items()}
     if not isinstance(job.path, Path):
-        by_place["job:"] = _option_words(job.path.options)
+        by_place["job:"] = _without_secrets(job.path.options)
     words: list[str] = []
     for place, options in by_place.items():
         for prefix in options.pop(ALLOWED, ()):
@@ -58,13 +58,13 @@ def option_words(job: Job) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _option_words(options: Mapping[str, Any]) -> JSONObject:
+def _without_secrets(options: Mapping[str, Any]) -> JSONObject:
     return {name: _value(name, value) for name, value in options.items()}
 
 
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _option_words(value)
+        return _without_secrets(value)
     if name == ALLOWED:
         return [redact(str(prefix)) for prefix in ((value,) if isinstance(value, str) else value)]
     if name not in _NO_SECRETS or not isinstance(value, (str, int, float, bool, type(None))):

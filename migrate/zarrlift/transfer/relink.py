@@ -36,11 +36,6 @@ Keys: TypeAlias = "Callable[[Task], Iterator[tuple[str, str]]]"
 
 MORE: Final = 1024
 """Maximum expected growth from one file to the next in bytes; a single read then suffices."""
-_BATCH: Final = 128
-"""Number of objects that a store is requested to copy together: those that are written from memory, of 128 KB
-at most, then fit `READ_AHEAD`. Within a store that answers after 20 ms, two processes copy 1.3 times as many
-objects a second as with 64.
-"""
 
 
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
@@ -113,10 +108,12 @@ def _within_store(
     keys: Keys, copy: ServerCopy, payload_check: PayloadCheck, task: Task, counts: MoveCounts
 ) -> None:
     """Have a store copy its objects."""
+    from .relink_server_side import AT_ONCE
+
     pairs = list(keys(task))
     versions = task.held(lambda: [key for key, _ in pairs])
-    for start in range(0, len(pairs), _BATCH):
-        part = pairs[start : start + _BATCH]
+    for start in range(0, len(pairs), AT_ONCE):
+        part = pairs[start : start + AT_ONCE]
         with holding(copy.source, versions):
             results = copy(part, payload_check)
         for (key, _), carried in zip(part, results, strict=True):

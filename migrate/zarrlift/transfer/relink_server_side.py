@@ -18,6 +18,7 @@ from zarrstack.core.errors import StorageError, ZarrstackError
 from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
 from ..errors import SourceChangedError
 from ..storage.base import Storage
+from ..storage.limits import READ_AHEAD
 from ..storage.listed_versions import Version, held, source_object_changed, source_object_gone
 from ..storage.local.files import ReadLimit
 from ..storage.remote.event_loop import bounded, run
@@ -32,6 +33,10 @@ Carried: TypeAlias = "int | ZarrstackError | None"
 
 IN_ONE_READ: Final = 128 << 10
 """Bytes fetched at first; objects up to this size are written from memory."""
+AT_ONCE: Final = READ_AHEAD // IN_ONE_READ
+"""Number of objects that are copied together. Within a store that answers after 20 ms, two processes copy 1.3
+times as many small objects a second with these 128 as with 64.
+"""
 
 
 def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:

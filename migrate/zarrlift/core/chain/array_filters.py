@@ -72,19 +72,19 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     Raises UnsupportedError if the outermost filter returns items of the other byte order: Zarr v2 uses their
     bytes, v3 their values.
     """
-    looking = _viewing_filters(filters)
-    if not looking:
+    viewing = _viewing_filters(filters)
+    if not viewing:
         return endian
     decoded_endian = _endian_of(
-        decoded_type(looking[0]), endian if looking[0].name not in FILTERS else "little"
+        decoded_type(viewing[0]), endian if viewing[0].name not in FILTERS else "little"
     )
     if decoded_endian not in (None, endian):
         raise UnsupportedError(
             "an array filter decodes to another byte order than the array's",
-            found=f"{decoded_endian}-endian items from {looking[0].name}",
+            found=f"{decoded_endian}-endian items from {viewing[0].name}",
             expected=f"{endian}-endian ones",
         )
-    return _stated(looking) or endian
+    return _stated(viewing) or endian
 
 
 def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
@@ -92,18 +92,18 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
 
     Raises UnsupportedError for an `endian` that zarr-python 3.1.6 and 3.4.2 interpret differently.
     """
-    looking = _viewing_filters(filters)
-    if not looking:
+    viewing = _viewing_filters(filters)
+    if not viewing:
         return endian
-    stated = _stated(looking)
+    stated = _stated(viewing)
     if stated not in (None, endian):
         raise UnsupportedError(
             "zarr-python 3.1.6 and 3.4.2 read this byte order beside an array filter differently",
-            found=f"endian {endian!r} beside {' > '.join(map(str, looking))}",
+            found=f"endian {endian!r} beside {' > '.join(map(str, viewing))}",
             expected=f"endian {stated!r}",
         )
-    unsaid: Endian = "little" if looking[0].name in FILTERS else endian
-    return _endian_of(decoded_type(looking[0]), unsaid) or endian
+    unsaid: Endian = "little" if viewing[0].name in FILTERS else endian
+    return _endian_of(decoded_type(viewing[0]), unsaid) or endian
 
 
 def _viewing_filters(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
@@ -111,9 +111,9 @@ def _viewing_filters(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
     return [spec for spec in filters if spec.name != "numcodecs.bitround"]
 
 
-def _stated(looking: Sequence[CodecSpec]) -> Endian | None:
+def _stated(viewing: Sequence[CodecSpec]) -> Endian | None:
     """The `endian` with which the stored bytes are unchanged; None if it does not matter."""
-    return _endian_of(resolved_type(looking), "little")
+    return _endian_of(resolved_type(viewing), "little")
 
 
 def _endian_of(dtype: np.dtype[Any] | None, unsaid: Endian) -> Endian | None:
