@@ -5,7 +5,6 @@
 - `cache`: seconds to open and read an array from a store with 20 ms latency, with a cold cache and again,
   beside zarr's own cache. The array is in memory below the latency, so that nothing but the layers differs.
   Then microseconds of a get that misses, one that hits, and a set.
-- `prefetch`: chunks read one after the other from a store with 20 ms latency.
 - `sharding`: requests and time of an uncompressed array that is written into shards, beside zarr's own, until
   everything is stored, and its first two rows read back.
 """
@@ -33,7 +32,7 @@ from zarr.experimental.cache_store import CacheStore
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from zarr.testing.store import LatencyStore
 
-from zarrstack import Cache, Prefetch, Sharding, stack
+from zarrstack import Cache, Sharding, stack
 from zarrstack.base.registry import find, registered
 from zarrstack.layers.rekey import Prefix
 
@@ -68,12 +67,11 @@ async def gets(store: Store) -> float:
 
 # What each layer costs
 
-FALLING = "overlay, of what is below"
-READING = ("readonly", FALLING)
+READING = ("readonly",)
 """Rows for reading the store below; nothing is written through the layer."""
 
 
-def variants(kind: str, folder: Path) -> dict[str, Maker]:
+def variants(folder: Path) -> dict[str, Maker]:
     """A maker for each row: every registered layer, some in more than one way."""
     limits = {"bytes_per_second": "1TB/s", "requests_per_second": 1e9, "in_flight": 64}
     options: dict[str, dict[str, dict[str, object]]] = {
@@ -81,10 +79,6 @@ def variants(kind: str, folder: Path) -> dict[str, Maker]:
             "log, figures only": {},
             "log, a callback": {"callback": id},
             "log, JSON lines": {"events": str(folder / "events.jsonl")},
-        },
-        "overlay": {
-            "overlay, of what is written": {"writes": fresh(kind, folder / "upper")},
-            FALLING: {"writes": fresh(kind, folder / "upper left empty")},
         },
         "rekey": {"rekey, a prefix": {"rules": [Prefix(below="inside")]}},
         "sharding": {"sharding, shards of one chunk": {"chunks_per_shard": [1, 1], "path": "a"}},
@@ -105,7 +99,7 @@ def variants(kind: str, folder: Path) -> dict[str, Maker]:
 def costs(kind: str, folder: Path, row: str) -> tuple[float, float]:
     """Microseconds per get and per set, of a layer over an empty store."""
     store = fresh(kind, folder / "store")
-    whole = store if row == "bare store" else variants(kind, folder)[row](store)
+    whole = store if row == "bare store" else variants(folder)[row](store)
     put = asyncio.run(sets(store if row in READING else whole))
     got = asyncio.run(gets(whole))
     whole.close()
@@ -192,30 +186,6 @@ def cache(folder: Path, rounds: int) -> None:
     print(f"\n{markdown(['microseconds per 3.3 KB', 'miss', 'hit', 'set'], *rows)}")
 
 
-# What reading ahead is worth
-
-
-def ahead(depth: int, slab: int, source: MemoryStore) -> list[float]:
-    """Seconds, processor seconds and requests for chunks, of a loop over an array."""
-    below = Counted(LatencyStore(source, get_latency=0.02))
-    array = zarr.open_array(stack(below, Prefetch(depth=depth)) if depth else below)
-    began, worked = time.perf_counter(), time.process_time()
-    for number in range(0, array.shape[0], slab):
-        array[number : number + slab]
-    return [time.perf_counter() - began, time.process_time() - worked, below.gets]
-
-
-def prefetch(_: Path, rounds: int) -> None:
-    """One table."""
-    source, chunks = MemoryStore(), 128 if rounds else 16
-    zarr.create_array(source, data=np.random.default_rng(0).random((chunks, 64, 64)), chunks=(1, 64, 64))
-    ways = {"one by one": (0, 1), "`Prefetch()`": (8, 1), "`depth=32`": (32, 1), "8 at a time": (0, 8)}
-    found = interleaved({name: partial(ahead, *way, source) for name, way in ways.items()}, rounds)
-    columns = {name: list(zip(*runs, strict=True)) for name, runs in found.items()}
-    rows = [[name, spread(wall), spread(work), max(gets)] for name, (wall, work, gets) in columns.items()]
-    print(markdown([f"{chunks} chunks of 32 KB, 20 ms", "seconds", "processor, s", "requests"], *rows))
-
-
 # What shards cost
 
 EDGE, PER_SHARD = 90, 10
@@ -289,5 +259,5 @@ def sharding(folder: Path, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    tables = {"layers": layers, "cache": cache, "prefetch": prefetch, "sharding": sharding}
+    tables = {"layers": layers, "cache": cache, "sharding": sharding}
     tables[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))

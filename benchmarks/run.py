@@ -3,7 +3,7 @@
     python benchmarks/run.py [NAME ...] [--rounds 3] [--directory /dev/shm] [--write] [--small]
 
 NAME is a workload of `workloads.py`, or a table: files, updates, object store, archives, interpreter lock,
-codecs, layers, cache, prefetch, sharding. Without names, everything that can run here is measured, which
+codecs, layers, cache, sharding. Without names, everything that can run here is measured, which
 needs an idle machine with 8 GB in the directory.
 """
 
@@ -70,7 +70,6 @@ GROUPS = {
     ),
     "layers": Group(DOCS / "transformers" / "index.md", "layers.py layers", packages=("crc32c",)),
     "cache": Group(DOCS / "transformers" / "cache.md", "layers.py cache"),
-    "prefetch": Group(DOCS / "transformers" / "operations.md", "layers.py prefetch"),
     "sharding": Group(DOCS / "transformers" / "sharding.md", "layers.py sharding"),
 }
 

@@ -174,7 +174,7 @@ WRONG = {
         "source.zarr",
         "out",
         "--source-through",
-        f"overlay:s3://me:{WORD}@bucket/x",
+        f"cache:disk=s3://me:{WORD}@bucket/x",
     ),
     "a layer's query": (
         "migrate",
@@ -182,7 +182,7 @@ WRONG = {
         "source.zarr",
         "out",
         "--source-through",
-        f"overlay:{SIGNED}",
+        f"cache:disk={SIGNED}",
     ),
     "layers that are no JSON": (
         "migrate",

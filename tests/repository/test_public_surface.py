@@ -30,8 +30,7 @@ FUNCTIONS = (
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
 LAYERS = (
-    "Cache", "Checksum", "Log", "Overlay", "PerArray",
-    "Prefetch", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+    "Cache", "Checksum", "Log", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 
 DATA = (

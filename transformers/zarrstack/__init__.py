@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from .layers.cache.layer import Cache as Cache
     from .layers.checksum.layer import Checksum as Checksum
     from .layers.log.layer import Log as Log
-    from .layers.overlay.layer import Overlay as Overlay
     from .layers.per_array.layer import PerArray as PerArray
-    from .layers.prefetch.layer import Prefetch as Prefetch
     from .layers.readonly import ReadOnly as ReadOnly
     from .layers.rekey.layer import Rekey as Rekey
     from .layers.retry import Retry as Retry
@@ -43,9 +41,7 @@ _HOMES = {
     "Cache": "layers.cache.layer",
     "Checksum": "layers.checksum.layer",
     "Log": "layers.log.layer",
-    "Overlay": "layers.overlay.layer",
     "PerArray": "layers.per_array.layer",
-    "Prefetch": "layers.prefetch.layer",
     "ReadOnly": "layers.readonly",
     "Rekey": "layers.rekey.layer",
     "Retry": "layers.retry",

@@ -30,11 +30,10 @@ def without_layers(storage: Storage) -> Storage:
     from zarr.storage import LocalStore
 
     from zarrstack.base.transformer import StorageTransformer
-    from zarrstack.layers.overlay.layer import Overlay
 
     store = storage.backing
     while isinstance(store, StorageTransformer):
-        store = store.writes if isinstance(store, Overlay) else store.below
+        store = store.below
     if store is storage.backing:
         return storage
     return (

@@ -157,7 +157,6 @@ def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -
         "cache",
         "checksum",
         "log",
-        "overlay",
         "readonly",
         "rekey",
         "retry",

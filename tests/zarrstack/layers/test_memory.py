@@ -12,7 +12,7 @@ import zarr
 from tests.support.stores import PROTOTYPE, buffer
 from zarr.storage import MemoryStore
 
-from zarrstack import Cache, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle, stack
+from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, stack
 
 
 class Fresh(MemoryStore):
@@ -42,7 +42,6 @@ CASES = {
     "retry": (Retry, 4000, 3000, 150_000),
     "throttle": (lambda: Throttle(in_flight=4, bytes_per_second=1e12), 4000, 3000, 150_000),
     "readonly": (ReadOnly, 4000, 3000, 150_000),
-    "prefetch": (lambda: Prefetch(depth=64, memory_bytes=2_000_000), 100_000, 400, 2_600_000),
 }
 
 

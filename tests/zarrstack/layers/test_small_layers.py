@@ -19,7 +19,7 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore
 
-from zarrstack import Cache, Checksum, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle, stack
+from zarrstack import Cache, Checksum, Log, ReadOnly, Retry, Sharding, Throttle, stack
 from zarrstack.base.descend import serves_sync
 from zarrstack.base.registry import find, registered
 from zarrstack.core.errors import UsageError
@@ -64,18 +64,7 @@ class TestThrottleOverFolder(OverFolder):
         return [Throttle(in_flight=1)]
 
 
-class TestPrefetchOverMemory(OverMemory):
-    def layers(self):
-        return [Prefetch(depth=4)]
-
-
-@pytest.mark.slow
-class TestPrefetchOverFolder(OverFolder):
-    def layers(self):
-        return [Prefetch(depth=2, memory_bytes=4000), Prefetch()]
-
-
-@pytest.mark.parametrize("kind", [Log, Prefetch, Retry, Throttle])
+@pytest.mark.parametrize("kind", [Log, Retry, Throttle])
 def test_options_that_are_the_defaults_are_no_difference(kind):
     assert kind() == kind(clock=None)
     assert kind().configuration == {}
@@ -172,7 +161,7 @@ def test_defaults_are_those_of_the_code():
     assert found == numbers
 
 
-@pytest.mark.parametrize("kind", [Cache, Checksum, Log, Prefetch, ReadOnly, Retry, Sharding, Throttle])
+@pytest.mark.parametrize("kind", [Cache, Checksum, Log, ReadOnly, Retry, Sharding, Throttle])
 def test_every_layer_is_asked_for_figures_in_the_same_way(kind):
     options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
     figures = stack(MemoryStore(), kind(**options)).figures()
@@ -181,8 +170,7 @@ def test_every_layer_is_asked_for_figures_in_the_same_way(kind):
 
 def test_sizes_are_numbers_or_texts():
     assert Cache(memory_bytes="64MB", disk_bytes="1GiB") == Cache(memory_bytes=64_000_000, disk_bytes=1 << 30)
-    assert Prefetch(memory_bytes="1MB").configuration == {"memory_bytes": 1_000_000}
-    for kind in (Cache, Prefetch, Sharding):
+    for kind in (Cache, Sharding):
         options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
         with pytest.raises(UsageError, match="memory_bytes"):
             kind(**options, memory_bytes="much")

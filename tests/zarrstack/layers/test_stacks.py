@@ -28,9 +28,7 @@ from zarrstack import (
     Cache,
     Checksum,
     Log,
-    Overlay,
     PerArray,
-    Prefetch,
     Rekey,
     Retry,
     Sharding,
@@ -45,17 +43,15 @@ from zarrstack.testing import KEYS, LayerTests, Place, compare
 PREFIX = {"name": "prefix", "configuration": {"above": "a", "below": "moved"}}
 
 LAYERS = {
-    "cache": lambda tests: Cache(memory_bytes=2000),
-    "checksum": lambda tests: Checksum(),
-    "log": lambda tests: Log(),
-    "overlay": lambda tests: Overlay(writes=tests.upper()),
-    "per-array": lambda tests: PerArray(),
-    "prefetch": lambda tests: Prefetch(),
-    "rekey": lambda tests: Rekey(rules=[PREFIX]),
-    "retry": lambda tests: Retry(),
-    "sharding": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a"),
-    "sharding buffered": lambda tests: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=15_000),
-    "throttle": lambda tests: Throttle(in_flight=2),
+    "cache": lambda: Cache(memory_bytes=2000),
+    "checksum": Checksum,
+    "log": Log,
+    "per-array": PerArray,
+    "rekey": lambda: Rekey(rules=[PREFIX]),
+    "retry": Retry,
+    "sharding": lambda: Sharding(chunks_per_shard=[2, 3], path="a"),
+    "sharding buffered": lambda: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=15_000),
+    "throttle": lambda: Throttle(in_flight=2),
 }
 """How to make each registered layer that accepts writes, at least once."""
 
@@ -66,11 +62,8 @@ READING = {"readonly"}
 def allowed(names):
     """Whether the layers may stand in this order."""
 
-    class Upper:
-        upper = MemoryStore
-
     try:
-        stack(MemoryStore(), *(LAYERS[name](Upper) for name in names))
+        stack(MemoryStore(), *(LAYERS[name]() for name in names))
     except UsageError:
         return False
     return True
@@ -88,30 +81,14 @@ def chosen(count):
 
 
 class Chosen(LayerTests):
-    """The suite over layers by name; the upper stores of overlays belong to the place."""
+    """The suite over layers by name."""
 
     names: tuple[str, ...] = ()
     examples = fewer(5)
     steps = 15
-    uppers = ([MemoryStore(), MemoryStore(), MemoryStore()], False)
-    taken = 0
-
-    def upper(self):
-        """The upper store of the next overlay of the stack."""
-        stores, read_only = self.uppers
-        self.taken += 1
-        return stores[self.taken - 1].with_read_only(read_only)
 
     def layers(self):
-        self.taken = 0
-        return [LAYERS[name](self) for name in self.names]
-
-    def make(self, place: Place, *, read_only: bool = False):
-        places = self.__dict__.setdefault("places", {})
-        stores = [MemoryStore(), MemoryStore(), MemoryStore()]
-        _, stores = places.setdefault(id(place), (place, stores))  # kept, so that the id stays its own
-        self.uppers = (stores, read_only)
-        return super().make(place, read_only=read_only)
+        return [LAYERS[name]() for name in self.names]
 
 
 def suite(names):

@@ -215,7 +215,6 @@ SCENARIOS = (
     _copy("retry over the source", "--source-through", "retry"),
     _copy("log over the source", "--source-through", "log:{home}/events.jsonl"),
     _copy("cache over the source", "--source-through", "cache:disk={home}/cache"),
-    _copy("overlay over the source", "--source-through", "overlay:writes={home}/writes"),
     _copy("retry over the destination", "--dest-through", "retry"),
     _copy("checksum over the destination", "--dest-through", "checksum"),
     _copy(

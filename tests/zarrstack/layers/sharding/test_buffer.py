@@ -23,7 +23,7 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 import zarrstack
-from zarrstack import Cache, Checksum, Log, Overlay, PerArray, Rekey, Sharding, stack
+from zarrstack import Cache, Checksum, Log, PerArray, Rekey, Sharding, stack
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.sharding.buffer import CHUNK_COST, SHARD_COST
 
@@ -663,11 +663,6 @@ def test_a_layer_that_would_record_a_waiting_value_must_be_below(tmp_path, above
     put(store, "c/0", b"x")
     store.flush_sync()
     assert got(store, "c/0") == b"x"
-
-
-def test_an_overlay_is_not_written_to_a_store_that_holds_values_in_memory():
-    with pytest.raises(UsageError, match="returns when a value is stored"):
-        Overlay(writes=buffered(MemoryStore()))
 
 
 def test_a_cache_in_memory_above_sees_the_same_values(objects):

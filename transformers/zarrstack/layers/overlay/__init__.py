@@ -1,1 +1,0 @@
-"""The overlay layer: changes to an archive, stored separately."""

@@ -1,1 +1,0 @@
-"""The layer that reads chunks ahead."""
