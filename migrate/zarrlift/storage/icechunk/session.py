@@ -6,8 +6,11 @@ of what is missing is 0, and keys that are not Zarr's are errors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.paths import join
 
 from ..remote.backend import stored_bytes
 from ..remote.store_listing import any_names
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from ..local.files import ReadLimit
 
 DOCUMENT: Final = "zarr.json"
+_KEY: Final = re.compile(r"(.+/)?(zarr\.json|c(/[0-9]+)*)")
+"""Keys that Icechunk may have: documents, and chunks in the default encoding. A node may be named `c` too."""
 
 
 class SessionStorage(StoreStorage):
@@ -57,8 +62,7 @@ class SessionStorage(StoreStorage):
 
     async def _size(self, place: str) -> int | None:
         """The size of an object; of what is missing Icechunk says 0, of other keys that they are wrong."""
-        *above, name = place.split("/")
-        if name != DOCUMENT and "c" not in (*above, name):
+        if _KEY.fullmatch(place) is None:
             return None
         return await self._store.getsize(place) if await self._store.exists(place) else None
 
@@ -74,8 +78,8 @@ class SessionStorage(StoreStorage):
             yield page
 
     async def _children(self, prefix: str) -> dict[str, bool]:
-        """Names below a group or array; Icechunk lists nothing below an array's `c`."""
-        if "c" in prefix.split("/"):
+        """Names below a group or array; none below the `c` of an array, which is not a node."""
+        if "c" in prefix.split("/") and await self._size(self.key(join(prefix, DOCUMENT))) is None:
             return {}
         names = [name async for name in self._store.list_dir(self.key(prefix) if prefix else "")]
         return {name: name != DOCUMENT for name in names}
