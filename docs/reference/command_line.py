@@ -22,11 +22,8 @@ EXAMPLES: Final = {
     "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
     "resume": "zarrlift resume ocean3.zarr",
     "update": "zarrlift update ocean3.zarr --dry-run",
-    "gather": "zarrlift migrate zarrlift-demo/cells.n5 cells.zarr --job cells.zarrlift.db --parts 2\n"
-    "zarrlift migrate --job cells.zarrlift.db --part 0\n"
-    "zarrlift migrate --job cells.zarrlift.db --part 1\n"
-    "zarrlift gather cells.zarrlift.db",
-    "status": "zarrlift status cells.zarr\n"
+    "status": "zarrlift migrate zarrlift-demo/cells.n5 cells.zarr\n"
+    "zarrlift status cells.zarr\n"
     "zarrlift status cells.zarr --verbose\n"
     "zarrlift status cells.zarr --html report.html --check",
     "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",

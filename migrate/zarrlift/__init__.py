@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
-    from .jobs.parts.gather import gather, plan_parts
-    from .jobs.parts.migrate_part import migrate_part
-    from .jobs.status import NodeStatus, PartStatus, Status, limit, status
+    from .jobs.status import NodeStatus, Status, limit, status
     from .jobs.undo import undo
     from .jobs.update.steps import NodeUpdate, UpdatePlan
     from .jobs.update.update import plan_update, update
@@ -62,7 +60,6 @@ _HOMES = {
     "NodeStatus": "jobs.status",
     "NodeUpdate": "jobs.update.steps",
     "Outcome": "jobs.outcome",
-    "PartStatus": "jobs.status",
     "Plan": "planning.plans",
     "Recipe": "recipe.recipe",
     "ReverseView": "views.reverse",
@@ -75,18 +72,15 @@ _HOMES = {
     "diff": "jobs.comparing",
     "digest": "jobs.comparing",
     "finish": "jobs.finish",
-    "gather": "jobs.parts.gather",
     "inspect": "jobs.api",
     "job_report": "jobs.job_report",
     "limit": "jobs.status",
     "load_recipe": "recipe.toml_file",
     "migrate": "jobs.api",
-    "migrate_part": "jobs.parts.migrate_part",
     "open": "views.legacy",
     "open_array": "views.legacy",
     "open_group": "views.legacy",
     "plan": "jobs.api",
-    "plan_parts": "jobs.parts.gather",
     "plan_update": "jobs.update.update",
     "present": "views.reverse",
     "resume": "jobs.api",
@@ -117,7 +111,6 @@ __all__ = [
     "NodeStatus",
     "NodeUpdate",
     "Outcome",
-    "PartStatus",
     "Plan",
     "Recipe",
     "ReverseView",
@@ -130,18 +123,15 @@ __all__ = [
     "diff",
     "digest",
     "finish",
-    "gather",
     "inspect",
     "job_report",
     "limit",
     "load_recipe",
     "migrate",
-    "migrate_part",
     "open",
     "open_array",
     "open_group",
     "plan",
-    "plan_parts",
     "plan_update",
     "present",
     "resume",

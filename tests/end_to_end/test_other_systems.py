@@ -285,7 +285,7 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 # ----- where the system is called
 
 CALLERS = """
-    jobs/disk_sync jobs/notify jobs/parts/migrate_part jobs/processes/forked_process
+    jobs/disk_sync jobs/notify jobs/processes/forked_process
     jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
     storage/listed_versions storage/local/byte_locks storage/local/file_copy storage/local/files
     storage/local/owner_process storage/local/system_errors storage/local/writer

@@ -133,23 +133,6 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     assert run.said > 10_000
 
 
-def test_a_job_in_parts(run: Run, bucket: Bucket, place: Path) -> None:
-    """The inventory of its source and the ledgers of its parts are beside the job."""
-    source = bucket.put("in", tree(write_archive(place / "source.zarr")))
-    sides = ["--storage-options", options(bucket, "source")]
-    sides += ["--storage-options", f"dst:{options(bucket, 'dest')}"]
-    job = ("--job", "x.zarrlift.db")
-    run("migrate", source, "s3://bucket/out", *job, "--parts", "2", *sides)
-    before = set(tree(place))
-    for part in "01":
-        run("migrate", *job, "--part", part, *sides, "--log", "run.jsonl", "--metrics", "run.prom")
-    assert {name for name in set(tree(place)) - before if ".part-" in name}
-    bucket.instead = lambda request: 403 if request.method == "PUT" else None
-    run("gather", job[1], *sides, code=1)
-    bucket.instead = lambda _: None
-    run("gather", job[1], *sides, "--json")
-
-
 WRONG = {
     "inspect a signed URL": ("inspect", SIGNED),
     "inspect with a password": ("inspect", BEFORE),

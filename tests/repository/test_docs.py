@@ -98,12 +98,10 @@ OTHERS_OPTIONS = {
 }
 """Not in the tables of commands: `--help`, options of benchmarks, tests, and other programs."""
 SCHEDULERS_OPTIONS = {
-    *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),
+    *("--array", "--cpus-per-task", "--dependency", "--job-name", "--ntasks", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
-    *("--array-properties", "--container-overrides", "--depends-on", "--job-definition", "--job-queue"),
-    "--retry-strategy",
 }
-"""Of Slurm and AWS Batch, on the page of clusters."""
+"""Of Slurm, on the page of clusters."""
 
 
 APPLICATIONS = re.compile(

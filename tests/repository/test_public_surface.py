@@ -23,8 +23,8 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "census", "diff", "digest", "finish", "gather", "inspect", "job_report", "limit", "migrate",
-    "migrate_part", "open", "open_array", "open_group", "plan", "plan_parts", "plan_update", "present",
+    "batch", "census", "diff", "digest", "finish", "inspect", "job_report", "limit", "migrate",
+    "open", "open_array", "open_group", "plan", "plan_update", "present",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
@@ -36,7 +36,7 @@ LAYERS = (
 DATA = (
     "Archive", "ArchiveDiff", "NodeDifference", "ValueDifference", "ArchiveDigest", "ArrayNode", "GroupNode",
     "Layout", "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
-    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "PartStatus", "Status",
+    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "Status",
     "UpdatePlan", "VerificationReport",
     "Error", "Interrupted", "LegacyView", "ReverseView", "load_recipe",
 )  # fmt: skip

@@ -25,7 +25,6 @@ from tests.zarrlift.transfer.test_regrid import leave
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli import parser as command_line
-from zarrlift.jobs import job_array
 from zarrlift.jobs.ledger.database import VERSION
 from zarrlift.planning import planner
 from zarrlift.planning.regrid.blocks import BASE, available_cores
@@ -183,8 +182,6 @@ def test_sections_have_priority_over_options_and_these_over_the_file() -> None:
 
 def test_the_page_has_every_environment_variable_that_the_source_reads() -> None:
     read = {
-        *job_array.VARIABLES,
-        *job_array.LSF,
         *obstore_s3._ELSEWHERE,
         *store_at._AZURE_VARIABLES.values(),
     }
@@ -227,12 +224,8 @@ migrate OCEAN --in-place --dry-run
 migrate OCEAN new.zarr --dry-run --provenance --show /
 migrate OCEAN new.json --virtual --dry-run
 migrate broken.zarr new.zarr --dry-run
-migrate CELLS cells.zarr --job cells.zarrlift.db --parts 2
-migrate --job cells.zarrlift.db --part 0
+migrate CELLS cells.zarr --job cells.zarrlift.db
 status cells.zarrlift.db
-gather cells.zarrlift.db
-migrate --job cells.zarrlift.db --part 1
-gather cells.zarrlift.db
 migrate OCEAN ocean.json --virtual
 migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl --metrics run.prom
 resume mixed3.zarr

@@ -15,10 +15,9 @@ from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
-from zarrlift.jobs.ledger.last_run import Activity
 from zarrlift.jobs.node_change import NodeChange
 from zarrlift.jobs.outcome import Outcome
-from zarrlift.jobs.status import NodeStatus, PartStatus, Status
+from zarrlift.jobs.status import NodeStatus, Status
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.requests import RequestCounts, RequestForecast
 from zarrlift.planning.routes import Move, route_between
@@ -251,12 +250,6 @@ NOTHING = Outcome(job=DONE.job, state="nothing to do", arrays_done=2, arrays_tot
 FINISHED = Outcome(job=IN_PLACE.job, state="finished", removed=7, seconds=0.01)
 UNDONE = Outcome(job=IN_PLACE.job, state="undone", removed=5, restored=7, seconds=0.01)
 
-PART = replace(DONE, job="/data/job.db", part=3)
-PART_FAILED = replace(FAILED, job="/data/job.db", part=3)
-GATHERED = replace(
-    FAILED, job="/data/job.db", chunks=0, parts_left=((0, 12), (1, 1), (2, 7), (63, 1200)), second_pass=True
-)
-
 STATUS = Status(
     job=DONE.job,
     source=PLAN.source,
@@ -297,11 +290,6 @@ STATUS = Status(
 )
 RUNNING = replace(STATUS, activity="running", rate=2_230_000.0, seconds_left=0.55)
 
-ACTIVITIES: tuple[Activity | None, ...] = ("stopped", "running", "running", "stale", "unknown", None, None)
-IN_PARTS = replace(
-    STATUS,
-    parts=tuple(PartStatus(part=part, activity=activity) for part, activity in enumerate(ACTIVITIES, 1)),
-)
 MANY_NODES = replace(
     STATUS,
     nodes=(

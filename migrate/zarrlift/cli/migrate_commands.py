@@ -1,4 +1,4 @@
-"""The commands that make changes: migrate, resume, update, gather, finish, undo.
+"""The commands that make changes: migrate, resume, update, finish, undo.
 
 They ask before something is deleted.
 """
@@ -9,11 +9,9 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
-
-from ..recipe.options import JobPlace, Moved, Request, Running, TakingOver, Watching
+from ..recipe.options import JobPlace, Moved, Request, Running, Watching
 from . import options as o
 from .option_groups import usage
 from .recipe_options import RecipeOptions
@@ -26,13 +24,9 @@ if TYPE_CHECKING:
     from .option_groups import Tables
     from .options import Storage
 
-Source: TypeAlias = Annotated[
-    str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
-]
-
 
 def migrate(
-    source: Source = None,
+    source: o.Source,
     destination: o.Destination = None,
     *,
     dry_run: o.DryRun = False,
@@ -41,111 +35,51 @@ def migrate(
     virtual: o.Virtual = False,
     storage: o.Storage,
     recipe: RecipeOptions,
-    parts: o.Parts = None,
-    part: o.Part = None,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:
     """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
     With --dry-run, show what would be done and cost, array by array; with --show too, what would change in
-    the metadata of a node. With --job and --parts, create a job whose parts are done by --job and --part, in
-    any order and on any machine, and published by `gather`.
+    the metadata of a node.
 
     \b
     zarrlift migrate old.zarr new.zarr
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
-    if show is not None and (not dry_run or virtual or part is not None):
+    if show is not None and (not dry_run or virtual):
         raise usage("--show is for a plan of a copy or in place", expected="--dry-run, without --virtual")
-    if part is not None:
-        of_run = {"job", "verify", *options.of(Running, Watching)} - {"take_over"}
-        others = [source, destination, virtual, parts, dry_run, recipe.given(), options.given() - of_run]
-        return _migrate_part(part, options, storage, output, others=any(others))
     import zarrlift
 
     def arguments(*tables: type) -> dict[str, Any]:
-        if source is None:
-            raise usage("a source is needed", expected="SRC, or --job with --part")
         _check_places(destination, options, dry_run=dry_run)
         return {"recipe": recipe.recipe(), **options.of(Request, *tables), **storage.arguments()}
 
     def work(progress: Any) -> Any:
         keywords = arguments(JobPlace, Running, Watching)
-        return zarrlift.migrate(source or "", destination, virtual=virtual, progress=progress, **keywords)
+        return zarrlift.migrate(source, destination, virtual=virtual, progress=progress, **keywords)
 
-    if dry_run or parts is not None:
+    if dry_run:
         output.session.previews = True
         keywords = arguments()
         keywords.pop("job_storage_options", None)
         if show is not None:
             from ..jobs.node_change import node_change
 
-            return Answer.of(node_change(show, source or "", destination, **keywords), DONE)
-        if dry_run:
-            return _planned(zarrlift.plan(source or "", destination, virtual=virtual, **keywords))
-        job = options.of(JobPlace).get("job")
-        if virtual:
-            raise usage(
-                "references are written in one run, not in parts", expected="--virtual without --parts"
-            )
-        if job is None:
-            raise usage("--parts needs --job", expected="the path of the job file to create")
-        keywords |= options.of(TakingOver)
-        return _planned(
-            zarrlift.plan_parts(source or "", destination, job=job, parts=parts or 0, **keywords), job
-        )
+            return Answer.of(node_change(show, source, destination, **keywords), DONE)
+        return _planned(zarrlift.plan(source, destination, virtual=virtual, **keywords))
     question = None
     if "overwrite" in options.given() and destination is not None:
         question = partial(overwrite_question, destination, storage)
-    return moving(work, destination or source or "", options, output, ask(question, yes=yes))
+    return moving(work, destination or source, options, output, ask(question, yes=yes))
 
 
-def _planned(plan: Plan, job: str | None = None) -> Answer:
+def _planned(plan: Plan) -> Answer:
     from ..core.problems import any_refusal
     from ..report.plan import plan_json
 
     code = PARTLY if any_refusal(plan.all_problems()) else DONE
-    return Answer.of(plan, code, data=lambda: plan_json(plan), job=job)
-
-
-def _migrate_part(
-    part: str, options: o.Migrating, storage: o.Storage, output: o.WatchedOutput, *, others: bool
-) -> Answer:
-    """Do one part; `others`: whether options were given that belong to the whole job."""
-    import zarrlift
-
-    job = options.of(JobPlace).get("job")
-    if job is None:
-        raise usage("--part needs --job", expected="the job file of `zarrlift migrate --parts`")
-    if others:
-        raise usage(
-            "the job has the places and the changes", expected="--part with --job and options to run it"
-        )
-    keywords = {**options.of(Running, Watching), **storage.arguments()}
-    keywords |= {name: value for name, value in options.arguments().items() if name == "verify"}
-    return moving(
-        lambda progress: zarrlift.migrate_part(job, part, progress=progress, **keywords),
-        job,
-        options,
-        output,
-        job_array=True,
-    )
-
-
-def gather(
-    target: o.Target,
-    *,
-    options: o.Gathering,
-    verify: o.VerifyAgain = None,
-    storage: o.Storage,
-    output: o.WatchedOutput,
-) -> Answer:
-    """Collect what the parts of a job have done; verify and publish the arrays that are complete.
-
-    May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
-    """
-    return run_verb(target, options, storage, output, job_array=True, verify=verify or "sample")
+    return Answer.of(plan, code, data=lambda: plan_json(plan))
 
 
 def resume(

@@ -13,7 +13,7 @@ import typer
 
 from ..recipe import options as table
 from ..recipe.options import VerifyLevel
-from .option_groups import Group, Tables, option, parameter, usage, whole_number
+from .option_groups import Group, Tables, option, parameter, usage
 from .run_display import watched
 from .session import Session
 
@@ -52,26 +52,6 @@ Virtual: TypeAlias = Annotated[
         ".parquet directory of kerchunk references.",
     ),
 ]
-Part: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--part",
-        heading="Running",
-        help="With --job: do one part of a job that --parts has divided. Its index, or auto, which takes it "
-        "from the environment of a job array (Slurm, LSF, Kubernetes, AWS Batch).",
-        metavar="INDEX",
-    ),
-]
-Parts: TypeAlias = Annotated[
-    int | None,
-    option(
-        "--parts",
-        heading="Running",
-        help="With --job: create a job of N parts, each done by --part; nothing is migrated.",
-        metavar="N",
-        parser=whole_number(1),
-    ),
-]
 DryRun: TypeAlias = Annotated[
     bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
 ]
@@ -104,8 +84,6 @@ MigratingMany: TypeAlias = Annotated[Tables, table.Request, table.Running, table
 """What is asked for archives, and how they are migrated."""
 Continuing: TypeAlias = Annotated[Tables, table.JobPlace, table.Moved, table.Running, table.Watching]
 """How a job goes on."""
-Gathering: TypeAlias = Annotated[Tables, table.JobPlace, table.Running, table.Watching]
-"""How the parts of a job are collected."""
 Comparing: TypeAlias = Annotated[Tables, table.Describing, table.JobPlace, table.Executing]
 """How a source is read, and what compares it."""
 OfJob: TypeAlias = Annotated[Tables, table.JobPlace, table.TakingOver]

@@ -60,11 +60,11 @@ class Answer:
     """Output on standard error that replaces both with --quiet; None keeps them."""
 
     @classmethod
-    def of(cls, result: Any, code: int, *, data: Callable[[], JSON] | None = None, **how: Any) -> Answer:
-        """The result of a public function; `how` is for its blocks."""
+    def of(cls, result: Any, code: int, *, data: Callable[[], JSON] | None = None) -> Answer:
+        """The result of a public function."""
         from ..report.shown import shown
 
-        text, brief = partial(shown, "blocks", result, **how), partial(shown, "brief_lines", result)
+        text, brief = partial(shown, "blocks", result), partial(shown, "brief_lines", result)
         return cls(code=code, text=text, data=data or result.to_json, brief=brief)
 
 

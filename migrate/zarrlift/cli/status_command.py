@@ -183,17 +183,13 @@ def with_page(
 
 
 def has_ended(status: Any) -> bool:
-    """Whether nothing more will happen in a job by itself; parts that wait for a node are about to.
+    """Whether nothing more will happen in a job by itself.
 
     A batch has ended if no process runs it.
     """
     if hasattr(status, "rows"):
         return not status.running
-    if status.state != "incomplete":
-        return True
-    if status.parts and status.activity != "running":
-        return all(part.activity in ("stopped", "stale") for part in status.parts)
-    return status.activity in ("stopped", "stale")
+    return status.state != "incomplete" or status.activity in ("stopped", "stale")
 
 
 def _draw(status: Any, report: Any, stream: TextIO, height: int, *, everything: bool) -> int:

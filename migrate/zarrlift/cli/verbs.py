@@ -41,8 +41,6 @@ def run_verb(
     storage: Storage,
     output: o.QuietOutput,
     first: Callable[[], None] = lambda: None,
-    *,
-    job_array: bool = False,
     **more: Any,
 ) -> Answer:
     """Do what the command is called on one job or on each archive of a batch; `first` may ask whether to."""
@@ -62,9 +60,7 @@ def run_verb(
                 expected="the result of the archive, or its job file",
             )
         work = partial(getattr(target, verb), **given, **more)
-    return moving(
-        lambda progress: work(progress=progress), target, options, output, first, job_array=job_array
-    )
+    return moving(lambda progress: work(progress=progress), target, options, output, first)
 
 
 def moving(
@@ -75,10 +71,9 @@ def moving(
     first: Callable[[], None] = lambda: None,
     *,
     watched: bool = True,
-    job_array: bool = False,
 ) -> Answer:
     """Do work, with progress, and with advice if it is interrupted; a `target` of None is a new batch."""
-    output.session.how_to_continue = partial(_how_to_continue, output, target, options, job_array)
+    output.session.how_to_continue = partial(_how_to_continue, output, target, options)
     first()
     logged_problems: list[Any] = []
     watching: AbstractContextManager[Any] = nullcontext()
@@ -120,7 +115,6 @@ def _how_to_continue(
     output: o.Output,
     target: str | Batch | None,
     options: Tables,
-    job_array: bool,
     job_words: tuple[str, ...] | None,
 ) -> str:
     """Advice in one line after an interruption, given the job's path and options if known."""
@@ -128,8 +122,6 @@ def _how_to_continue(
 
     from ..jobs.units import command as command_line
 
-    if job_array:
-        return "Run the same command again."
     again = {"undo", "finish"}
     if not isinstance(target, str):
         if job_words is None:

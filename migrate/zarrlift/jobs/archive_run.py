@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -125,12 +125,10 @@ def new_job(
     claim: Claim,
     options: RunOptions,
     progress: Progress | None = None,
-    *,
-    parts: int | None = None,
 ) -> Iterator[tuple[Job, Plan, Endpoints, Inventories]]:
-    """Make the plan of a job whose place is claimed, and its file, if nothing is to be refused.
+    """Make the plan of a job whose place is claimed, and its file, and begin a run of it.
 
-    `parts`: other processes will do it, which read the listings from files. Otherwise a run of it has begun.
+    Nothing is written if something is to be refused.
     """
     if not request.in_place:
         refuse_existing(ends.destination, overwrite=request.overwrite)
@@ -139,7 +137,7 @@ def new_job(
         refuse_without_links(without_layers(ends.source), ends.place)
     ends = request.described(ends)
     job_id = claim.new_id or os.urandom(4).hex()
-    with closing(new_inventories(path, job_id, ends.source, stored=parts is not None)) as inventories:
+    with closing(new_inventories(path, job_id, ends.source)) as inventories:
         with listing_shown(progress, lambda: inventories.listed):
             plan, _ = ends.plan(
                 request.recipe,
@@ -155,7 +153,6 @@ def new_job(
         record = JobRecord(
             link=request.link,
             overwrite=request.overwrite,
-            parts=parts,
             source_through=ends.source_through,
             dest_through=ends.destination_through,
             provenance=ends.provenance,
@@ -163,7 +160,7 @@ def new_job(
         notes = {"source_place": ends.lasting_place, **ends.options}
         notes |= {"digest": "yes"} if request.digest else {}
         job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
-        with job, nullcontext() if parts else noted_run(job):
+        with job, noted_run(job):
             keep_inventory(job, inventories)
             yield job, plan, ends, inventories
 

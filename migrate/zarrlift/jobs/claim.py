@@ -29,8 +29,7 @@ from ..storage.local.partial_files import sweep_partial
 from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
-from .claim_holder import ClaimHolder, held
-from .job_array import Attempt, is_scheduled
+from .claim_holder import Attempt, ClaimHolder, held, is_scheduled
 from .ledger.database import HeldError
 from .ledger.ledger import Job
 from .outcome import Outcome
@@ -85,8 +84,6 @@ class Claim:
     places: list[_Place] = field(default_factory=list)
     directories: tuple[Path, ...] = ()
     """Directories created for the claim, innermost first."""
-    lasting: bool = False
-    """Whether the job keeps the destination when this process releases it, because its parts write to it."""
 
     @property
     def path(self) -> Path | None:
@@ -105,10 +102,7 @@ class Claim:
             try:
                 current = ClaimHolder.from_bytes(place.read() or b"")
                 if current is not None and current.token == self.holder.token:
-                    if self.lasting:
-                        place.storage.put(place.key, replace(current, lasting=True).to_bytes())
-                    else:
-                        place.storage.delete(place.key)
+                    place.storage.delete(place.key)
             except StorageError as error:
                 problems.append(_stays(place, error))
         with _claiming if self.directories else nullcontext():  # another thread may be about to write there
@@ -119,7 +113,6 @@ class Claim:
 
     def end(self, outcome: Outcome) -> Outcome:
         """Release the destination and add the resulting problems to the outcome."""
-        self.lasting = self.lasting and outcome.state == "incomplete"
         problems = (*self.notes, *self.release())
         return replace(outcome, problems=(*outcome.problems, *problems)) if problems else outcome
 
@@ -132,16 +125,15 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
     StorageError.
     """
     file = Path(os.path.abspath(file)) if isinstance(file, Path) else file
-    job_id, lasting = _existing_job(file)
     holder = ClaimHolder(
         token=os.urandom(8).hex(),
-        job=job_id or os.urandom(4).hex(),
+        job=_existing_job(file) or os.urandom(4).hex(),
         file=str(file),
         owner=OwnerProcess.of_this_process(),
         since=time.time(),
         attempt=Attempt.of_this_process(),
     )
-    claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job, lasting=lasting)
+    claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job)
     try:
         with _claiming:
             held.add(holder.token)
@@ -153,8 +145,8 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
 
 def sweep_claim(destination: Storage, file: JobPath) -> None:
     """Remove the claim that a killed process of this job left; claims of other jobs are kept."""
-    with suppress(JobError, StorageError), claimed(destination, file) as claim:
-        claim.lasting = False
+    with suppress(JobError, StorageError), claimed(destination, file):
+        pass
 
 
 def is_exclusive(destination: Storage) -> bool:
@@ -173,15 +165,15 @@ def not_exclusive(url: str) -> Problem:
     )
 
 
-def _existing_job(file: JobPath) -> tuple[str | None, bool]:
-    """The id of an existing job, and whether its parts are still to be run."""
+def _existing_job(file: JobPath) -> str | None:
+    """The id of an existing job."""
     if not os.path.lexists(file):
-        return None, False
+        return None
     try:
         with Job.open(file, write=False) as job:
-            return job.id, job.record.parts is not None and job.state == "incomplete"
+            return job.id
     except JobError:
-        return None, False  # reported when the job is opened
+        return None  # reported when the job is opened
 
 
 def _places(destination: Storage) -> list[_Place]:
@@ -292,7 +284,7 @@ def _require_free(place: _Place, content: bytes, holder: ClaimHolder, *, take_ov
     state: State = "unknown" if content.strip(b"\0") else "ended"
     if other is not None:
         state = other.state
-    job_left = other is not None and (other.lasting or is_url(other.file) or os.path.lexists(other.file))
+    job_left = other is not None and (is_url(other.file) or os.path.lexists(other.file))
     own = other is not None and (other.job == holder.job or other.file == holder.file)
     if state == "running":
         assert other is not None
@@ -306,8 +298,6 @@ def _require_free(place: _Place, content: bytes, holder: ClaimHolder, *, take_ov
         advice = "Wait for it. If it has certainly ended, use --take-over (in Python take_over=True)."
     elif state == "ended" and other is not None and job_left and not own and not take_over:
         message, key = "another job was stopped while it wrote to this destination", place.shown
-        if other.lasting:
-            message = "a job in parts writes to this destination"
         advice = f"Resume or undo it: {command('resume', other.file)}. --take-over leaves it as it is."
     else:
         return

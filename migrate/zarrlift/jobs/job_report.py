@@ -214,7 +214,6 @@ _FACTS = {
     "link": "--link",
     "overwrite": "--overwrite",
     "digest": "--digest",
-    "parts": "--parts",
     "source_through": "--source-through",
     "dest_through": "--dest-through",
 }

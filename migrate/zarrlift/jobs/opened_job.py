@@ -36,7 +36,6 @@ from .ledger.ledger import Job
 from .observed import Observed, observed
 from .ours import require_output
 from .outcome import Outcome, OutcomeState, outcome_of_job
-from .parts.run_file import merge_ended, refuse_running
 from .processes.executors import RunOptions
 from .progress import ProgressChoice
 from .resume.lost_tasks import find_torn_documents, may_be_lost
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["directory", "in place", "store", "icechunk"]
 """Where the result of a job is."""
-Verb: TypeAlias = Literal["resume", "update", "divide", "part", "gather", "finish", "undo"]
+Verb: TypeAlias = Literal["resume", "update", "finish", "undo"]
 
 
 class Unsupported(NamedTuple):
@@ -59,9 +58,6 @@ class Unsupported(NamedTuple):
     advice: str
 
 
-_NO_PARTS: Final = Unsupported(
-    UsageError, "a job in parts cannot write to an Icechunk repository", "Use migrate without parts."
-)
 _NOTHING_TO_FINISH: Final = Unsupported(
     JobError, "there is nothing to finish: a copy keeps its source", "To take it back: zarrlift undo."
 )
@@ -71,9 +67,6 @@ SUPPORT: Final[Mapping[tuple[Kind, Verb], Unsupported]] = {
         "the result of a job in an Icechunk repository cannot be updated",
         "Undo the job and migrate again.",
     ),
-    ("icechunk", "divide"): _NO_PARTS,
-    ("icechunk", "part"): _NO_PARTS,
-    ("icechunk", "gather"): _NO_PARTS,
     ("directory", "finish"): _NOTHING_TO_FINISH,
     ("store", "finish"): _NOTHING_TO_FINISH,
 }
@@ -122,8 +115,6 @@ def unclaimed_job(
         nullcontext(place) if isinstance(place, Job) else Job.open(find_job(target, place), write=False)
     )
     with job_file as job:
-        if verb in ("part", "gather"):
-            require_parts(job)
         ends = ends_of(job, target, places, moved)
         options = replace(options, verify=verify or level_before(job)).with_limit_of(job.path)
         refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
@@ -164,10 +155,8 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, run: Observed) -> Iterat
         ends.destination.attach(job.id)
         follow(job, ends)
         ends = replace(ends, provenance=job.record.provenance)
-        if job.record.parts and verb == "resume" and not updates:
-            merge_ended(job, take_over=options.take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
-        if crashed and job.state in ("incomplete", "done") and verb != "gather":
+        if crashed and job.state in ("incomplete", "done"):
             find_torn_documents(job, ends.destination)
         require_output(job, ends.destination)
         if unclaimed.digest and job.state == "incomplete":
@@ -224,8 +213,6 @@ def opened_result(
         )
         place.document_bound = WRITTEN
         refuse_unsupported(verb, place, in_place=plan.in_place)
-        if it.record.parts:
-            refuse_running(it, take_over=take_over)
         done = it.state == ("undone" if verb == "undo" else "finished")
         if done:
             sweep_claim(place, it.path)
@@ -234,24 +221,9 @@ def opened_result(
             yield OpenResult(job=it, plan=plan, place=place, storage=storage, claim=claim, began=began)
 
 
-def require_parts(job: Job) -> int:
-    """The number of parts of a job; UsageError if it has none."""
-    if job.record.parts is None:
-        raise UsageError(
-            "this job has no parts",
-            key=str(job.path),
-            advice="Make it with: zarrlift migrate --job --parts.",
-        )
-    return job.record.parts
-
-
 def refuse_update(job: Job) -> None:
     """Raise JobError for a job that was undone, or whose source is gone."""
     refuse_undone(job)
-    if job.record.parts and job.state == "incomplete" and job.fact("update") is None:
-        raise JobError(
-            "the parts of this job are not complete", key=str(job.path), advice="Gather them first."
-        )
     if job.state == "finished":
         raise JobError(
             "there is no source to update from: finish has removed the legacy metadata",

@@ -58,12 +58,6 @@ class Outcome(NotebookResult):
     restored: int = 0
     """Legacy documents restored by `undo`."""
     seconds: float = 0.0
-    part: int | None = None
-    """The part that was run, of a job in parts."""
-    parts_left: tuple[tuple[int, int], ...] = ()
-    """After `gather`: (part, number of its tasks that are not done), for parts that have some."""
-    second_pass: bool = False
-    """Whether first passes are complete, so that parts have to be run once more for the second."""
     options: tuple[str, ...] = ()
     """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
     how_to_open: str = ""
@@ -73,10 +67,9 @@ class Outcome(NotebookResult):
     plan: Plan | None = None
 
     def __repr__(self) -> str:
-        part = "" if self.part is None else f"part {self.part} "
         arrays = f"{self.arrays_done} of {self.arrays_total} arrays, {self.groups_done} groups"
         counts = f"{arrays}, {self.chunks} chunks, {len(self.problems)} problems"
-        return f"<Outcome {part}{self.state}: {counts}, job {self.job!r}>"
+        return f"<Outcome {self.state}: {counts}, job {self.job!r}>"
 
     @property
     def ok(self) -> bool:
@@ -102,8 +95,7 @@ class Outcome(NotebookResult):
     def to_json(self) -> JSONObject:
         """JSON for machines, without the plan (see `zarrlift migrate --dry-run --json`)."""
         unset = () if self.how_to_open else ("how_to_open",)
-        parts_left = [{"part": part, "tasks": tasks} for part, tasks in self.parts_left]
-        return json_of_fields(self, "plan", *unset) | {"parts_left": parts_left}
+        return json_of_fields(self, "plan", *unset)
 
 
 def outcome_of_job(job: Job, plan: Plan, state: OutcomeState, problems: Iterable[Problem] = ()) -> Outcome:
@@ -120,17 +112,15 @@ def outcome_of_job(job: Job, plan: Plan, state: OutcomeState, problems: Iterable
     )
 
 
-def outcome_of_run(
-    job: Job, plan: Plan, moved: MoveResult, stopped: Problem | None, *, publishes: bool
-) -> Outcome:
+def outcome_of_run(job: Job, plan: Plan, moved: MoveResult, stopped: Problem | None) -> Outcome:
     """The outcome of a run, which `stopped` ended early; a job that is complete is recorded as such."""
     rows = job.nodes(done=False)
     refused = (problem for refusal in plan.refusals for problem in refusal.problems)
     # Problems of the archive as a whole, such as a key outside of it.
     whole_archive = [problem for problem in plan.problems if problem.severity == "refusal"]
     failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
-    complete = stopped is None and not (whole_archive or rows if publishes else failed)
-    if complete and publishes and job.state == "incomplete":
+    complete = stopped is None and not (whole_archive or rows)
+    if complete and job.state == "incomplete":
         job.note(state="done", verified=None)
         job.commit()
     ended = () if stopped is None else (stopped,)

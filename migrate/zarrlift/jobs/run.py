@@ -41,7 +41,7 @@ from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
-from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, Share, following, retire
+from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import RouteRates, WorkTotal
@@ -61,7 +61,6 @@ class Run:
         checks: Checks,
         inventories: Inventories,
         progress: Progress | None = None,
-        share: Share | None = None,
     ) -> None:
         self.job = job
         self.plan = plan
@@ -69,8 +68,7 @@ class Run:
         self.options = options
         self.progress = progress
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
-        self._share = share or Share()
-        self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
+        self._tasks = RunTasks(job, plan, source, destination, inventories)
         self._source_check = SourceCheck(source, plan, inventories)
         self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
         self._publisher = Publisher(
@@ -87,15 +85,14 @@ class Run:
         """Run to the end; raises Interrupted. All other errors are in the outcome."""
         started = time.monotonic()
         # Partial files of a killed run are in the job's own directory.
-        self.writer.close(alone=self._share.alone)
+        self.writer.close()
         stopped: Problem | None = None
         try:
             self._branch.begin()
             self._arrays()
-            if self._share.publishes and not self._share.left:
-                self._look_for_new_nodes()
-                self._publisher.groups()
-                self._branch.publish()
+            self._look_for_new_nodes()
+            self._publisher.groups()
+            self._branch.publish()
         except (DestinationError, JobError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
@@ -112,10 +109,10 @@ class Run:
             self._engine.close()
             self._source_check.close()
             stopped = self._commit_at_the_end() or stopped
-            self.writer.close(alone=self._share.alone)
+            self.writer.close()
         send_end(self.progress)
         log_messages.failed(() if stopped is None else (stopped,))
-        ended = outcome_of_run(self.job, self.plan, self._moved, stopped, publishes=self._share.publishes)
+        ended = outcome_of_run(self.job, self.plan, self._moved, stopped)
         if ended.state == "done":
             self._branch.end()
         return replace(ended, seconds=time.monotonic() - started)
@@ -145,25 +142,23 @@ class Run:
         rates = RouteRates(remote=not self._engine.local, earlier=self.job.fact("route_rates"))
         amounts = [(array.plan, totals.get(array.row.id)) for array in pending]
         self._work = WorkTotal(self.progress, amounts, rates)
-        self._without_tasks((array, None) for array in pending if not array.plan.tasks)
+        self._without_tasks(array for array in pending if not array.plan.tasks)
         with_tasks = [array for array in pending if array.plan.tasks]
         for first_pass in (True, False):
-            # An array in two passes waits again after its first one, unless it has failed or is left.
+            # An array in two passes waits again after its first one, unless it has failed.
             chosen = [
                 array
                 for array in with_tasks
                 if array.state is ArrayState.WAITING and (array.plan.between or not first_pass)
             ]
-            if chosen and self._share.moves:
+            if chosen:
                 self._move(chosen, first_pass=first_pass)
-            elif chosen:
-                self._without_tasks(self._tasks(chosen, first_pass=first_pass))
         self._moved = self._moved.plus(MoveResult(retries=self._work.note(self.job)))
 
-    def _without_tasks(self, items: Iterable[tuple[RunArray, Task | None]]) -> None:
+    def _without_tasks(self, arrays: Iterable[RunArray]) -> None:
         """Check and publish arrays of which nothing is to be done; some are checked while others appear."""
-        arrays = (array for array, _ in items if self._advance(array) is ArrayState.COPIED)
-        while batch := list(islice(arrays, _BATCH)):
+        copied = (array for array in arrays if self._advance(array) is ArrayState.COPIED)
+        while batch := list(islice(copied, _BATCH)):
             self._continue(batch)
         self._checked()
 
@@ -209,7 +204,6 @@ class Run:
                         if self._advance(array) is ArrayState.COPIED:
                             copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
-                self._share.each_turn()
                 self._continue(copied)
                 if self.options.stopped:
                     raise KeyboardInterrupt
@@ -247,7 +241,7 @@ class Run:
 
     def _advance(self, array: RunArray) -> ArrayState:
         """Let an array enter the state that follows."""
-        array.state = following(array, publishes=self._share.publishes)
+        array.state = following(array)
         return array.state
 
     def _continue(self, copied: list[RunArray]) -> None:
@@ -266,8 +260,6 @@ class Run:
                 whole.append(array)
             elif array.failures:
                 self._record_failure(array)
-            if state is ArrayState.LEFT and array.left:
-                self._share.left.append((array.plan, array.left))
         if whole:
             if self.options.elsewhere:
                 self._branch.refresh()
@@ -285,7 +277,7 @@ class Run:
                 if problems and change is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
-                if array.failures and self._share.must_rewrite(array):
+                if array.failures:
                     self.job.forget_tasks(array.row.id)
             self._publish(arrays)
 

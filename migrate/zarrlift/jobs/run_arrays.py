@@ -41,8 +41,6 @@ class ArrayState(Enum):
     """What was written is compared with the source, and the source with the plan."""
     PUBLISHED = auto()
     FAILED = auto()
-    LEFT = auto()
-    """Other runs of the job do the rest."""
 
 
 @dataclass(slots=True)
@@ -55,8 +53,6 @@ class RunArray:
     first_pass: bool = False
     """Whether its tasks are those of the first of two passes."""
     present: Indexes = field(default_factory=lambda: NOTHING)
-    left: list[int] = field(default_factory=list)
-    """Numbers of the tasks that other runs have to do."""
     open_tasks: int = 0
     all_submitted: bool = False
     problems: list[Problem] = field(default_factory=list)
@@ -73,16 +69,11 @@ class RunArray:
         self.problems.extend(problems[: _MAX_PROBLEMS - len(self.problems)])
 
 
-def following(array: RunArray, *, publishes: bool) -> ArrayState:
-    """The state that follows from what has happened to an array.
-
-    `publishes`: whether this run publishes what is whole, or leaves that to others.
-    """
+def following(array: RunArray) -> ArrayState:
+    """The state that follows from what has happened to an array."""
     if array.state in (ArrayState.WAITING, ArrayState.COPYING):
         ended = array.all_submitted and array.open_tasks == 0
         return ArrayState.COPIED if ended else ArrayState.COPYING
-    if array.left or not (publishes or array.first_pass):
-        return ArrayState.LEFT
     if array.failures:
         return ArrayState.FAILED
     if array.state is ArrayState.CHECKING:
@@ -92,32 +83,6 @@ def following(array: RunArray, *, publishes: bool) -> ArrayState:
 
 PendingChecks: TypeAlias = tuple[list[RunArray], Callable[[], Found], Callable[[], list[Problem | None]]]
 """Arrays with a check in progress; what it finds in the output of each, and changes in the source of each."""
-
-
-class Share:
-    """What a run does of a job: everything. Jobs in parts have runs that do less."""
-
-    moves: bool = True
-    """Whether the run does tasks itself."""
-    publishes: bool = True
-    """Whether it verifies and publishes what is complete."""
-    alone: bool = True
-    """Whether no other process writes to the destination."""
-
-    def __init__(self) -> None:
-        self.left: list[tuple[ArrayPlan, list[int]]] = []
-        """After the run: arrays of which tasks are left to other runs, with their numbers."""
-
-    def each_turn(self) -> None:
-        """Called at least every second while tasks run."""
-
-    def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
-        """Those of the tasks that are not done that this run does."""
-        return numbers
-
-    def must_rewrite(self, array: RunArray) -> bool:
-        """Whether an array that could not be published must be written again."""
-        return True
 
 
 class RunTasks:
@@ -130,10 +95,8 @@ class RunTasks:
         source: Storage,
         destination: Storage,
         inventories: Inventories,
-        share: Share,
     ) -> None:
         """`inventories` are those that the planning has left."""
-        self._share = share
         self._job = job
         self._source = source
         self._destination = destination
@@ -147,52 +110,44 @@ class RunTasks:
         for array in arrays:
             array.first_pass, array.all_submitted = first_pass, False
             plan = array.plan
-            planned = pass_numbers(plan, first_pass=first_pass)
-            if not self._share.moves:
-                recorded = self._job.recorded(array.row.id)
-                array.left = [number for number in planned if number not in recorded]
-            if not array.left:  # nothing is listed for an array that others are still working on
-                inventory = self.inventory(plan, keep=first_pass)
-                array.present = inventory.indexes
-                if inventory.fingerprint != plan.fingerprint:
-                    array.fail((source_changed(plan.path),))
-                else:
-                    try:
-                        for task in self._of_array(array, inventory, planned, first_pass=first_pass):
-                            array.open_tasks += 1
-                            yield array, task
-                    except ZarrstackError as error:
-                        array.fail((error.at(node=plan.path).problem,))
+            inventory = self.inventory(plan, keep=first_pass)
+            array.present = inventory.indexes
+            if inventory.fingerprint != plan.fingerprint:
+                array.fail((source_changed(plan.path),))
+            else:
+                try:
+                    for task in self._of_array(array, inventory):
+                        array.open_tasks += 1
+                        yield array, task
+                except ZarrstackError as error:
+                    array.fail((error.at(node=plan.path).problem,))
             array.all_submitted = True
             yield array, None
 
-    def _of_array(
-        self, array: RunArray, inventory: Inventory, planned: Iterable[int], *, first_pass: bool
-    ) -> Iterator[Task]:
-        """Of the run's share: the tasks that are not recorded, then the recorded ones whose results are lost.
+    def _of_array(self, array: RunArray, inventory: Inventory) -> Iterator[Task]:
+        """The tasks that are not recorded, then the recorded ones whose results are lost.
 
         The latter need a listing of the destination, which takes long in a store with many objects.
         """
-        plan, row = array.plan, array.row
+        plan, row, first_pass = array.plan, array.row, array.first_pass
+        planned = pass_numbers(plan, first_pass=first_pass)
         done = self._job.recorded(row.id)
         tasks: Tasks | None = None
 
-        def chosen(numbers: list[int]) -> Iterator[Task]:
+        def made(numbers: list[int]) -> Iterator[Task]:
             nonlocal tasks
-            own = self._share.chosen(plan, numbers, first_pass=first_pass)
-            array.left += sorted({*numbers}.difference(own))
-            if own and tasks is None:
+            if numbers and tasks is None:
                 tasks = tasks_of(plan, inventory, self._source, self._destination, first_pass=first_pass)
-            return map(tasks.task, own) if tasks is not None else iter(())
+            return map(tasks.task, numbers) if tasks is not None else iter(())
 
-        yield from chosen([number for number in planned if number not in done])
+        yield from made([number for number in planned if number not in done])
         if not done:
             return
         from .resume.lost_tasks import lost_tasks  # not needed by a first run
 
         lost = lost_tasks(plan, inventory, self._source, self._destination, done)
         self._job.forget_tasks(row.id, lost)
-        yield from chosen([number for number in planned if number in lost])
+        yield from made([number for number in planned if number in lost])
 
     def to_check(self, array: RunArray, *, listed: bool) -> tuple[ArrayPlan, Indexes]:
         """What a check needs of an array: its plan, and its chunks, `listed` if they have not been yet."""

@@ -18,7 +18,6 @@ from .outcome import Outcome, log_outcome
 from .overwrite import left_aside, remove_previous_tree
 from .processes.executors import RunOptions
 from .run import Run
-from .run_arrays import Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +38,8 @@ class OpenJob:
         """Whether a crash may have lost some of the work of a complete job."""
         return self.crashed and bool(self.job.unsynced() or self.job.nodes(done=False))
 
-    def run_to_end(self, plan: Plan, inventories: Inventories, share: Share | None = None) -> Outcome:
-        """Run the job to its end, or a share of it, and remove what it replaced.
+    def run_to_end(self, plan: Plan, inventories: Inventories) -> Outcome:
+        """Run the job to its end, and remove what it replaced.
 
         What a crash may have lost is compared first.
         """
@@ -50,7 +49,7 @@ class OpenJob:
 
             compare_unsynced(job, plan, ends.source, ends.destination, inventories)
         started = time.monotonic()
-        run = Run(job, plan, ends, self.options, self.checks, inventories, self.run.progress, share)
+        run = Run(job, plan, ends, self.options, self.checks, inventories, self.run.progress)
         outcome = run()
         if outcome.state == "done":
             remove_previous_tree(job, ends.destination)

@@ -27,7 +27,6 @@ from .ledger.last_run import Activity, LastRun, activity, last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow, TaskTotals
 from .option_words import option_words
-from .parts.run_file import merge, runs_by_part, tasks_of
 from .units import command
 from .work_totals import RouteRates, total_bytes, work_left
 
@@ -60,27 +59,6 @@ class NodeStatus(FieldsAsJSON):
     """False if the total is an estimate."""
     error: str | None = None
     """Why it failed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartStatus(FieldsAsJSON):
-    """The last run of one part of a job.
-
-    Examples
-    --------
-    >>> plan = zarrlift.plan_parts("ocean.zarr", "new.zarr", job="parts.db", parts=2)
-    >>> [(part.part, part.activity) for part in zarrlift.status("parts.db").parts]
-    [(0, None), (1, None)]
-    """
-
-    part: int
-    """Its index, counted as the job does."""
-    activity: Activity | None
-    """None if the part has not been started."""
-    tasks: int = 0
-    """Number of tasks that it has recorded, in all its runs."""
-    host: str | None = None
-    """Of its last run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -137,8 +115,6 @@ class Status(NotebookResult, FieldsAsJSON):
     """Requests that were repeated in all runs; those that a client repeats itself are not known."""
     problems: tuple[Problem, ...] = ()
     """Warnings of changes of the source that a resume took over."""
-    parts: tuple[PartStatus, ...] = ()
-    """The parts of an incomplete job in parts."""
     nodes: tuple[NodeStatus, ...]
     """Every node of the plan."""
 
@@ -157,8 +133,8 @@ def silence_of(status: Status, now: float) -> Silence | None:
     return Silence(max(now - status.silent_since, 0.0), status.silent_attempt, status.silent_errors)
 
 
-def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
-    """The status of an open job, whose parts are given if it has some; only reads the job."""
+def status_of(job: Job) -> Status:
+    """The status of an open job; only reads it."""
     plan = job.header
     rows = sorted(job.nodes(), key=attrgetter("path"))
     totals = job.totals()
@@ -192,7 +168,6 @@ def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
         bytes_total=total,
         bytes_known=all(node.bytes_known for node in nodes),
         rate=rate,
-        parts=parts,
         problems=taken_over(map(Problem.from_json, plan["problems"])),
         silent_since=silent[0],
         silent_attempt=silent[1],
@@ -259,25 +234,6 @@ def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
         return status_of(opened)
 
 
-def status_of(job: Job) -> Status:
-    """The status of an open job, with what its parts have recorded; changes nothing."""
-    if job.record.parts is None or job.state != "incomplete":
-        return current_status(job)
-    parts = {index: PartStatus(part=index, activity=None) for index in range(job.record.parts)}
-    since = {row.id: row.since for row in job.nodes("array", done=False)}
-    for index, runs in runs_by_part(job, []):
-        last = runs[-1]
-        parts[index] = PartStatus(
-            part=index,
-            activity=activity(last.path, last.run),
-            tasks=len(tasks_of(runs, since)),
-            host=last.run.owner.host,
-        )
-    with job.copy() as copied:
-        merge(copied, forget=False)
-        return current_status(copied, tuple(parts.values()))
-
-
 @explicit
 def limit(target: PathText, rate: str | float, **options: Unpack[JobPlaceKeywords]) -> None:
     """Change the bytes per second of a job that was started with `bwlimit`, or set them for its next run.
@@ -315,9 +271,7 @@ def limit(target: PathText, rate: str | float, **options: Unpack[JobPlaceKeyword
                 found=f"it is {status.state}",
                 advice="Give the next job its limit with --bwlimit.",
             )
-        if status.activity in ("running", "unknown") or any(
-            part.activity in ("running", "unknown") for part in status.parts
-        ):
+        if status.activity in ("running", "unknown"):
             again = command("resume", str(path), "--bwlimit", str(rate))
             raise JobError(
                 "the job runs without a limit that can be changed",

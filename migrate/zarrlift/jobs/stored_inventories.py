@@ -83,12 +83,12 @@ def remove_inventory(job: JobPath) -> None:
         log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
 
 
-def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = False) -> Inventories:
+def new_inventories(job: JobPath, id: str, source: Storage) -> Inventories:
     """Where the listings of a new job are put: in a file if the source is a store, where they take long.
 
-    Those of other sources go into the job file in the end. With `stored`, they have a file too.
+    Those of other sources go into the job file in the end.
     """
-    if _lists_slowly(source) or stored:
+    if _lists_slowly(source):
         return Inventories(InventoryFile.create(inventory_path(job), id))
     return Inventories(InventoryFile.temporary(id))
 

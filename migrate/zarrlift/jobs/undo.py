@@ -35,7 +35,6 @@ from .opened_job import OpenResult, opened_result
 from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
-from .parts.run_file import scratch_directories, sweep_parts
 from .provenance import CRATE
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
@@ -93,7 +92,6 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
                 removed = _undone(it, places.storage_options, problems)
         # If something could not be removed, the next undo removes the rest.
         if not any(problem.kind == "storage" for problem in problems):
-            sweep_parts(it.job, it.place)
             if it.plan.in_place:
                 sync(it.place)  # what was removed would come back on btrfs
             it.job.note(state="undone", verified=None, undoing=None)
@@ -196,8 +194,7 @@ def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], pro
 
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
     """Remove the job's own directories; yields a refusal for each that cannot be removed."""
-    parts = [os.path.basename(path) for path in scratch_directories(job, storage)]
-    for own in {directory_of(job.id): None, LAYERED: None, **dict.fromkeys(parts)}:
+    for own in (directory_of(job.id), LAYERED):
         shutil.rmtree(storage.path(own), ignore_errors=True)
         if os.path.lexists(storage.path(own)):
             yield _kept_directory(own, "it cannot be emptied")

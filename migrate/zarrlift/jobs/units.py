@@ -202,11 +202,6 @@ def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def index_ranges(indexes: Iterable[int]) -> str:
-    """Indexes in the notation of job arrays, such as `0-2,7`."""
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(indexes))
-
-
 def node_names(paths: Iterable[str], most: int | None, *, hint: str = "") -> str:
     """`/a/s0 to s7, /b and 3 more`: at most `most` names and ranges, if not None; the rest is counted.
 

@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..jobs.job_array import has_lsf
 from ..jobs.units import (
     bytes_text,
     command,
     count_text,
     duration_text,
-    index_ranges,
     node_text,
     rate_text,
     safe,
@@ -117,12 +115,6 @@ def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
 def headline(outcome: Outcome) -> str:
     """The result in one sentence."""
     time = duration_text(outcome.seconds)
-    if outcome.part is not None:
-        if outcome.state == "nothing to do":
-            return f"Nothing to do: part {outcome.part} is already complete. Nothing was changed."
-        wrong = f", {text}" if (text := _counts(outcome)) else ""
-        state = "done" if outcome.state == "done" else "incomplete"
-        return f"Part {outcome.part} {state}{wrong}{_moved(outcome)} in {time}{_rate(outcome)}."
     match outcome.state:
         case "nothing to do":
             return "Nothing to do: this job is already complete. Nothing was changed."
@@ -176,20 +168,6 @@ def _rate(outcome: Outcome) -> str:
 def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Possible next steps: text and command line arguments."""
     plan = outcome.plan
-    if outcome.part is not None:
-        if outcome.state == "incomplete":
-            yield f"After the cause is fixed, run part {outcome.part} again.", ()
-        if outcome.second_pass:
-            yield (
-                "Arrays in two passes wait for other parts. Gather, then run the parts again.",
-                (),
-            )
-        elif outcome.state != "incomplete":
-            yield "After all parts:", ("gather", outcome.job)
-        return
-    if outcome.parts_left:
-        yield from _parts_left(outcome)
-        return
     if outcome.state == "incomplete" and plan is not None and plan.virtual:
         delete = f"delete {plan.destination} and " if outcome.how_to_open else ""
         yield f"After the cause is fixed, {delete}run the same command again.", ()
@@ -211,25 +189,6 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _is_file(destination: str) -> bool:
     """Whether it is a file or directory of references, which kerchunk reads."""
     return destination.endswith((".json", ".parquet", ".parq"))
-
-
-def _parts_left(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
-    missing = ", ".join(
-        f"{count_text(tasks)} of part {part}" for part, tasks in outcome.parts_left[:_BRIEFLY]
-    )
-    if (more := len(outcome.parts_left) - _BRIEFLY) > 0:
-        missing += f", and those of {count_text(more, 'more part')}"
-    if outcome.second_pass:
-        yield "The first pass of arrays in two passes is complete. Run the parts again for the second.", ()
-    yield f"Tasks are missing: {missing}.", ()
-    yield f"Run these parts again, then gather: {_array_words([part for part, _ in outcome.parts_left])}", ()
-
-
-def _array_words(parts: Collection[int]) -> str:
-    """The option with which a scheduler runs parts again; indexes of LSF begin with 1."""
-    if has_lsf():
-        return f'-J "migrate[{index_ranges(part + 1 for part in parts)}]"'
-    return f"--array={index_ranges(parts)}"
 
 
 def verification_brief_lines(report: VerificationReport) -> Iterator[str]:

@@ -13,7 +13,6 @@ from ..jobs.units import (
     brief,
     bytes_text,
     change_text,
-    command,
     count_text,
     node_names,
     safe,
@@ -50,8 +49,8 @@ _COLUMNS: Final = (
 )
 
 
-def blocks(plan: Plan, *, job: str | None = None) -> Iterator[b.Block]:
-    """A plan, of which a job in parts may have been made."""
+def blocks(plan: Plan) -> Iterator[b.Block]:
+    """A plan, of which nothing has been done."""
     where = "in place" if plan.in_place else f"-> {safe(plan.destination) or '(no destination given)'}"
     yield b.Title(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6)
     yield from conventions(plan.conventions)
@@ -67,12 +66,7 @@ def blocks(plan: Plan, *, job: str | None = None) -> Iterator[b.Block]:
         yield b.Pairs(tuple(_requests(plan, plan.requests)))
     yield b.Section()
     yield b.Summary(totals(plan))
-    if job is None:
-        yield b.Text("Nothing has been written.")
-        return
-    yield b.Text("The job has been created, and nothing has been migrated.")
-    yield b.Advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
-    yield b.Advice("Then collect them:", command("gather", job))
+    yield b.Text("Nothing has been written.")
 
 
 def brief_lines(plan: Plan) -> Iterator[str]:

@@ -20,8 +20,8 @@ _HOMES: Final = {
 """Result -> the module with its `blocks` and `brief_lines`, if it has some, and how their names begin."""
 
 
-def shown(what: str, result: object, **how: Any) -> Iterable[Any]:
+def shown(what: str, result: object) -> Iterable[Any]:
     """The `blocks` of a result, or its `brief_lines`, which say what is wrong with it."""
     module, _, start = _HOMES[type(result).__name__].partition(".")
     maker = getattr(import_module(f".{module}", __package__), start + what, lambda _: ())
-    return maker(result, **how)
+    return maker(result)

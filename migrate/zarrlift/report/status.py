@@ -12,7 +12,6 @@ from ..jobs.units import (
     bytes_text,
     command,
     count_text,
-    index_ranges,
     node_names,
     node_text,
     pace_texts,
@@ -22,7 +21,6 @@ from ..jobs.units import (
 from . import blocks as b
 
 if TYPE_CHECKING:
-    from ..jobs.ledger.last_run import Activity
     from ..jobs.status import NodeStatus, Status
 
 _NODES: Final = 20
@@ -31,13 +29,6 @@ _NODES: Final = 20
 Also of errors.
 """
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
-_ACTIVITIES: Final[dict[Activity | None, str]] = {
-    "running": "running",
-    "stopped": "ended",
-    "stale": "killed",
-    "unknown": "on other hosts, without a recorded end",
-    None: "not started",
-}
 _COLUMNS: Final = (
     b.Column(title="node"),
     b.Column(title="state", is_state=True),
@@ -66,8 +57,6 @@ def blocks(status: Status) -> Iterator[b.Block]:
         yield b.Text("Everything the job wrote was removed.")
     elif status.undoing:
         yield b.Advice("It is being undone. Continue with:", command("undo", status.job, *status.options))
-    elif status.parts:
-        yield b.Advice("When all parts have ended:", command("gather", status.job, *status.options))
     elif status.state == "incomplete" and status.activity != "running":
         yield b.Advice(_when_to_resume(status), command("resume", status.job, *status.options))
 
@@ -78,7 +67,6 @@ def _facts(status: Status) -> list[tuple[str, str]]:
         ("state", _state(status)),
         ("done", amount_text(status)),
         ("retries", count_text(status.retries, "request") if status.retries else ""),
-        ("parts", _parts(status)),
         ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
         ("job", safe(status.job)),
         ("created", _moment(status.created)),
@@ -89,8 +77,6 @@ def _facts(status: Status) -> list[tuple[str, str]]:
 def _state(status: Status) -> str:
     """The state of a job and who runs it."""
     process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
-    if status.parts and status.activity != "running":
-        return "incomplete"
     match status.activity:
         case "running":
             since = "" if status.began is None else f", since {_moment(status.began)}"
@@ -104,18 +90,6 @@ def _state(status: Status) -> str:
                 f"incomplete: {process} started a run; this host cannot determine whether it is still running"
             )
     return status.state
-
-
-def _parts(status: Status) -> str:
-    """The parts of a job by what they are doing: `2 running (0, 1), 1 not started (2)`"""
-    by_activity: dict[Activity | None, list[int]] = {}
-    for part in status.parts:
-        by_activity.setdefault(part.activity, []).append(part.part)
-    return ", ".join(
-        f"{count_text(len(by_activity[activity]))} {text} ({index_ranges(by_activity[activity])})"
-        for activity, text in _ACTIVITIES.items()
-        if activity in by_activity
-    )
 
 
 def amount_text(status: Status) -> str:

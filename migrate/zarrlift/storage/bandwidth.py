@@ -73,7 +73,6 @@ class Bandwidth:
         self._rate = math.inf if rate is None else rate
         self._file: Path | None = None
         self._read = -math.inf
-        self._sharing = 1
         self._buckets: dict[End, TokenBucket] = {}
 
     @classmethod
@@ -86,14 +85,11 @@ class Bandwidth:
         """The limit that is left of an earlier run of a job; None if there is none."""
         return cls(None) if isinstance(job, Path) and limit_path(job).exists() else None
 
-    def follow(self, job: object, *, parts: int | None = None) -> None:
-        """Use the limit in the file of a job, to which one that was given is written; JobError.
-
-        A process that does one of several `parts` gets an equal share.
-        """
+    def follow(self, job: object) -> None:
+        """Use the limit in the file of a job, to which one that was given is written; JobError."""
         if not isinstance(job, Path):
             return
-        self._file, self._sharing = limit_path(job), parts or 1
+        self._file = limit_path(job)
         if self._given is not None:
             write_limit(self._file, self._given)
 
@@ -110,7 +106,7 @@ class Bandwidth:
             self._read = self._clock.now()
             with suppress(OSError, UsageError, UnicodeDecodeError):
                 self._rate = parse_limit(self._file.read_text().strip())
-        return self._rate / self._sharing
+        return self._rate
 
     def share(self, slots: int) -> float:
         """Bytes per second of one of the calls that workers elsewhere run at once; UsageError if unknown."""

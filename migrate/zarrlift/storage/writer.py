@@ -109,5 +109,5 @@ class Writer(ABC):
     def forked(self) -> None:  # noqa: B027
         """Prepare a process made by `fork`, before it writes: it needs its own temporary names."""
 
-    def close(self, *, alone: bool = True) -> None:  # noqa: B027
-        """Remove temporary files; `alone`: also those that writers of other processes may have."""
+    def close(self) -> None:  # noqa: B027
+        """Remove temporary files, also those of a killed run."""

@@ -159,7 +159,7 @@ def tasks_of(
             raise StorageError(
                 "chunks of the intermediate array are missing",
                 key=plan.between.layout.root,
-                advice="Resume: the first pass is repeated. The parts of a job are gathered first.",
+                advice="Resume: the first pass is repeated.",
             )
     return Tasks(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks, only=only)
 

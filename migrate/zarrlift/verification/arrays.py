@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Count = Callable[[int, int], None]
 
 
-class Share(NamedTuple):
+class Coverage(NamedTuple):
     """How many of an array's values were compared."""
 
     compared: int
@@ -113,14 +113,14 @@ class ArrayComparison:
         count: Count,
         listings: Listings,
         elsewhere: Elsewhere | None = None,
-    ) -> Share:
+    ) -> Coverage:
         """Compare names and sizes, then values region by region; `count` receives (chunks, decoded bytes).
 
         `budget` is the process's memory limit in bytes for a full comparison; `elsewhere` where it takes
         place, if not in the pool. Returns how many values were compared.
         """
         if not self.layout.grid.total:
-            return Share(0, 0)
+            return Coverage(0, 0)
         try:
             values = ArrayValues(
                 self.source,
@@ -134,7 +134,7 @@ class ArrayComparison:
             wanted, stored = self._wanted(values, listings, full=full)
         except ZarrstackError as error:
             self.differences.add([error.problem])
-            return Share(0, prod(self.layout.shape))
+            return Coverage(0, prod(self.layout.shape))
         if not full:
             comparisons = values.objects(wanted, pool)
         elif elsewhere is None:
@@ -148,7 +148,7 @@ class ArrayComparison:
             read += compared.bytes
         # Full: values that are stored on neither side are equal by definition.
         total = min(stored * prod(values.grid.chunk_shape), prod(self.layout.shape))
-        return Share(total if full else min(read // max(native(self.metadata).itemsize, 1), total), total)
+        return Coverage(total if full else min(read // max(native(self.metadata).itemsize, 1), total), total)
 
     def _wanted(self, values: ArrayValues, listings: Listings, *, full: bool) -> tuple[Indexes, int]:
         """The objects whose values are compared, and the number of those that are stored on either side.

@@ -51,7 +51,6 @@ migrate ocean.zarr out.zarr --from n5
 migrate ocean.zarr out.zarr --storage-options anon
 migrate ocean.zarr out.zarr --storage-options anon=true
 migrate ocean.zarr out.zarr --job folder  # exits 1
-migrate ocean.zarr out.zarr --part 0
 migrate ocean.zarr xyz://bucket/out.zarr
 migrate xyz://bucket/a.zarr out.zarr
 migrate icechunk:///nope out.zarr
@@ -60,15 +59,12 @@ migrate ocean.zarr out.zarr --set chunks=1,1
 migrate ocean.zarr out.zarr --set endain=big
 migrate ocean.zarr out.zarr --set endian
 migrate ocean.zarr out.zarr --job 4
-migrate --job 4 --part 0
-migrate --job done.zarr.zarrlift.db --part 0 --max-document-size much
 update done.zarr --job 4 --dry-run
 migrate ocean.zarr icechunk://repo --set separator=.
 migrat ocean.zarr out.zarr
 migrate ocean.zarr out.zarr --codec zstd:3
 inspect empty
 inspect ocean.zarr --storage-options dst:anon=true
-migrate ocean.zarr out.zarr --parts 2
 status done  # exits 1
 status doen.zarr.zarrlift.db  # exits 1
 resume cells.n5  # exits 1
@@ -137,7 +133,6 @@ diff ocean.zarr
 resume folder  # exits 1
 resume notes.txt  # exits 1
 resume done.zarr --only x
-gather done.zarr
 limit done.zarr 20MB/s  # exits 1
 limit done.zarr fast
 status ocean.zarr cells.n5

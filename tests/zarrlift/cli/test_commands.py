@@ -31,7 +31,7 @@ from zarrstack.core.errors import ChunkError, UsageError
 
 COMMANDS = ("inspect", "plan", "migrate", "resume", "status", "verify", "finish", "undo")
 
-HELPED = sorted({"update", "gather", *COMMANDS} - {"plan"})
+HELPED = sorted({"update", *COMMANDS} - {"plan"})
 
 
 class Recorder:
@@ -360,7 +360,7 @@ def test_codecs_may_be_v3_json(fakes):
         pytest.param("migrate -n a --set shard-index-location=middle", "middle", id="no-end"),
         pytest.param("migrate -n a --memory much", "--memory", id="no-size"),
         pytest.param("inspect a --workers 2", "--workers", id="unknown-option"),
-        pytest.param("migrate --part 0 --job 4", "-j 4", id="a-number-for-a-job"),
+        pytest.param("migrate a b --job 4", "-j 4", id="a-number-for-a-job"),
         pytest.param("update a --job 4 --dry-run", "-j 4", id="a-number-for-the-job-of-an-update"),
         pytest.param("migrate a b --workers 0", "--workers", id="no-workers"),
         pytest.param("lift a b", "lift", id="unknown-command"),

@@ -20,7 +20,7 @@ from zarrlift.cli import main
 from zarrlift.cli.run_display import watched
 from zarrlift.cli.status_command import has_ended, watch
 from zarrlift.jobs import log_messages
-from zarrlift.jobs.status import PartStatus, Status
+from zarrlift.jobs.status import Status
 from zarrlift.report import status as report_status
 from zarrstack.core.errors import Problem
 
@@ -288,9 +288,6 @@ def test_ctrl_c_removes_the_picture() -> None:
         ({"activity": "stopped"}, True),
         ({"activity": "stale"}, True),
         ({"state": "undone", "activity": None}, True),
-        ({"activity": "stopped", "parts": (PartStatus(part=0, activity="running"),)}, False),
-        ({"activity": "stopped", "parts": (PartStatus(part=0, activity=None),)}, False),
-        ({"activity": "stopped", "parts": (PartStatus(part=0, activity="stale"),)}, True),
     ],
 )
 def test_the_end_of_a_job(changes, expected) -> None:

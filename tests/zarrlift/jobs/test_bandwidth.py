@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -159,21 +158,6 @@ def test_workers_share_the_limit(tmp_path):
 def both(shares) -> None:
     with shares.during(250):
         assert shares.rate() == 500
-
-
-def test_a_part_has_an_equal_share(tmp_path):
-    old, job = source(tmp_path / "old"), tmp_path / "parts.zarrlift.db"
-    zarrlift.plan_parts(old, tmp_path / "new", job=job, parts=4)
-    limit = Bandwidth(1000)
-    for part in range(4):
-        zarrlift.migrate_part(job, part, bwlimit=limit if part == 0 else "1GB/s").raise_for_problems()
-        assert limit_path(job).exists()
-        if part == 0:
-            zarrlift.limit(job, 8000)
-            limit._read = -math.inf
-            assert limit.rate() == 2000
-    assert zarrlift.gather(job).raise_for_problems().state == "done"
-    assert not limit_path(job).exists()
 
 
 @pytest.mark.parametrize("rate", ["fast", "0", "-1MB/s", "50 MB per s", 0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -26,8 +27,7 @@ import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, claimed
-from zarrlift.jobs.claim_holder import ClaimHolder
-from zarrlift.jobs.job_array import Attempt
+from zarrlift.jobs.claim_holder import Attempt, ClaimHolder
 from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
@@ -258,6 +258,44 @@ def test_an_element_that_is_started_again_takes_its_own_claim_over(
     else:
         with pytest.raises(JobError, match="cannot be checked from this host"):
             zarrlift.migrate(source, tmp_path / "out.zarr")
+
+
+ON_A_NODE = """\
+import os, signal, sys
+from zarrlift.cli import main
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.storage.local import owner_process
+
+own, record = owner_process._own, Job.record_task
+owner_process._own = lambda pid: {**own(pid), "machine": os.environ["SLURMD_NODENAME"]}
+
+def killed(self, *arguments):
+    record(self, *arguments)
+    self.commit()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ["SLURMD_NODENAME"] == "n1":
+    Job.record_task = killed
+sys.exit(main(["migrate", *sys.argv[1:]]))
+"""
+"""`migrate` on a node of its own; on `n1` it is killed after its first task."""
+
+
+def test_a_job_that_slurm_requeues_on_another_node_continues(source: Path, tmp_path: Path) -> None:
+    def submitted(node: str, job: str, restarts: int) -> subprocess.CompletedProcess[str]:
+        counted = {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
+        environment = {**os.environ, "SLURMD_NODENAME": node, "SLURM_JOB_ID": job, **counted}
+        words = [sys.executable, "-c", ON_A_NODE, str(source), str(tmp_path / "out.zarr")]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    assert submitted("n1", "17", 0).returncode == -signal.SIGKILL
+    another = submitted("n2", "18", 0)
+    assert another.returncode != 0
+    assert "cannot be checked from this host" in another.stderr
+    requeued = submitted("n2", "17", 1)
+    assert requeued.returncode == 0, requeued.stderr
+    assert zarrlift.verify(tmp_path / "out.zarr", full=True).ok
+    assert not list(tmp_path.glob("*.claim*"))
 
 
 def test_the_attempts_of_schedulers_are_counted() -> None:

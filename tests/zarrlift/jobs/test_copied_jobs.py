@@ -406,33 +406,6 @@ def test_a_job_of_an_earlier_version_is_where_its_file_is(folder: Path) -> None:
         zarrlift.undo(copied(folder) / OUT)
 
 
-# ----- parts
-
-
-@pytest.mark.parametrize("how", [copied, moved])
-def test_parts_of_a_copied_folder_are_refused_and_those_of_a_moved_one_go_on(
-    how: Callable[[Path], Path], folder: Path
-) -> None:
-    zarrlift.plan_parts(folder / "source.zarr", folder / "out.zarr", job=folder / "x.db", parts=2)
-    assert zarrlift.migrate_part(folder / "x.db", 0).ok
-    other = how(folder)
-    if how is copied:
-        before = tree(folder)
-        for call in (
-            lambda: zarrlift.migrate_part(other / "x.db", 1),
-            lambda: zarrlift.gather(other / "x.db"),
-        ):
-            with pytest.raises(JobError, match=TWO):
-                call()
-        assert tree(folder) == before
-        return
-    assert zarrlift.migrate_part(other / "x.db", 1).ok
-    other = moved(other, "c")
-    assert zarrlift.gather(other / "x.db").state == "done"
-    assert values(other / "out.zarr", 3) == values(other / "source.zarr", 2)
-    assert not folder.exists()
-
-
 # ----- places that are no directory
 
 

@@ -26,7 +26,6 @@ class Made:
     result: str
     kind: Kind | None
     """None for references, which have no job."""
-    parts: bool = False
     verified: bool = False
     opening: dict[str, Any] = field(default_factory=dict)
     """What opens both places."""
@@ -89,36 +88,10 @@ def icechunk(folder: Path, bucket: Bucket) -> Made:
     return migrated(folder, write_archive(folder / "source"), f"icechunk://{folder}/repo", "icechunk")
 
 
-def parts(folder: Path, bucket: Bucket) -> Made:
-    job, result = folder / "job.zarrlift.db", str(folder / "result")
-    source = write_archive(folder / "source")
-    sides = {"recipe": zarrlift.Recipe(memory=500_000_000)}
-    made = Made(job=job, source=source, result=result, kind="directory", sides=sides, parts=True)
-    divided(made, job, result)
-    return made
-
-
 def references(folder: Path, bucket: Bucket) -> Made:
     source, result = write_archive(folder / "source"), folder / "refs.json"
     zarrlift.migrate(source, result, virtual=True)
     return Made(job=folder / "refs.json.zarrlift.db", source=source, result=str(result), kind=None)
-
-
-def divided(made: Made, job: Path, result: str) -> Any:
-    """Another job of the same source, in parts."""
-    zarrlift.plan_parts(made.source, result, job=job, parts=2, **made.opening, **made.sides)
-    for part in range(2):
-        assert zarrlift.migrate_part(job, part, **made.opening).ok
-    return zarrlift.gather(job, **made.opening)
-
-
-def divide(made: Made) -> Any:
-    if made.kind == "in place":
-        zarrlift.undo(made.job, **made.opening)
-        job = made.job.with_name("parts.db")
-        zarrlift.plan_parts(made.source, job=job, parts=2, in_place=True, **made.opening)
-        return zarrlift.gather(job, **made.opening)
-    return divided(made, made.job.with_name("parts.db"), f"{made.result}-2")
 
 
 def again(made: Made) -> Any:
@@ -141,16 +114,12 @@ PLACES = (
     in_a_bucket,
     in_place_in_a_bucket,
     icechunk,
-    parts,
     references,
 )
 VERBS: Final[dict[str, tuple[Verb | None, Callable[[Made], Any]]]] = {
     "resume": ("resume", lambda made: zarrlift.resume(made.job, **made.opening)),
     "update": ("update", lambda made: zarrlift.update(made.job, **made.opening)),
     "plan_update": ("update", lambda made: zarrlift.plan_update(made.job, **made.opening)),
-    "plan_parts": ("divide", divide),
-    "gather": ("gather", lambda made: zarrlift.gather(made.job, **made.opening)),
-    "a part": ("part", lambda made: zarrlift.migrate_part(made.job, 0, **made.opening)),
     "finish": ("finish", finish),
     "undo": ("undo", lambda made: zarrlift.undo(made.job, **made.opening)),
     "verify": (None, lambda made: zarrlift.verify(made.job, **made.opening)),
@@ -166,8 +135,6 @@ def refusal(made: Made, name: str) -> str | None:
     verb, _ = VERBS[name]
     if made.kind is None:
         return "no such job file"
-    if verb in ("gather", "part") and not made.parts:
-        return "this job has no parts"
     refused = None if verb is None else SUPPORT.get((made.kind, verb))
     return None if refused is None else refused.message
 
@@ -183,7 +150,7 @@ def every_byte(folder: Path, bucket: Bucket) -> tuple[dict[str, bytes], dict[str
         pytest.param(place, verb, id=f"{place.__name__}-{verb}")
         for place in PLACES
         for verb in VERBS
-        if place is not references or verb not in ("plan_parts", "migrate again")  # which need no job
+        if place is not references or verb != "migrate again"  # which needs no job
     ],
 )
 def test_a_verb_works_or_leaves_every_byte_alone(

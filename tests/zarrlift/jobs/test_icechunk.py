@@ -341,9 +341,3 @@ def test_an_update_of_a_batch_is_refused_for_that_archive(source, url, tmp_path)
     assert "cannot be updated" in str(row.problems[0])
     assert row.state == "done"
     assert state_of(url) == before
-
-
-def test_parts_are_refused_before_anything_is_written(source, url, tmp_path):
-    with pytest.raises(UsageError, match="a job in parts cannot write to an Icechunk repository"):
-        zarrlift.plan_parts(source, url, job=tmp_path / "x.db", parts=2)
-    assert {path.name for path in tmp_path.iterdir()} == {"source.zarr"}

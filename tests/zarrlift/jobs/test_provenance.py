@@ -187,17 +187,6 @@ def test_undo_keeps_a_file_that_was_changed(source: Path, tmp_path: Path) -> Non
     assert set(tree(out)) == {CRATE}
 
 
-def test_a_job_in_parts(source: Path, tmp_path: Path) -> None:
-    out, job = tmp_path / "out.zarr", tmp_path / "job.db"
-    zarrlift.plan_parts(source, out, job=job, parts=2, provenance=True, ro_crate=True)
-    for part in range(2):
-        zarrlift.migrate_part(job, part)
-    assert zarrlift.gather(job).ok
-    assert attribute(out)["source"]["url"] == str(source)
-    assert (out / CRATE).exists()
-    assert zarrlift.verify(job).ok
-
-
 @pytest.mark.parametrize("name", ["source.zarr", "a #1?% ü 'x'.zarr"])
 def test_other_programs_read_the_crate(name: str, tmp_path: Path) -> None:
     source = write_archive(tmp_path / "plain.zarr").rename(tmp_path / name)

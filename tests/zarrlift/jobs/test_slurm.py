@@ -1,4 +1,4 @@
-"""A job array on a real Slurm: elements are killed and requeued, and the bytes are those of a calm run."""
+"""A list of archives on a real Slurm: elements are killed and requeued, and the results are whole."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import results
-from tests.zarrlift.storage.conftest import files
 
 import zarrlift
-from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.ledger.rows import TaskTotals
 
 # A real Slurm with one node, from the folder that `tests/environments/install slurm` has made.
 
@@ -169,66 +166,10 @@ def _free_ports(number: int) -> list[int]:
         return [one.getsockname()[1] for one in found]
 
 
-# A job array on a real Slurm: elements are killed and requeued, and the bytes are those of a calm run.
+# A list of archives, which the elements of an array run together.
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "cluster.md"
-PARTS = 8
-KILLED = """\
-import os, signal, time
-from pathlib import Path
-from zarrlift.jobs.parts.migrate_part import PartJob
-
-index = os.environ.get("SLURM_ARRAY_TASK_ID")
-mark = Path(__file__).with_name(f"killed-{index}")
-record, count = PartJob.record_task, 0
-
-def killed(self, *arguments):
-    global count
-    record(self, *arguments)
-    count += 1
-    if count == 2:
-        self._file.sync(now=True)
-    if count == 3:
-        mark.touch()
-        if index == "6":
-            time.sleep(1000)  # until Slurm kills it
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if index in ("1", "4", "6") and not mark.exists():
-    PartJob.record_task = killed
-"""
-"""`sitecustomize.py`: three elements record two tasks and forget a third."""
-
-
-@pytest.mark.needs_reader("slurm")
-def test_parts_that_are_killed_and_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = make(tmp_path / "ocean.zarr")
-    calm = zarrlift.migrate(source, tmp_path / "calm.zarr", verify="none")
-    scripts(tmp_path, "migrate.sh", "submit.sh")
-    (tmp_path / "customized").mkdir()
-    (tmp_path / "customized/sitecustomize.py").write_text(KILLED)
-    paths = (str(tmp_path / "customized"), os.environ.get("PYTHONPATH", ""))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    with slurm(Path(os.environ["ZARRLIFT_SLURM"]), 4 * PARTS) as system:
-        gathering = system("bash", "-c", f"cd {tmp_path} && bash submit.sh").split()[-1]
-        array = system("squeue", "--noheader", "--name=migrate", "--format=%F").split()[0]
-        wait_until((tmp_path / "customized/killed-6").exists)
-        system.requeue(array, "6")
-        states = system.ended(array)
-        assert [index for index, state in sorted(states.items()) if state != "COMPLETED"] == ["1", "4"], (
-            states
-        )
-        assert system.ended(gathering) == {"N/A": "FAILED"}
-        assert "--array=1,4" in (tmp_path / f"slurm-{gathering}.out").read_text()
-        system.requeue(array, "1")
-        again = system("sbatch", "--parsable", "--array=4", f"--chdir={tmp_path}", tmp_path / "migrate.sh")
-        assert system.ended(again) == {"4": "COMPLETED"}
-        assert [index for index, state in system.ended(array).items() if state != "COMPLETED"] == ["4"]
-    assert zarrlift.gather(tmp_path / "ocean.db").ok
-    assert files(tmp_path / "ocean-v3.zarr") == files(tmp_path / "calm.zarr")
-    assert totals(tmp_path / "ocean.db") == totals(Path(calm.job))
-    assert [path.name for path in tmp_path.iterdir() if ".part-" in path.name] == []
 
 
 ELEMENTS = """\
@@ -299,16 +240,9 @@ def make(path: Path) -> Path:
 
 
 def scripts(folder: Path, *names: str) -> None:
-    """The page's scripts for Slurm, with these places and this number of parts."""
+    """The page's scripts for Slurm, with these places and fewer elements."""
     page = PAGE.read_text()
     for name in names:
         text = re.search(rf'```text title="{name}"\n(.*?)```', page, re.DOTALL)[1]
-        text = text.replace("/shared/", f"{folder}/").replace("--parts 64", f"--parts {PARTS}")
-        text = text.replace("--array=0-63", f"--array=0-{PARTS - 1}").replace("--array=0-15", "--array=0-3")
+        text = text.replace("/shared/", f"{folder}/").replace("--array=0-15", "--array=0-3")
         (folder / name).write_text(text)
-
-
-def totals(path: Path) -> dict[int, TaskTotals]:
-    """The number of tasks, chunks and bytes that a job has recorded, by node."""
-    with Job.open(path, write=False) as job:
-        return job.totals()

@@ -459,19 +459,6 @@ def test_an_array_with_recorded_work_still_fails(archive: Kind, stopped_early: P
     assert not (stopped_early / "g/recode/zarr.json").exists()
 
 
-def test_so_it_is_after_parts(source: Path, tmp_path: Path) -> None:
-    job, out = tmp_path / "parts.zarrlift.db", tmp_path / "out.zarr"
-    (source / ".zmetadata").unlink()
-    zarrlift.plan_parts(source, out, job=job, parts=8)
-    assert zarrlift.migrate_part(job, 0).ok
-    (source / "h/rewrite/1.1").unlink()
-    outcome = zarrlift.resume(job)
-    assert outcome.ok, outcome.problems
-    assert warned(outcome.problems) == [("h/rewrite", "14 chunks: 1 deleted (h/rewrite/1.1)")]
-    assert warned(zarrlift.status(job).problems) == warned(outcome.problems)
-    assert values(out, 3) == values(source, 2)
-
-
 def test_a_listing_that_is_stored_beside_the_job_has_the_keys(source: Path, tmp_path: Path) -> None:
     """With it, the first resume notices the change when the array was copied, and the next takes it over."""
     (source / ".zmetadata").unlink()

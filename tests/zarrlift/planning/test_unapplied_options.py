@@ -48,7 +48,7 @@ NOTHING = [
 
 
 @pytest.mark.slow(one_in=5)
-@pytest.mark.parametrize("command", ["migrate --dry-run", "migrate", "migrate --job", "batch run"])
+@pytest.mark.parametrize("command", ["migrate --dry-run", "migrate", "batch run"])
 @pytest.mark.parametrize(("words", "text"), NOTHING, ids=lambda case: "".join(case[:1]))
 def test_an_option_that_no_array_takes_is_refused(
     words: tuple[str, ...],
@@ -68,8 +68,7 @@ def test_an_option_that_no_array_takes_is_refused(
         assert text in row.problems[0].message
     else:
         ends = [str(source), str(tmp_path / "new.zarr")]
-        parts = ["--job", str(tmp_path / "job.zarrlift.db"), "--parts", "2"] if "--job" in command else []
-        assert main([*command.removesuffix(" --job").split(), *ends, *parts, *words]) == 2
+        assert main([*command.split(), *ends, *words]) == 2
         error = capsys.readouterr().err
         assert text in error
         assert error.count("\n") == 1

@@ -52,14 +52,6 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "undone": lambda page: printed(report_outcome.blocks(examples.UNDONE), page),
     "status": lambda page: printed(report_status.blocks(examples.STATUS), page),
     "status-running": lambda page: printed(report_status.blocks(examples.RUNNING), page),
-    "plan-of-parts": lambda page: printed(report_plan.blocks(examples.CUT_ANEW, job="/data/job.db"), page),
-    "part": lambda page: printed(report_outcome.blocks(examples.PART), page),
-    "part-failed": lambda page: printed(report_outcome.blocks(examples.PART_FAILED, whole=True), page),
-    "part-waiting": lambda page: printed(
-        report_outcome.blocks(replace(examples.PART, second_pass=True)), page
-    ),
-    "gathered": lambda page: printed(report_outcome.blocks(examples.GATHERED), page),
-    "status-of-parts": lambda page: printed(report_status.blocks(examples.IN_PARTS), page),
     "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
     "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
     "diff": lambda page: printed(report_diff.blocks(examples.DIFF), page),
@@ -263,20 +255,6 @@ def test_a_closed_stream_still_has_a_page():
     stream = io.StringIO()
     stream.close()
     assert not Page.of(stream).colour
-
-
-@pytest.mark.parametrize(("name", "words"), [
-    ("", "--array=0-2,63"), ("LSB_JOBID", '-J "migrate[1-3,64]"'), ("LSF_ENVDIR", '-J "migrate[1-3,64]"'),
-])  # fmt: skip
-def test_missing_parts_are_named_for_the_scheduler_that_is_here(
-    name: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for other in ("LSB_JOBID", "LSF_ENVDIR"):
-        monkeypatch.delenv(other, raising=False)
-    if name:
-        monkeypatch.setenv(name, "7")
-    lines = list(printed(report_outcome.blocks(examples.GATHERED), Page()))
-    assert f"Run these parts again, then gather: {words}" in lines
 
 
 # Problems are told once each, with their places, the gravest first.

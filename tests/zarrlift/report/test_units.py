@@ -14,7 +14,6 @@ from zarrlift.jobs.units import (
     columns,
     count_text,
     duration_text,
-    index_ranges,
     node_names,
     rate_text,
     safe,
@@ -219,11 +218,6 @@ def test_a_column_without_text_is_left_out():
 )
 def test_consecutive_numbers_are_a_range_and_the_rest_is_counted(paths, most, text):
     assert node_names(paths, most) == text
-
-
-def test_indexes_are_written_as_for_job_arrays():
-    assert index_ranges([7, 0, 2, 1]) == "0-2,7"
-    assert index_ranges([]) == ""
 
 
 # What a Python prompt or a notebook shows of what the functions give: a line, never a thousand nodes.

@@ -17,8 +17,8 @@ from ..processes.forked_process import ForkedProcess, may_fork
 if TYPE_CHECKING:
     from .checks import Checks
 
-_COMMANDS: Final = frozenset({"migrate", "resume", "gather", "run"})
-_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "--part", "--parts", "-n", "--dry-run"})
+_COMMANDS: Final = frozenset({"migrate", "resume", "run"})
+_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "-n", "--dry-run"})
 """Arguments with which a command checks nothing."""
 
 _begun: Final[list[ForkedProcess]] = []

@@ -79,7 +79,7 @@ class Home:
             return False
 
 
-VERSION: Final = "4"
+VERSION: Final = "5"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _COUNTER: Final = slice(24, 28)

@@ -75,18 +75,6 @@ def _explicit_path(explicit: str | os.PathLike[str]) -> Path | None:
     return _local(text) if "://" in text else Path(os.path.abspath(text))
 
 
-def job_of_parts(job: str | os.PathLike[str]) -> Path:
-    """The path of the file of a job in parts; UsageError for a URL of a store."""
-    path = _explicit_path(job)
-    if path is None:
-        raise UsageError(
-            "the parts of a job read a file",
-            found=redact(os.fspath(job)),
-            expected="a path that all of them see",
-        )
-    return path
-
-
 def _stored(url: str, options: Mapping[str, Any] | None) -> StoredFile:
     from .stored_file import StoredFile  # it imports asyncio
 
@@ -143,8 +131,6 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: 
             key=text,
             advice="In Python, use zarrlift.Batch.",
         )
-    if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and is_file(path):
-        raise JobError("this is the ledger of a part, not a job file", key=text, advice=f"Name {of_part[1]}.")
     if is_file(path) and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()
     local = _local(text)
@@ -204,10 +190,7 @@ def _around(local: Path) -> str | None:
 def refuse_undone(job: Job) -> None:
     """Raise JobError if a job was undone, or in part: objects recorded as written may be deleted."""
     if job.state == "undone":
-        again = "Start a new one with migrate."
-        if job.record.parts:
-            again = "Make a new one with plan."
-        raise JobError("this job was undone", key=str(job.path), advice=again)
+        raise JobError("this job was undone", key=str(job.path), advice="Start a new one with migrate.")
     if job.fact("undoing") is not None:
         raise JobError(
             "an undo of this job was interrupted, and some of its output may be deleted",

@@ -91,7 +91,7 @@ def noted_run(job: Job) -> Iterator[None]:
 
 
 def _note(job: Job, **changes: Any) -> None:
-    """Change what is recorded of the present run; one of a part has a file of its own."""
+    """Change what is recorded of the present run."""
     run = last_run(job)
     if run is not None:
         job.note(run=replace(run, **changes).to_text())

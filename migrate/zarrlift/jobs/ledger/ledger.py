@@ -130,12 +130,6 @@ class Job:
                 raise
             raise not_opened(path, error) from error
 
-    def copy(self) -> Self:
-        """A copy in memory."""
-        copied = sqlite3.connect(":memory:", isolation_level=None)
-        self._db.connection.backup(copied)
-        return type(self)(self.path, copied, None)
-
     def close(self) -> None:
         """Commit and release the file. Work that cannot be committed is repeated on resume.
 
@@ -234,27 +228,16 @@ class Job:
             insert_nodes(self._db.connection, [node])
         except sqlite3.Error as error:
             raise unwritable(self.path, error) from error
-        for (number,) in self._db.rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
-            self._begin_generation(number)  # it may have the id of another node before
-            self._db.execute("UPDATE node SET published_ns = ? WHERE id = ?", (published_ns, number))
+        self._db.execute("UPDATE node SET published_ns = ? WHERE path = ?", (published_ns, as_stored(path)))
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
-        if numbers is None:
-            self._begin_generation(node)
         for number in (None,) if numbers is None else numbers:
             self._taken_back = True
             which = (node, number)
             self._db.write("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", which)
             self._db.write("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", which)
             self.digests.forget(node, number)
-
-    def _begin_generation(self, node: int) -> None:
-        """Let what parts have recorded of a node until now not count any more."""
-        if self.record.parts is not None:
-            generation = int(self.fact("generation") or 0) + 1
-            self.note(generation=str(generation))
-            self._db.execute("UPDATE node SET since = ? WHERE id = ?", (generation, node))
 
     # Completed work
 

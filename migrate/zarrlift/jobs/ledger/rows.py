@@ -28,7 +28,7 @@ Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
 NODES: Final = """
-SELECT id, path, kind, state, published_ns, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), since,
+SELECT id, path, kind, state, published_ns, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END),
     route, tasks, moves, bytes_in, bytes_known, reads, by_tasks
 FROM node WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
 
@@ -80,8 +80,6 @@ class NodeRow(NamedTuple):
     """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
     problems: tuple[Problem, ...]
     """Why it is refused, or has failed."""
-    since: int
-    """The generation of the job from which on what parts record of it counts."""
     route: RouteName | None
     """The route of an array's chunks."""
     work: PlannedWork
@@ -89,11 +87,11 @@ class NodeRow(NamedTuple):
 
 def node_row(values: Sequence[Any]) -> NodeRow:
     """A row that `NODES` selects."""
-    number, path, kind, state, published, problems, since, route, *amounts = values
+    number, path, kind, state, published, problems, route, *amounts = values
     tasks, moves, read, bytes_known, reads, by_tasks = amounts
     work = PlannedWork(tasks, bool(moves), read, bool(bytes_known), reads, bool(by_tasks))
     why = _problems(problems) if problems else ()
-    return NodeRow(number, as_text(path), kind, state, published, why, since, route, work)
+    return NodeRow(number, as_text(path), kind, state, published, why, route, work)
 
 
 def _problems(text: str) -> tuple[Problem, ...]:
@@ -206,8 +204,6 @@ class JobRecord:
 
     link: Link = "auto"
     overwrite: bool = False
-    parts: int | None = None
-    """The number of its parts; None for a job that is not divided."""
     source_through: str | None = None
     dest_through: str | None = None
     """Layers over either side."""
@@ -219,7 +215,6 @@ class JobRecord:
         return cls(
             link=cast("Link", notes.get("link", "auto")),
             overwrite="overwrite" in notes,
-            parts=int(notes["parts"]) if "parts" in notes else None,
             source_through=notes.get("source_through"),
             dest_through=notes.get("dest_through"),
             provenance=Provenance.from_text(notes.get("provenance")),
@@ -230,7 +225,6 @@ class JobRecord:
         notes = {
             "link": self.link,
             "overwrite": "yes" if self.overwrite else None,
-            "parts": None if self.parts is None else str(self.parts),
             "source_through": self.source_through,
             "dest_through": self.dest_through,
             "provenance": None if self.provenance is None else self.provenance.to_text(),
@@ -259,7 +253,6 @@ CREATE TABLE node (  -- One row for each node of the plan.
     bytes_known INTEGER,  -- 0 if that is an estimate.
     reads INTEGER,  -- Reads of source objects.
     by_tasks INTEGER,  -- Whether progress is counted in tasks rather than chunks.
-    since INTEGER NOT NULL DEFAULT 0,  -- The `generation` from which on what parts record of it counts.
     UNIQUE (path, kind)
 );
 CREATE TABLE common (  -- What the plans of several arrays have in common.

@@ -81,10 +81,10 @@ class RunOptions(Running):
             return self
         return replace(self, limit=Bandwidth.of_job(job))
 
-    def follow_limit(self, job: object, *, parts: int | None = None) -> None:
+    def follow_limit(self, job: object) -> None:
         """Let the file of the job, which is open for writing, change the limit from now on; JobError."""
         if self.limit is not None and self.stop is None:
-            self.limit.follow(job, parts=parts)
+            self.limit.follow(job)
 
     def forget_limit(self, outcome: Outcome) -> None:
         """Remove that file once the job is complete."""

@@ -35,7 +35,6 @@ from ..ledger.ledger import Job
 from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
-from ..parts.run_file import runs_by_part
 from ..reconcile import unchanged
 from ..units import command
 from .lost_tasks import lost_tasks
@@ -285,7 +284,4 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
 
 
 def _has_written(job: Job) -> bool:
-    for _, runs in runs_by_part(job, []):
-        if any(moved.chunks > moved.dropped for run in runs for *_, moved in run.tasks):
-            return True
     return any(total.chunks > total.dropped for total in job.totals().values())

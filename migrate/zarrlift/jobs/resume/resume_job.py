@@ -26,7 +26,6 @@ from ..ledger.rows import NodeRow
 from ..ours import OWN, keep_document, require_visible, whose
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
-from ..parts.run_file import sweep_parts
 from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
 from ..run_job import OpenJob, refuse_unmet
@@ -41,7 +40,7 @@ _ADVICE: Final = (
 
 
 def resume_job(it: OpenJob) -> Outcome:
-    """Check what an earlier run left, or parts of the job, and run the job to its end."""
+    """Check what an earlier run left, and run the job to its end."""
     job, ends, options = it.job, it.ends, it.options
     if job.fact("update") is not None:
         from ..update.update import update_job
@@ -64,10 +63,7 @@ def resume_job(it: OpenJob) -> Outcome:
             refuse_unmet(fresh)
             merged = _merged(job, old, fresh, inventories, ends.destination)
             keep_inventory(job, inventories)
-            outcome = it.run_to_end(merged, inventories)
-        if outcome.state == "done":
-            sweep_parts(job, ends.place)
-        return outcome
+            return it.run_to_end(merged, inventories)
 
 
 def _merged(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:

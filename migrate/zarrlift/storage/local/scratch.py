@@ -15,11 +15,11 @@ LAYERED: Final = f"{_START}layered"
 """Directory of objects being written through storage transformers."""
 MODEL: Final = "model"
 """Used in place of a job's id by `model create`, which runs once at a time."""
-_OWN: Final = re.compile(rf"\.zarrlift-(passes|layered|{MODEL}|[0-9a-f]{{8}}(-[0-9]+-[0-9a-f]+)?)")
+_OWN: Final = re.compile(rf"\.zarrlift-(passes|layered|{MODEL}|[0-9a-f]{{8}})")
 
 
 def directory_of(job_id: str) -> str:
-    """The directory in which objects of a job, or of a part of it, are written before they are renamed."""
+    """The directory in which objects of a job are written before they are renamed."""
     return f"{_START}{job_id}"
 
 

@@ -220,8 +220,8 @@ class LocalWriter(Writer):
         self._token = os.urandom(4).hex()
         self._local = threading.local()
 
-    def close(self, *, alone: bool = True) -> None:
-        """Remove the job's own directory, or that of a part of it."""
+    def close(self) -> None:
+        """Remove the job's own directory."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _make(self, key: str, fill: Callable[..., None], *data: Buffer) -> None:

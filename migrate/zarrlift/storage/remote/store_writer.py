@@ -101,9 +101,9 @@ class StoreWriter(Writer):
         with at_destination():
             self.storage.settle()
 
-    def close(self, *, alone: bool = True) -> None:
+    def close(self) -> None:
         """Remove partial files of a killed run, whose directory all processes share."""
-        if alone and self.storage.scratch is not None:
+        if self.storage.scratch is not None:
             shutil.rmtree(self.storage.scratch, ignore_errors=True)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +21,6 @@ Tree: TypeAlias = Mapping[str, bytes | None]
 
 _OPAQUE = (".db", ".inventory", ".jsonl", ".zarrlift.claim", ".zarrlift-claim")
 """Files that differ from run to run: only their names are compared."""
-_OF_RUN = re.compile(r"(\.db\.part-[0-9]+)-[0-9a-f]{8}$")
-"""The file of a run of a part, which has a random name."""
 UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""
 _CHANGING = (".json", ".crc32c")
@@ -61,15 +58,13 @@ def tree(home: Path) -> dict[str, bytes | None]:
     for path in sorted(home.rglob("*")):
         name = path.relative_to(home).as_posix()
         if not name.startswith((_CACHE, _DASK)):
-            found[_OF_RUN.sub(r"\1", name)] = (
-                None if path.is_dir() else b"" if is_opaque(name) else path.read_bytes()
-            )
+            found[name] = None if path.is_dir() else b"" if is_opaque(name) else path.read_bytes()
     return found
 
 
 def is_opaque(name: str) -> bool:
     """Whether a file differs from run to run."""
-    return name.endswith(_OPAQUE) or ".db.part-" in name
+    return name.endswith(_OPAQUE)
 
 
 def wrong_now(now: Tree, scenario: Scenario, calm: Calm, *, replaced: bool = False) -> list[str]:

@@ -24,8 +24,6 @@ class Variant:
     in_place: bool = False
     tight: bool = False
     """So little memory that chunks change their shape in two passes."""
-    parts: int = 0
-    """The job is planned in so many parts."""
     truncates: bool = False
     """Users rewrite files of the source in place, rather than replacing them."""
 
@@ -47,16 +45,6 @@ LIVES: Final = {
     "N5 in shards": Variant(options=("--shards", "2x"), format="n5"),
     "N5 in place": Variant(options=("--in-place",), format="n5", in_place=True),
 }
-
-PARTS: Final = {
-    "parts": Variant(parts=3),
-    "parts of shards": Variant(options=("--shards", "2x"), parts=2),
-    "parts rechunked": Variant(options=("--chunks", "5,8"), parts=3),
-    "parts in two passes": Variant(options=("--chunks", "-1,2", "--shards", "none"), parts=2, tight=True),
-    "parts of hard links": Variant(options=_HARD, parts=2),
-    "parts of N5": Variant(format="n5", parts=3),
-}
-VARIANTS: Final = {**LIVES, **PARTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +120,8 @@ _COMMANDS: Final = {
     "finish": 1,
     "status": 1,
 }
-_OF_PARTS: Final = {
-    **_COMMANDS,
-    "part": 20,
-    "gather": 12,
-    "migrate": 1,
-}
 CHANGES: Final = {
     "migrate": 290,
-    "part": 200,
-    "gather": 90,
     "update": 150,
     "resume": 120,
     "adopt": 100,
@@ -157,13 +137,6 @@ def drawn(rng: random.Random, only: str) -> tuple[str, list[Step]]:
     words = [("migrate",), *_mixed(rng, _COMMANDS, rng.randint(3, 10))]
     if LIVES[variant].in_place and rng.random() < 0.5:
         words += [("resume",), ("verify",), ("finish",), ("undo",)]
-    return variant, [step(one, rng) for one in words]
-
-
-def drawn_parts(rng: random.Random, only: str) -> tuple[str, list[Step]]:
-    """A variant in parts, whose name contains `only`, and the steps of a life."""
-    variant = rng.choice([name for name in PARTS if only in name])
-    words = [("migrate",), ("part",), ("part",), ("part",), *_mixed(rng, _OF_PARTS, rng.randint(4, 10))]
     return variant, [step(one, rng) for one in words]
 
 
@@ -196,9 +169,8 @@ def step(words: tuple[str, ...], rng: random.Random, most: int | None = None) ->
 
 # One life of a job: what users and commands do to it, one step after another, and what was wrong.
 
-_WRITING: Final = frozenset({"migrate", "resume", "update", "adopt", "part", "gather"})
-_COMPLETING: Final = _WRITING - {"part"}
-"""Those of which exit code 0 says that the result is complete."""
+_WRITING: Final = frozenset({"migrate", "resume", "update", "adopt"})
+"""Commands whose exit code 0 says that the result is complete."""
 _TRIES: Final = 8
 
 
@@ -206,7 +178,7 @@ class Life:
     """Runs the steps of a life on a stage."""
 
     def __init__(self, stage: Stage, variant: str, steps: list[Step]) -> None:
-        self.variant = VARIANTS[variant]
+        self.variant = LIVES[variant]
         self.steps = steps
         self.play = Play(stage, "; ".join((variant, *map(str, steps))), tight=self.variant.tight)
         archive = Archive(stage.home / "w0" / "s.zarr", self.variant.format, random.Random(0))
@@ -247,11 +219,6 @@ class Life:
         is_beside = site.job == site.result.with_name(site.result.name + ".zarrlift.db")
         target = job if site.is_stray or not is_beside or rng.random() < 0.5 else result
         places = (source,) if site.in_place else (source, result)
-        if name == "part":
-            return ("migrate", "--job", job, "--part", str(rng.randrange(self.variant.parts)))
-        if name == "migrate" and self.variant.parts:
-            parts = ("--parts", str(self.variant.parts))
-            return ("migrate", *places, *self.variant.options, "--job", job, *parts)
         if name == "migrate":
             return ("migrate", *places, *self.variant.options, *(() if is_beside else ("--job", job)))
         if name == "adopt":
@@ -296,12 +263,12 @@ class Life:
         if site.is_stray:
             return []  # its result is that of another site, which must be unchanged
         done = ended.code == 0
-        is_present = done and updates and words[0] in _COMPLETING
+        is_present = done and updates and words[0] in _WRITING
         if is_present:
             for path, version in site.archive.now.items():
                 site.expect(path).only(version)
         wrong = site.wrong_arrays() + site.missing_others() + site.missing_of_source()
-        if done and words[0] in _COMPLETING and not (self.variant.parts and words[0] == "migrate"):
+        if done and words[0] in _WRITING:
             wrong += incomplete(site, is_present=is_present, deleted=is_present and "--delete" in words)
             if is_present:
                 site.updating = site.forced = False
@@ -320,9 +287,8 @@ class Life:
         if site.is_stray or site.state() not in ("incomplete", "done") or site.finishing:
             return
         self.play.by_people(lambda: act(site, "heal", random.Random(0)))
-        goes_on = (("part",), ("part",), ("gather",)) if self.variant.parts else ()
         adopts = (("adopt",),) if site.displaced else ()
-        words = [("update", "--force", "--delete"), *adopts, *goes_on, ("resume",)]
+        words = [("update", "--force", "--delete"), *adopts, ("resume",)]
         ended = None
         for turn in range(_TRIES * len(words)):
             step = words[turn % len(words)]

@@ -1,4 +1,4 @@
-"""Let jobs live at random, or play with batches and with jobs in parts, and say what came of it.
+"""Let jobs live at random, or play with batches, and say what came of it.
 
     python tests/zarrlift/jobs/faults/lives.py --lives 300 --kills 1000 [--seed N] [--only TEXT]
     python tests/zarrlift/jobs/faults/lives.py --games --lives 100 --kills 300 [--seed N] [--only TEXT]
@@ -14,9 +14,9 @@ of its source (`judging.py`), and nothing of others may be lost; at the end ever
 `--life` repeats. With `--shrink`, steps are left out as long as it still fails. The exit code is 1 if
 anything was wrong.
 
-A game does the same with many archives or with parts: `batch run`, `resume`, `status`, `update`, `verify`,
-`finish`, `undo` over archives that people go on writing to, and `migrate --parts`, `migrate --part`,
-`gather` of one archive. Folders are copied, in which a command acts on the copy or is refused.
+A game does the same with many archives: `batch run`, `resume`, `status`, `update`, `verify`, `finish`, `undo`
+over archives that people go on writing to. Folders are copied, in which a command acts on the copy or is
+refused.
 """
 
 from __future__ import annotations
@@ -33,16 +33,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from tests.zarrlift.jobs.faults.batch_game import BATCHES, BatchGame, drawn_batch
-from tests.zarrlift.jobs.faults.life import PARTS, Life, Step, drawn, drawn_parts, parsed
+from tests.zarrlift.jobs.faults.life import Life, Step, drawn, parsed
 from tests.zarrlift.jobs.faults.play import Told
 from tests.zarrlift.jobs.faults.stage import Stage, folder_in_memory
-
-
-def drawn_game(rng: random.Random, only: str) -> tuple[str, list[Step]]:
-    """A game of a batch, or of a job in parts."""
-    kinds = [drawn_batch] * any(only in name for name in BATCHES)
-    kinds += [drawn_parts] * any(only in name for name in PARTS)
-    return rng.choice(kinds)(rng, only)
 
 
 def played(stage: Stage, variant: str, steps: list[Step]) -> Told:
@@ -55,7 +48,7 @@ def drive() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--games", action="store_true", help="of batches and of jobs in parts")
+    parser.add_argument("--games", action="store_true", help="of batches")
     parser.add_argument("--lives", type=int, default=300, help="at least as many")
     parser.add_argument("--kills", type=int, default=0, help="at least as many")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
@@ -75,7 +68,7 @@ def drive() -> int:
 
 def _run(stage: Stage, asked: argparse.Namespace) -> int:
     """Life after life."""
-    draw = drawn_game if asked.games else drawn
+    draw = drawn_batch if asked.games else drawn
 
     def lived(variant: str, steps: Sequence[Step]) -> Told:
         without = asked.without.split(",")

@@ -78,9 +78,6 @@ _PROCESSES = ("--executor", "processes", "--workers", "2")
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
 _DASK = ("--executor", "dask", "--workers", "2")
 _JOB = "{home}/job.db"
-_PLAN: Words = ("migrate", "{src}", "{dst}", "--job", _JOB, "--parts", "2")
-_PARTS: tuple[Words, ...] = tuple(("migrate", "--job", _JOB, "--part", part) for part in "01")
-_GATHER: Words = ("gather", _JOB)
 _REFERENCES: dict[str, Words] = {
     form: ("migrate", "{src}", "{home}/out." + form.lower(), "--virtual") for form in ("JSON", "Parquet")
 }
@@ -182,36 +179,6 @@ SCENARIOS = (
         source="rows",
         tight=True,
     ),
-    Scenario(
-        id="a part",
-        before=(_PLAN,),
-        words=_PARTS[0],
-        again=_PARTS[:1],
-        after=(_PARTS[1], _GATHER),
-        source="boxes",
-    ),
-    Scenario(
-        id="a second pass of a part",
-        before=((*_PLAN, *_COLUMNS), *_PARTS, _GATHER, _PARTS[1]),
-        words=_PARTS[0],
-        again=_PARTS[:1],
-        after=(_GATHER,),
-        source="rows",
-        tight=True,
-    ),
-    Scenario(
-        id="a part, in one process after all", before=(_PLAN,), words=_PARTS[0], again=(("resume", _JOB),)
-    ),
-    Scenario(id="a part, taken back", before=(_PLAN,), words=_PARTS[0], again=(("undo", "--yes", _JOB),)),
-    Scenario(
-        id="a part to S3",
-        before=(_PLAN,),
-        words=_PARTS[0],
-        again=_PARTS[:1],
-        after=(_PARTS[1], _GATHER),
-        remote=_DST,
-    ),
-    Scenario(id="gather", before=(_PLAN, *_PARTS), words=_GATHER, again=(_GATHER,)),
     _copy("retry over the source", "--source-through", "retry"),
     _copy("log over the source", "--source-through", "log:{home}/events.jsonl"),
     _copy("cache over the source", "--source-through", "cache:disk={home}/cache"),

@@ -237,19 +237,6 @@ FAULTS = (
         only="finish",
     ),
     Fault(
-        name="gather counts what a crash may have torn",
-        breaks="tasks of parts count although their objects may not have reached the disk",
-        edits=(
-            Edit(
-                f"{_JOBS}/parts/run_file.py",
-                "        if self._destination is None or sync(self._destination):\n",
-                "        if self._waiting:\n",
-            ),
-        ),
-        tests=(_ORDER, "tests/zarrlift/jobs/parts/test_parts.py"),
-        only="part",
-    ),
-    Fault(
         name="update changes before its intent is recorded",
         breaks="an update hides and deletes what the job still counts as done",
         edits=(

@@ -46,10 +46,6 @@ KILLS = {
     "checksum over the destination, taken back": ["change 50%"],
     "to S3, a shard in parts": ["change 40%"],
     "from S3": ["call 75%"],
-    "a part": ["change 30%", "change 70%"],
-    "a second pass of a part": ["change 60%"],
-    "a part, taken back": ["change 50%"],
-    "gather": ["change 40%", "call 60%"],
     "to Icechunk, references to N5": ["change 31%", "change 80%"],
     "references in Parquet": ["change 50%", "change 90%"],
 }
@@ -63,7 +59,6 @@ FAILURES = {
     "undo of shards": "seed=3 share=85899345",
     "regrid of shards in two passes": "seed=8 share=8589934",
     "overwrite": "seed=9 full_from=900",
-    "a part": "seed=63223377 share=214748364",
 }
 """Calls that fail, as fields of the control block."""
 

@@ -1,6 +1,6 @@
 """Lives of jobs: what each visible array shows is one version of its source, and nothing of others is lost.
 
-Games of batches and of jobs in parts, too. `lives.py` draws as many as are wanted, and prints each that goes
+Games of batches, too. `lives.py` draws as many as are wanted, and prints each that goes
 wrong as the text that is used here.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.zarrlift.jobs.faults.batch_game import BATCHES
+from tests.zarrlift.jobs.faults.batch_game import BATCHES, drawn_batch
 from tests.zarrlift.jobs.faults.judging import Expected, judged
-from tests.zarrlift.jobs.faults.life import LIVES, PARTS, Life, Step, drawn, parsed
-from tests.zarrlift.jobs.faults.lives import drawn_game, played
+from tests.zarrlift.jobs.faults.life import LIVES, Life, Step, drawn, parsed
+from tests.zarrlift.jobs.faults.lives import played
 from tests.zarrlift.jobs.faults.living_archive import Archive, Version
 from tests.zarrlift.jobs.faults.site import Site
 from tests.zarrlift.jobs.faults.stage import Stage
@@ -71,6 +71,10 @@ ONCE_WRONG = {
     ),
     "an array becomes shorter, then longer without values, while updates are killed": (
         "recoded; 0 migrate ~1; 0 shrink ~5; 0 update ~3 @change 75; 0 stretch ~5; 0 update ~5"
+    ),
+    "a copy of the job file is undone": "copy; 0 migrate ~3721; 0 copy-job ~22309; 1 undo ~8 @change 20",
+    "an array becomes smaller before a resume, and larger again": (
+        "copy; 0 migrate ~28689 @change 220; 0 shrink ~39625; 0 resume ~1; 0 grow ~9; 0 update ~1"
     ),
     "a killed update has written beyond the shape of the next one": (
         "N5; 2 migrate ~72514; 1 verify ~94099; 0 grow ~56241; 1 update --delete ~21105 @change 88;"
@@ -223,22 +227,12 @@ def test_steps_are_text(stage: Stage) -> None:
     assert Step.parse("1 update --force ~7 @change 40") == Step(1, ("update", "--force"), 7, "change 40")
 
 
-# ----- games of batches and of jobs in parts
+# ----- games of batches
 
 GAMES_ONCE_WRONG = {
-    "a copy of the job file of parts is undone": (
-        "parts; 0 migrate ~3721; 0 copy-job ~22309; 1 undo ~8 @change 20"
-    ),
-    "the result of parts is moved with its job, then undone": (
-        "parts; 0 migrate ~1; 0 part ~1; 0 move-result ~1; 0 undo ~1"
-    ),
     "the folder of a batch is copied, and the copy undone": "batch; 0 run ~1; 0 copy ~1; 1 undo ~2",
     "the folder of a batch in place is copied, and the copy finished": (
         "batch in place; 0 run ~1; 0 verify --full ~1; 0 copy ~1; 1 finish --yes ~2"
-    ),
-    "an array of parts becomes smaller, and larger again": (
-        "parts; 0 migrate ~28689; 0 part ~1; 0 part ~92411; 0 part ~308; 0 shrink ~39625; 0 gather ~1;"
-        " 0 resume ~1; 0 grow ~9; 0 update ~1"
     ),
     "an undo of a batch is killed before it gives an archive back": (
         "batch in place; 0 run ~1; 0 undo ~1 @change 34"
@@ -270,19 +264,7 @@ def test_a_batch_with_changes_and_kills_ends_with_nothing_left(variant: str, sta
 
 @shimmed
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", PARTS)
-def test_a_job_in_parts_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
-    parts = "0 part ~1 @change 30; 0 part ~1; 0 part ~2; 0 part ~3; 0 part ~4"
-    told = played(
-        stage, *parsed(f"{variant}; 0 migrate ~1; {parts}; 0 rewrite ~2; 0 gather ~1; 0 undo ~7 @change 20")
-    )
-    assert told.counts["kills"]
-    assert not told.wrong, told
-
-
-@shimmed
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(15))
 def test_other_games_too(seed: int, stage: Stage) -> None:
-    told = played(stage, *drawn_game(random.Random(seed), ""))
+    told = played(stage, *drawn_batch(random.Random(seed), ""))
     assert not told.wrong, told
