@@ -50,6 +50,7 @@ MADE_OF_ZARR = {
     "zarrlift.storage.containers.lmdb_file",
     "zarrlift.storage.local.layered_store",
     "zarrlift.storage.icechunk.storage",
+    "zarrlift.storage.limited_storage",
     "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.storage.source_store",
     "zarrlift.testing.formats",

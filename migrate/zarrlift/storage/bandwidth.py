@@ -20,7 +20,6 @@ from zarrstack.core.sizes import parse_rate
 
 from ..errors import JobError
 from .base import Storage
-from .transformer_stack import through
 
 if TYPE_CHECKING:
     from zarrstack.system.clock import Clock
@@ -30,6 +29,8 @@ End = Literal["source", "destination"]
 _SUFFIX: Final = ".limit"
 _REREAD_SECONDS: Final = 1.0
 _BURST: Final = 1.0
+_UNIT_NEEDED: Final = 100_000
+"""Bytes per second below which a bare number is more likely one of megabytes (`--bwlimit 10`)."""
 
 
 def limit_path(job: Path) -> Path:
@@ -38,7 +39,23 @@ def limit_path(job: Path) -> Path:
 
 
 def parse_limit(text: str | float) -> float:
-    """Bytes per second of "50MB/s" or a number, infinity for "off"; UsageError."""
+    """Bytes per second of "50MB/s" or a number, infinity for "off"; UsageError.
+
+    A number below 100,000 is refused without a unit.
+    """
+    rate = _rate(text)
+    has_unit = isinstance(text, str) and any(character.isalpha() for character in text.removesuffix("/s"))
+    if rate < _UNIT_NEEDED and not has_unit:
+        meant = f"{rate:g}M" if rate < 1000 else f"{rate / 1000:g}k"
+        raise UsageError(
+            "a limit below 100 kB/s needs a unit",
+            found=f"{text}, which is {rate:g} bytes per second",
+            advice=f"Was {meant} per second meant? Use {rate:g}B for bytes per second.",
+        )
+    return rate
+
+
+def _rate(text: str | float) -> float:
     if text == "off":
         return math.inf
     rate = parse_rate(text) if isinstance(text, str) else text
@@ -105,7 +122,7 @@ class Bandwidth:
         if self._file is not None and self._clock.now() - self._read >= _REREAD_SECONDS:
             self._read = self._clock.now()
             with suppress(OSError, UsageError, UnicodeDecodeError):
-                self._rate = parse_limit(self._file.read_text().strip())
+                self._rate = _rate(self._file.read_text().strip())
         return self._rate
 
     def share(self, slots: int) -> float:
@@ -118,13 +135,16 @@ class Bandwidth:
         return self.rate() / slots
 
     def over(self, storage: Storage, end: End) -> Storage:
-        """A storage within the limit, which all storages at this end share."""
-        from zarrstack.layers.throttle import Throttle
+        """A storage within the limit, which all storages at this end share.
+
+        Metadata documents are exempt: they are few bytes, and a plan or a claim must not wait for chunks.
+        """
         from zarrstack.system.rate_limits import TokenBucket
 
+        from .limited_storage import limited
+
         bucket = self._buckets.setdefault(end, TokenBucket(self.rate, _BURST, self._clock))
-        layer = Throttle(bytes_per_second=bucket, clock=self._clock)
-        return through(storage, [layer])
+        return limited(storage, bucket, self._clock)
 
 
 class TaskShares(Bandwidth):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,8 +16,12 @@ from tests.support.job_archives import tree
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import JobError, UsageError
+from zarrlift.jobs.endpoints import Endpoints
 from zarrlift.jobs.processes.executors import with_share
+from zarrlift.recipe.options import Places, Request
 from zarrlift.storage.bandwidth import Bandwidth, limit_path, parse_limit, shares_of
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.silence import longest
 from zarrlift.transfer.events import TaskDone
 from zarrlift.transfer.executors.engine import Engine
 from zarrlift.transfer.worker import WorkerSpec, both_ends
@@ -166,6 +171,57 @@ def test_what_is_no_rate_is_refused_before_anything_is_written(rate, tmp_path):
         zarrlift.migrate(source(tmp_path / "old"), tmp_path / "new", bwlimit=rate)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert parse_limit("50MB/s") == 50e6
+
+
+@pytest.mark.parametrize("rate", ["10", "10/s", 10, 99_999.0, "99999"])
+def test_a_small_number_needs_a_unit(rate, tmp_path, capsys):
+    old, new = source(tmp_path / "old"), tmp_path / "new"
+    with pytest.raises(UsageError, match=r"100 kB/s needs a unit; found .*Was [0-9.]+[kM] per second meant"):
+        zarrlift.migrate(old, new, bwlimit=rate)
+    assert main(["migrate", str(old), str(new), "--bwlimit", str(rate)]) == 2
+    said = capsys.readouterr().err
+    assert "needs a unit" in said
+    assert said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_rates_with_a_unit_and_large_ones_are_limits():
+    rates = {"10B": 10, "10B/s": 10, "10k": 10e3, "10M": 10e6, "10M/s": 10e6, "100000": 1e5, 1e5: 1e5}
+    assert {text: parse_limit(text) for text in rates} == rates
+    assert parse_limit("off") == math.inf
+
+
+def test_documents_do_not_wait_for_a_limit(tmp_path):
+    """A plan of any format reads documents and lists; at one byte per second it takes no time."""
+    zarr.create_group(tmp_path / "old", zarr_format=2, attributes={"text": "x" * 10_000})
+    source(tmp_path / "old/a")
+    clock = FakeClock()
+    ends = Endpoints.open(tmp_path / "old", tmp_path / "new", Request(), Places())
+    ends = ends.limited(Bandwidth(1, clock))
+    plan, _ = ends.plan(zarrlift.Recipe(), None)
+    assert [array.path for array in plan.arrays] == ["a"]
+    ends.destination.put("zarr.json", b" " * 10_000)
+    assert ends.destination.get("zarr.json") == b" " * 10_000
+    assert clock.now() == 1000
+    ends.source.get("a/0")
+    assert clock.now() > 1000
+
+
+def test_a_wait_for_the_limit_is_no_silence_of_a_server(tmp_path):
+    """Neither at a local directory nor at a store, whose own requests are watched below the limit."""
+    silences = []
+
+    class Watching(FakeClock):
+        async def sleep(self, seconds):
+            await super().sleep(seconds)
+            silences.append(longest())
+
+    clock = Watching()
+    limited = Bandwidth(1, clock).over(open_storage(source(tmp_path / "old")), "source")
+    limited.pace._clock = limited.pace._watch._clock = clock
+    assert len(limited.get("0") or b"") == SIZE
+    assert clock.now() - 1000 >= SIZE - 1
+    assert set(silences) == {None}
 
 
 def test_a_job_without_a_limit_has_none_to_change(tmp_path):

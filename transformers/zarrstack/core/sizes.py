@@ -7,9 +7,10 @@ from typing import Final
 
 UNITS: Final = {
     "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
-"""Bytes; binary units as in IEC 80000-13. `KB` is accepted for `kB`."""
+"""Bytes; binary units as in IEC 80000-13. `KB` is accepted for `kB`, and a prefix alone (`10M`)."""
 _SIZE: Final = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
 
 

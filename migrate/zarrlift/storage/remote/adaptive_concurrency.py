@@ -66,6 +66,8 @@ class ConcurrencyLimiter:
         """Number of answers since the limit was last changed."""
         self._reached = False
         self._watch = AnswerWatch(self._clock)
+        self.watches = True
+        """Whether a request without an answer is reported as a server that does not answer."""
 
     def __reduce__(self) -> tuple[type[ConcurrencyLimiter], tuple[()]]:
         """Another process adapts its own number."""
@@ -77,7 +79,7 @@ class ConcurrencyLimiter:
         `single`: it is one for an object, whose duration says something of others; not such as a listing or
         an upload in parts.
         """
-        watched = single
+        watched = single and self.watches
         if watched:
             self._watch.begin()
         delays, failed, attempt = _delays(), None, 1
@@ -97,10 +99,11 @@ class ConcurrencyLimiter:
                         raise
                     retries.add(error, wait)
                     attempt += 1
-                    if not watched:
-                        watched = True
-                        self._watch.begin()
-                    self._watch.failed(attempt, error)
+                    if self.watches:
+                        if not watched:
+                            watched = True
+                            self._watch.begin()
+                        self._watch.failed(attempt, error)
                 else:
                     self._reached = True
                     now = self._clock.now()

@@ -1,0 +1,41 @@
+"""A storage within a limit of bytes per second, for everything but metadata documents."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from zarrstack.base.intercept import Call
+from zarrstack.layers.throttle import Throttle
+
+from .documents import METADATA
+from .transformer_stack import through
+
+if TYPE_CHECKING:
+    from zarrstack.system.clock import Clock
+    from zarrstack.system.rate_limits import TokenBucket
+
+    from .base import Storage
+
+T = TypeVar("T")
+
+
+class ChunkThrottle(Throttle):
+    """Limits chunks; metadata documents, by their names, do not wait."""
+
+    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+        return await (act() if is_document(call.key) else super()._run(call, act))
+
+
+def is_document(key: str) -> bool:
+    """Whether a key is that of a metadata document, in any format."""
+    name = key.rpartition("/")[2]
+    return name in METADATA or name.endswith(".json") or key.startswith("meta/")
+
+
+def limited(storage: Storage, bucket: TokenBucket, clock: Clock) -> Storage:
+    """The storage, which shares the tokens of a bucket with others."""
+    result = through(storage, [ChunkThrottle(bytes_per_second=bucket, clock=clock)])
+    # A request that waits for the limit waits for no server; the storage below watches its own.
+    result.pace.watches = False
+    return result
