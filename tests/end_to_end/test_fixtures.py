@@ -23,8 +23,6 @@ from tests.support.readers import (
     Seen,
     by_xarray,
     by_zarr_python,
-    opened_icechunk,
-    opened_kerchunk,
     parametrize_readers,
 )
 
@@ -451,41 +449,3 @@ def test_in_place_only_documents_are_added_and_undo_takes_them_away(
     assert zarrlift.verify(place, full=True).ok == outcome.ok
     zarrlift.undo(place)
     assert tree(place) == before
-
-
-# Every array of every fixture by reference: nothing is copied, and zarr-python reads what the writer reads.
-#
-# Through Icechunk, and through fsspec's references for what kerchunk writes. What no v3 document can say
-# about stored bytes is refused by name, as where they are kept (`KEPT_BACK`).
-
-
-FORMS = {"icechunk": opened_icechunk, "kerchunk": opened_kerchunk}
-DIRECTORIES = tuple(one for one in ARCHIVES if one.kind == "directory" and one.arrays)
-REFERRED_CASES = [pytest.param(form, one, id=f"{form}, {one}") for form in FORMS for one in DIRECTORIES]
-
-
-@cache
-def _referred(root: Path, form: str, name: str) -> tuple[object, zarrlift.Outcome]:
-    """References to an archive; once per run and process."""
-    place = root / f"{name.replace('/', '_')}.json"
-    destination = str(place) if form == "kerchunk" else f"icechunk://{place.with_suffix('')}"
-    outcome = zarrlift.migrate(archive(name).path, destination, virtual=True)
-    return FORMS[form](destination, archive(name).path), outcome
-
-
-@pytest.fixture(scope="session")
-def references(tmp_path_factory):
-    root = tmp_path_factory.mktemp("references")
-    return lambda form, name: _referred(root, form, name)
-
-
-@pytest.mark.slow(one_in=110)
-@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
-@pytest.mark.parametrize(("form", "one"), REFERRED_CASES)
-def test_references_read_as_the_old_writer_read_the_archive(
-    form: str, one: ExpectedArchive, references
-) -> None:
-    store, outcome = references(form, one.name)
-    assert outcome.ok or all(problem.node is not None for problem in outcome.problems)
-
-    try_each(one.arrays.values(), lambda array: shown_as_stored(array, outcome, store, "reversed"))

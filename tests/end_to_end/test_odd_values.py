@@ -16,7 +16,7 @@ import zarr
 from numcodecs import VLenBytes
 from tests.support.damaged_archives import migrate, run
 from tests.support.fixtures_index import archive
-from tests.support.readers import by_zarr_python, opened_icechunk
+from tests.support.readers import by_zarr_python
 from tests.support.v2_trees import array, tree
 
 import zarrlift
@@ -279,26 +279,6 @@ def test_shards_are_packed_again_without_them(tmp_path: Path) -> None:
     assert np.array_equal(zarr.open_array(tmp_path / "v3.zarr", mode="r")[:], values)
     assert migrate(tmp_path / "v3.zarr", tmp_path / "out.zarr", "--set", "separator=.").code == 0
     assert np.array_equal(by_tensorstore(tmp_path / "out.zarr"), values)
-
-
-def test_references_end_where_the_header_says(tmp_path: Path) -> None:
-    source = left_by_z5py(tmp_path)
-    destination = tmp_path / "references.json"
-    assert zarrlift.migrate(source, str(destination), virtual=True).ok
-    references = json.loads(destination.read_text())["refs"]
-    ranges = [
-        value
-        for key, value in references.items()
-        if key.startswith("group/blosc/") and isinstance(value, list)
-    ]
-    assert len(ranges) == len(chunks(source / "group/blosc"))
-    for url, offset, length in ranges:
-        data = Path(url.removeprefix("file://")).read_bytes()
-        assert (offset, length, length + 16) == (0, stated(data), len(data))
-    place = f"icechunk://{tmp_path / 'icechunk'}"
-    assert zarrlift.migrate(source, place, virtual=True).ok
-    store = opened_icechunk(place, source)
-    assert np.array_equal(zarr.open_group(store, mode="r")["group/blosc"][READ], EXPECTED[READ])
 
 
 def test_views_omit_them(tmp_path: Path) -> None:

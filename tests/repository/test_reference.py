@@ -222,11 +222,9 @@ migrate OCEAN memory://forecast/new.zarr --dry-run
 migrate rows.zarr new.zarr --chunks -1,2 --dry-run
 migrate OCEAN --in-place --dry-run
 migrate OCEAN new.zarr --dry-run --provenance --show /
-migrate OCEAN new.json --virtual --dry-run
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db
 status cells.zarrlift.db
-migrate OCEAN ocean.json --virtual
 migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl --metrics run.prom
 resume mixed3.zarr
 status mixed3.zarr

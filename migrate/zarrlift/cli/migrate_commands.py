@@ -32,7 +32,6 @@ def migrate(
     dry_run: o.DryRun = False,
     show: o.Show = None,
     options: o.Migrating,
-    virtual: o.Virtual = False,
     storage: o.Storage,
     recipe: RecipeOptions,
     yes: o.Yes = False,
@@ -47,8 +46,8 @@ def migrate(
     zarrlift migrate old.zarr new.zarr
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
-    if show is not None and (not dry_run or virtual):
-        raise usage("--show is for a plan of a copy or in place", expected="--dry-run, without --virtual")
+    if show is not None and not dry_run:
+        raise usage("--show is for a plan", expected="--dry-run")
     import zarrlift
 
     def arguments(*tables: type) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def migrate(
 
     def work(progress: Any) -> Any:
         keywords = arguments(JobPlace, Running, Watching)
-        return zarrlift.migrate(source, destination, virtual=virtual, progress=progress, **keywords)
+        return zarrlift.migrate(source, destination, progress=progress, **keywords)
 
     if dry_run:
         output.session.previews = True
@@ -67,7 +66,7 @@ def migrate(
             from ..jobs.node_change import node_change
 
             return Answer.of(node_change(show, source, destination, **keywords), DONE)
-        return _planned(zarrlift.plan(source, destination, virtual=virtual, **keywords))
+        return _planned(zarrlift.plan(source, destination, **keywords))
     question = None
     if "overwrite" in options.given() and destination is not None:
         question = partial(overwrite_question, destination, storage)

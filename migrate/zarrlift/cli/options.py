@@ -43,15 +43,6 @@ Only: TypeAlias = Annotated[
 VerifyAgain: TypeAlias = Annotated[
     VerifyLevel | None, option("--verify", help="How much is compared; by default as in earlier runs.")
 ]
-Virtual: TypeAlias = Annotated[
-    bool,
-    option(
-        "--virtual",
-        heading="Where",
-        help="Copy no chunk: DST refers to those of SRC. DST is an Icechunk repository, or a .json file or a "
-        ".parquet directory of kerchunk references.",
-    ),
-]
 DryRun: TypeAlias = Annotated[
     bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
 ]
@@ -144,7 +135,6 @@ _WORDS = {
     "src": "the source",
     "dst": "the destination",
     "job": "a job file in a store",
-    "ref": "the places that references lead to",
 }
 
 
@@ -153,34 +143,21 @@ class Storage(Group):
 
     heading = "Where"
     places: ClassVar[tuple[str, ...]] = ("src", "dst", "job")
-    """Those that the command has, besides those of references."""
+    """Those that the command has."""
     unnamed: ClassVar[tuple[str, ...]] = ("src",)
     """Those that get options without a place."""
-    referring: ClassVar[tuple[str, ...]] = ("src",)
-    """Those that may consist of references."""
 
     @classmethod
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
-        """The two options."""
-        prefixes = [*cls.places, *(["ref"] if "src" in cls.places else [])]
+        """The option."""
         text = "fsspec options: KEY=VALUE (repeatable) or one JSON object"
-        if len(prefixes) > 1:
-            places = ", ".join(f"{place}: for {_WORDS[place]}" for place in prefixes)
+        if len(cls.places) > 1:
+            places = ", ".join(f"{place}: for {_WORDS[place]}" for place in cls.places)
             unnamed = " and ".join(_WORDS[place] for place in cls.unnamed)
             text += f", after the place they are for ({places}); without one, for {unnamed}"
         words = option("--storage-options", help=f"{text}.", metavar="[PLACE:]KEY=VALUE", heading=cls.heading)
-        parameters = [parameter("storage_options", Annotated[list[str] | None, words], None)]
-        if "ref" in prefixes:
-            words = option(
-                "--allow-references",
-                help="References of kerchunk and VirtualiZarr may lead to places below this directory or URL "
-                "(repeatable).",
-                metavar="PREFIX",
-                heading="What to convert",
-            )
-            parameters.append(parameter("allow_references", Annotated[list[str] | None, words], None))
-        return tuple(parameters)
+        return (parameter("storage_options", Annotated[list[str] | None, words], None),)
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the public functions; UsageError."""
@@ -189,12 +166,6 @@ class Storage(Group):
     def given_for(self, unnamed: tuple[str, ...]) -> dict[str, Any]:
         """`arguments`, with options without a place for these places."""
         per_place = by_place(vars(self)["storage_options"], self.places, unnamed)
-        theirs, allowed = per_place.pop("ref", None), vars(self).get("allow_references")
-        if theirs or allowed:
-            from ..storage.reference_options import with_references
-
-            for place in self.referring:
-                per_place[place] = with_references(per_place.get(place), allowed, theirs) or {}
         return {_ARGUMENTS[place]: options for place, options in per_place.items() if options}
 
 
@@ -215,7 +186,7 @@ SourceStorage: TypeAlias = Annotated[Storage, {"places": ("src",)}]
 DestinationStorage: TypeAlias = Annotated[Storage, {"places": ("dst",), "unnamed": ("dst",)}]
 BothStorage: TypeAlias = Annotated[Storage, {"places": ("src", "dst")}]
 JobStorage: TypeAlias = Annotated[Storage, {"places": ("src", "job")}]
-DiffStorage: TypeAlias = Annotated[ComparedStorage, {"places": ("src", "dst"), "referring": ("src", "dst")}]
+DiffStorage: TypeAlias = Annotated[ComparedStorage, {"places": ("src", "dst")}]
 """Which places a command opens."""
 
 
@@ -229,13 +200,12 @@ def by_place(
     """
     general: dict[str, dict[str, Any]] = {}
     specific: dict[str, dict[str, Any]] = {}
-    allowed = (*places, "ref") if "src" in places else places
     for text in texts or ():
         key, equals, content = text.partition("=")
         start, colon, _ = key.partition(":")
         place = start.strip() if colon and start.strip() in _WORDS else None
-        if place is not None and place not in allowed:
-            raise usage(f"--storage-options: this command has no {place}:", expected=", ".join(allowed))
+        if place is not None and place not in places:
+            raise usage(f"--storage-options: this command has no {place}:", expected=", ".join(places))
         word = text if place is None else text.partition(":")[2]
         if word.lstrip().startswith("{"):
             options = _object(word)

@@ -28,7 +28,6 @@ from ..recipe.options import (
     Running,
     VerifyLevel,
     Watching,
-    values,
 )
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
@@ -96,7 +95,6 @@ def plan(
     destination: Place | None = None,
     *,
     recipe: Recipe | None = None,
-    virtual: bool = False,
     **options: Unpack[_Planning],
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
@@ -117,10 +115,6 @@ def plan(
     """
     named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
     migration = given({**options, **named}, ArchiveRequest)
-    if virtual:
-        from .virtual.run import plan_virtual
-
-        return plan_virtual(migration)
     return migration.plan_of(migration.described(migration.open()))
 
 
@@ -130,7 +124,6 @@ def migrate(
     destination: Place | None = None,
     *,
     recipe: Recipe | None = None,
-    virtual: bool = False,
     progress: ProgressChoice = None,
     **options: Unpack[_Migrating],
 ) -> Outcome:
@@ -144,8 +137,6 @@ def migrate(
     - `recipe`: the requested changes.
     - `format`: that of the source, if several are present; by default it is detected.
     - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
-    - `virtual`: copy no chunk; the destination, an Icechunk repository or references of kerchunk, refers to
-      those of the source (see docs/howto/references.md).
     - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
@@ -201,12 +192,6 @@ def migrate(
     if destination is None and not migration.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     run_options = RunOptions.of(running, migration)
-    if virtual:
-        from .virtual.run import migrate_virtual, refuse_options
-
-        refuse_options({**values(running, Running), "job": job.job, "digest": migration.digest})
-        with observed(progress, str(source), str(destination), watching) as run:
-            return run.end(migrate_virtual(migration, run.progress))
     ends = migration.open()
     path = job_path(ends.beside, ends.destination.url, job)
     run_options = run_options.with_limit_of(path)

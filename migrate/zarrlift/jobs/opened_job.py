@@ -70,10 +70,7 @@ SUPPORT: Final[Mapping[tuple[Kind, Verb], Unsupported]] = {
     ("directory", "finish"): _NOTHING_TO_FINISH,
     ("store", "finish"): _NOTHING_TO_FINISH,
 }
-"""Every other verb is there for every kind of place, whatever the source and the layers on either side.
-
-References (`--virtual`) have no job, so that no verb finds one: they are written in one run.
-"""
+"""Every other verb is there for every kind of place, whatever the source and the layers on either side."""
 
 
 def refuse_unsupported(verb: Verb, place: Storage, *, in_place: bool) -> None:

@@ -15,7 +15,6 @@ from zarrstack.core.json_text import JSONObject
 
 from ..recipe.options import Places
 from ..storage.redact import redact
-from ..storage.reference_options import ALLOWED, OPTIONS
 from .ledger.ledger import Job
 
 _NO_SECRETS: Final = frozenset({
@@ -46,10 +45,6 @@ def option_words(job: Job) -> tuple[str, ...]:
         by_place["job:"] = _without_secrets(job.path.options)
     words: list[str] = []
     for place, options in by_place.items():
-        for prefix in options.pop(ALLOWED, ()):
-            words += ("--allow-references", prefix)
-        if theirs := options.pop(OPTIONS, None):
-            words += ("--storage-options", f"ref:{json.dumps(theirs)}")
         if any(isinstance(value, (dict, list)) for value in options.values()):
             words += ("--storage-options", place + json.dumps(options))
             continue
@@ -65,8 +60,6 @@ def _without_secrets(options: Mapping[str, Any]) -> JSONObject:
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return _without_secrets(value)
-    if name == ALLOWED:
-        return [redact(str(prefix)) for prefix in ((value,) if isinstance(value, str) else value)]
     if name not in _NO_SECRETS or not isinstance(value, (str, int, float, bool, type(None))):
         return f"<{name}>"
     return redact(value) if isinstance(value, str) else value

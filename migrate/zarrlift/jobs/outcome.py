@@ -60,8 +60,6 @@ class Outcome(NotebookResult):
     seconds: float = 0.0
     options: tuple[str, ...] = ()
     """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
-    how_to_open: str = ""
-    """Python that opens a result of references, without secrets."""
     problems: tuple[Problem, ...] = ()
     """Refusals and failures, with their locations, and warnings of changes that a resume took over."""
     plan: Plan | None = None
@@ -94,8 +92,7 @@ class Outcome(NotebookResult):
 
     def to_json(self) -> JSONObject:
         """JSON for machines, without the plan (see `zarrlift migrate --dry-run --json`)."""
-        unset = () if self.how_to_open else ("how_to_open",)
-        return json_of_fields(self, "plan", *unset)
+        return json_of_fields(self, "plan")
 
 
 def outcome_of_job(job: Job, plan: Plan, state: OutcomeState, problems: Iterable[Problem] = ()) -> Outcome:

@@ -162,7 +162,7 @@ class SourceCheck:
     # Chunks
 
     def _chunks(self, plan: ArrayPlan, times: FileTimes | None) -> Found:
-        if plan.route.name == "stay" and not self._plan.virtual:
+        if plan.route.name == "stay":
             return None  # the existing chunks are those of the result
         if times is not None:
             directories = chunk_directories(self._source, plan.path, plan.source)

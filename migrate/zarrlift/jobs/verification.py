@@ -20,7 +20,6 @@ from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.local.files import WRITTEN
 from ..storage.open_storage import Place, open_storage
-from ..storage.reference_options import with_references
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec
 from ..verification.archives import verify_archives
@@ -125,9 +124,6 @@ def verify(
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
     if known_job is not None and known_job.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
-    if isinstance(source, str | os.PathLike) and isinstance(destination, str | os.PathLike):
-        # The user has named the source, so a result that consists of references may lead there.
-        dest_storage_options = with_references(dest_storage_options, [os.fspath(source)], storage_options)
     second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
     second.document_bound = WRITTEN
     if known_job is not None and (known_job.source, known_job.destination) != (first.url, second.url):

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 
@@ -54,8 +53,6 @@ class ArrayPlanner:
     applied: ConventionChanges
     _: KW_ONLY
     in_place: bool
-    virtual: KeyEncoding | None = None
-    """The chunk keys of a result that refers to the source's chunks."""
     follow_links: bool
     listing: bool
     budget: int
@@ -210,7 +207,7 @@ class ArrayPlanner:
         self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
     ) -> tuple[Layout, _Notes]:
         """The layout of the result; only shards depend on the stored size of a chunk."""
-        if recipe.shards is None or self.virtual is not None:
+        if recipe.shards is None:
             return self._destination(source, recipe, node.fill_is_null)
         size = mean_inner_chunk(source, inventory)
         layout, notes = destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=size)
@@ -226,13 +223,11 @@ class ArrayPlanner:
         self, source: Layout, recipe: ArrayRecipe, fill_is_null: bool
     ) -> tuple[Layout, _Notes]:
         alike = ArrayNode(path="", layout=source, fill_is_null=fill_is_null)
-        return destination_layout(alike, recipe, in_place=self.in_place, virtual=self.virtual)
+        return destination_layout(alike, recipe, in_place=self.in_place)
 
     def _new_way(
         self, source: Layout, destination: Layout, recipe: ArrayRecipe
     ) -> tuple[Route, Blocks | Problem | None]:
-        if self.virtual is not None:
-            return Route(name="stay", shared=len(source.chain.codecs), reason="references"), None
         route = route_between(source, destination, same_place=self.in_place, drop_empty=recipe.drop_empty)
         return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
 
@@ -252,7 +247,7 @@ class ArrayPlanner:
         stays = route.name == "stay"
         if (shards := shard_problem(node.path, self.storage, source, inventory, always=stays)) is not None:
             return [shards]
-        if stays and self.virtual is None:
+        if stays:
             problems.extend(block_problems(node.path, self.storage, source, inventory))
         elif (other := mode_problem(node.path, self.storage, source, inventory)) is not None:
             problems.append(other)
@@ -265,8 +260,7 @@ class ArrayPlanner:
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
             other = object_problem(node.path, self.storage, source, inventory)
             problems.extend([] if other is None else [other])
-        stay = route.name == "stay" and self.virtual is None
-        trailing = self._trailing.problem(node.path, source, inventory, recipe, stay=stay)
+        trailing = self._trailing.problem(node.path, source, inventory, recipe, stay=stays)
         return problems if trailing is None else [*problems, trailing]
 
 

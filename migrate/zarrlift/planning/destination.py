@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, excerpt
 
@@ -47,7 +46,6 @@ _VARIABLE: Final[Mapping[str, str]] = {
 """Data type of variable length -> its array-to-bytes codec."""
 _COPY_ADVICE: Final = "Migrate to a new destination, or exclude the array."
 _KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
-_REFERRED_ADVICE: Final = "A migration without --virtual copies and re-encodes it."
 
 
 def destination_layout(
@@ -55,18 +53,16 @@ def destination_layout(
     recipe: ArrayRecipe,
     *,
     in_place: bool,
-    virtual: KeyEncoding | None = None,
     inner_chunk_bytes: float | None = None,
 ) -> tuple[Layout, tuple[Problem, ...]]:
     """The layout of a node's result, and notes, warnings and refusals about it.
 
-    `inner_chunk_bytes` is the average stored size of a chunk; None assumes the size of its values. `virtual`
-    are the chunk keys of a result that refers to the stored payloads. After a refusal the node cannot be
-    migrated in this way, and the layout is the source's. Raises UsageError if the recipe is invalid for every
-    array.
+    `inner_chunk_bytes` is the average stored size of a chunk; None assumes the size of its values. After a
+    refusal the node cannot be migrated in this way, and the layout is the source's. Raises UsageError if the
+    recipe is invalid for every array.
     """
     assert node.layout is not None
-    check_recipe(recipe, in_place=in_place, virtual=virtual is not None)
+    check_recipe(recipe, in_place=in_place)
     source = node.layout
     keys = keys_for(source.keys, recipe, in_place=in_place)
     if in_place and source.root is not None:
@@ -77,15 +73,11 @@ def destination_layout(
         )
     problems: list[Problem]
     try:
-        if virtual is not None:
-            # A payload is a chunk: N5's headers and the indexes of shards are not referred to.
-            layout = replace(source, keys=virtual, frame=None, root=None)
-            problems = list(keep_problems(source.chain, source.data_type, _REFERRED_ADVICE))
-        elif in_place or recipe.codecs.mode == "keep":
+        if in_place or recipe.codecs.mode == "keep":
             layout, problems = replace(source, keys=keys), list(_kept_bytes_notes(source, in_place=in_place))
         else:
             layout, problems = _copy(source, recipe)
-        if not in_place and virtual is None:
+        if not in_place:
             size = inner_chunk_bytes
             if size is None:
                 size = float(prod(source.chunk_shape) * (source.data_type.itemsize or 32))

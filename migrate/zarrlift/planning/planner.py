@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.paths import parents
 from zarrstack.core.similar_names import did_you_mean
@@ -41,7 +40,6 @@ def make_plan(
     free_bytes: int | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
     listing: bool = True,
-    virtual: KeyEncoding | None = None,
     elsewhere: bool = False,
     inventories: Inventories | None = None,
     store_inventory: StoreInventory | None = None,
@@ -49,8 +47,7 @@ def make_plan(
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
-    `destination` is None in place. `virtual` are the chunk keys of a result that refers to the source's
-    chunks. Without `listing`, chunks are not listed: the plan then contains layouts,
+    `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
     put into `inventories`, which may hold earlier ones that are still valid; `store_inventory` replaces them.
     `earlier` are the layouts of an existing result by path, whose automatic shards are kept.
@@ -75,7 +72,6 @@ def make_plan(
         storage,
         applied,
         in_place=in_place,
-        virtual=virtual,
         follow_links=reading.follow_links,
         listing=listing,
         budget=budget,
@@ -130,7 +126,6 @@ def make_plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
         in_place=in_place,
-        virtual=virtual is not None,
         format=archive.format,
         package=provider(archive.format),
         recipe=recipe,

@@ -201,8 +201,6 @@ class Plan(NotebookResult):
     destination: str
     """URL or path of the destination; equal to `source` in place."""
     in_place: bool
-    virtual: bool = False
-    """Whether the result refers to the source's chunks."""
     format: Format
     package: str | None = None
     """The package that reads the format, with its version; None for zarrlift itself."""
@@ -238,7 +236,6 @@ class Plan(NotebookResult):
             "source": self.source,
             "destination": self.destination,
             "in_place": self.in_place,
-            **({"virtual": True} if self.virtual else {}),
             "format": self.format,
             **({"package": self.package} if self.package else {}),
             "recipe": self.recipe.to_json(),
@@ -273,7 +270,6 @@ class Plan(NotebookResult):
         names = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
         return cls(
             **{name: data[name] for name in names},
-            virtual=data.get("virtual", False),
             package=data.get("package"),
             recipe=Recipe.from_json(data["recipe"]),
             reading=Reading.from_json(data),

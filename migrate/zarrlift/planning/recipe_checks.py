@@ -17,7 +17,7 @@ _LEAVE_PAYLOADS: Final = frozenset(
 """Options that do not change the stored bytes of chunks."""
 
 
-def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool = False) -> None:
+def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
     """Raise UsageError if the requested changes contradict each other, or the place of the chunks."""
     if recipe.multiscale is not None and not {"auto", "n5"} & {*recipe.conventions}:
         raise UsageError(
@@ -52,12 +52,6 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False, virtual: bool =
             "in place only metadata is added; chunks and their keys do not change",
             found=", ".join(changes),
             advice="Migrate to a new destination, or omit the option.",
-        )
-    if virtual and (changes or recipe.key_encoding is not None or recipe.separator is not None):
-        raise UsageError(
-            "references leave chunks as they are, and their keys follow from the destination",
-            found=", ".join(changes) or "--set key-encoding or separator",
-            advice="Omit the option, or migrate without --virtual.",
         )
     changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
     if recipe.codecs.mode == "keep" and changes:

@@ -39,9 +39,6 @@ def blocks(outcome: Outcome, *, whole: bool = False) -> Iterator[b.Block]:
     notes = [problem for problem in outcome.problems if problem.severity != "refusal"]
     warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
     yield b.Problems.of(dict.fromkeys((*notes, *warnings)))
-    if outcome.how_to_open:
-        yield b.Text("To open it in Python:")
-        yield b.Lines(tuple(map(safe, outcome.how_to_open.splitlines())))
     for text, words in _next(outcome):
         yield b.Advice(text, command(*words, *outcome.options)) if words else b.Text(text)
 
@@ -151,16 +148,11 @@ def _moved(outcome: Outcome) -> str:
         return ""
     dropped = f", {count_text(outcome.dropped)} omitted as empty" if outcome.dropped else ""
     dropped += f", {count_text(outcome.filled)} filled up" if outcome.filled else ""
-    if outcome.plan is not None and outcome.plan.virtual:
-        referred, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
-        return f"; {count_text(outcome.chunks, 'object')}, {referred} referred to{dropped}; {written} written"
     read, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
     return f"; {count_text(outcome.chunks, 'chunk')}{dropped}; {read} read, {written} written"
 
 
 def _rate(outcome: Outcome) -> str:
-    if outcome.plan is not None and outcome.plan.virtual:
-        return ""
     rate = rate_text(outcome.bytes_in, outcome.seconds)
     return f" ({rate})" if rate else ""
 
@@ -168,10 +160,7 @@ def _rate(outcome: Outcome) -> str:
 def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Possible next steps: text and command line arguments."""
     plan = outcome.plan
-    if outcome.state == "incomplete" and plan is not None and plan.virtual:
-        delete = f"delete {plan.destination} and " if outcome.how_to_open else ""
-        yield f"After the cause is fixed, {delete}run the same command again.", ()
-    elif outcome.state == "incomplete":
+    if outcome.state == "incomplete":
         if any(problem.kind == "changed" for problem in outcome.problems):
             yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for
             return
@@ -182,13 +171,8 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "To compare every value:", ("verify", outcome.job, "--full")
         yield "To remove the legacy metadata, after a verification:", ("finish", outcome.job)
         yield "To remove the new metadata:", ("undo", outcome.job)
-    elif outcome.state == "done" and plan is not None and not (plan.virtual and _is_file(plan.destination)):
+    elif outcome.state == "done" and plan is not None:
         yield "To compare every value:", ("verify", plan.source, plan.destination, "--full")
-
-
-def _is_file(destination: str) -> bool:
-    """Whether it is a file or directory of references, which kerchunk reads."""
-    return destination.endswith((".json", ".parquet", ".parq"))
 
 
 def verification_brief_lines(report: VerificationReport) -> Iterator[str]:

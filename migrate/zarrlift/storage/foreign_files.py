@@ -6,6 +6,7 @@ or names in a directory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ class _File(NamedTuple):
     """A kind of file, by its first bytes."""
 
     offset: int
-    magic: bytes | tuple[bytes, ...]
+    magic: bytes | tuple[bytes, ...] | re.Pattern[bytes]
     """The bytes at the offset; of several, one."""
     name: str
     """With its article."""
@@ -30,6 +31,8 @@ class _File(NamedTuple):
 
     def is_of(self, head: bytes) -> bool:
         """Whether a file with these first bytes is of this kind."""
+        if isinstance(self.magic, re.Pattern):
+            return self.magic.match(head, self.offset) is not None
         offset, magic = self.also
         return head.startswith(self.magic, self.offset) and head.startswith(magic, offset)
 
@@ -42,6 +45,8 @@ class _Directory(NamedTuple):
     name: str
     """With its article."""
     advice: str
+    has_content: Callable[[Mapping[str, Any] | None], bool] | None = None
+    """Whether the first of them has the content of this kind, as a JSON object, if names do not decide."""
 
 
 _XARRAY: Final = (
@@ -60,6 +65,17 @@ _MATLAB: Final = (
 )
 _SQLITE: Final = "If this is an SQLiteStore of zarr-python 2, copy the file to a local disk and give that."
 _UNPACK: Final = "Unpack it first, then give the directory; compressed files cannot be read in parts."
+_REFERENCES: Final = re.compile(
+    rb'(\xef\xbb\xbf)?\s*(\[\s*)?\{(\s*"version"\s*:\s*[01]\s*,\s*"(templates|gen|refs)"|\s*"(templates|gen|refs)"'
+    rb'|.*"([^"]*/)?(\.z(group|array|attrs|metadata)|zarr\.json)")\s*:',
+    re.DOTALL,
+)
+"""Start of a file of references (https://fsspec.github.io/kerchunk/spec.html), version 1 or 0, or a list."""
+_KERCHUNK: Final = (
+    "zarrlift follows no references. VirtualiZarr reads them, and xarray with kerchunk copies their data, for"
+    " zarrlift to migrate: python -c \"import xarray; xarray.open_dataset('FILE', engine='kerchunk')"
+    ".to_zarr('old.zarr', zarr_format=2)\"."
+)
 _HTML: Final = "Give the URL of the archive itself, not of a page about it."
 
 
@@ -124,6 +140,7 @@ _FILES: Final = (
     _File(0, b"BZh", "a bzip2 file", _UNPACK),
     _File(0, b"7z\xbc\xaf\x27\x1c", "a 7z file", _UNPACK),
     _File(0, b"Rar!\x1a\x07", "a RAR file", _UNPACK),
+    _File(0, _REFERENCES, "a file of references, as kerchunk and VirtualiZarr write them", _KERCHUNK),
     _File(0, (b"<!DOCTYPE html", b"<!doctype html", b"<html"), "an HTML page", _HTML),
 )
 
@@ -134,7 +151,10 @@ def _is_precomputed(info: Mapping[str, Any] | None) -> bool:
     )
 
 
-_INFO: Final = "info"
+def _is_parquet_index(metadata: Mapping[str, Any] | None) -> bool:
+    return metadata is not None and {"record_size", "metadata"} <= metadata.keys()
+
+
 _PRECOMPUTED: Final = (
     "zarrlift reads Zarr and N5; tensorstore copies it to Zarr: open it with the driver"
     " neuroglancer_precomputed (https://google.github.io/tensorstore/driver/neuroglancer_precomputed)."
@@ -151,7 +171,14 @@ _LMDB: Final = "If this is an LMDBStore of zarr-python 2, copy it into a directo
 _PARQUET: Final = "a directory of Parquet files", _table("pandas.read_parquet")
 _DIRECTORIES: Final = (
     # https://github.com/google/neuroglancer/blob/master/src/datasource/precomputed: `info` at the root.
-    _Directory((_INFO,), "data in Neuroglancer's precomputed format", _PRECOMPUTED),
+    _Directory(("info",), "data in Neuroglancer's precomputed format", _PRECOMPUTED, _is_precomputed),
+    # https://fsspec.github.io/kerchunk/spec.html, Parquet references.
+    _Directory(
+        (".zmetadata",),
+        "a directory of references in Parquet, as kerchunk and VirtualiZarr write them",
+        _KERCHUNK.replace("'FILE'", "PLACE"),
+        _is_parquet_index,
+    ),
     # TileDB Format Specification: array and group directories; the first two are those of older versions.
     _Directory(("__tiledb_group.tdb",), "a TileDB array or group", _TILEDB),
     _Directory(("__array_schema.tdb",), "a TileDB array or group", _TILEDB),
@@ -192,14 +219,14 @@ def _kind_of(head: bytes) -> _File | None:
     return next((kind for kind in _FILES if kind.is_of(head)), None)
 
 
+def references_named(shown: str) -> UsageError:
+    """The error for a URL of fsspec's file system of references."""
+    return UsageError(f"{shown} names references, not an archive", advice=_KERCHUNK)
+
+
 def not_a_container(shown: str, head: bytes) -> UsageError:
     """The error for a file without an archive inside."""
-    from .open_errors import references_in
-
     name, advice = known_file(head, shown.rpartition("/")[2])
-    if references_in(head):
-        name = "a file of references, as kerchunk and VirtualiZarr write them"
-        advice = "Give it a name that ends with .json."
     return UsageError(
         f"{shown} is {name}, not an archive", expected=None if advice else _WANTED, advice=advice
     )
@@ -215,7 +242,9 @@ def known_directory(
     """
     present = set(names)
     for kind in _DIRECTORIES:
-        if present.issuperset(kind.entries) and (kind.entries != (_INFO,) or _is_precomputed(read(_INFO))):
+        if not present.issuperset(kind.entries):
+            continue
+        if kind.has_content is None or kind.has_content(read(kind.entries[0])):
             return kind.name, kind.advice
     if any(name.endswith(".parquet") for name in present):
         return _PARQUET

@@ -14,10 +14,6 @@ from zarrstack.core.similar_names import nearest
 
 _NOTHING: Final = "no such file or directory"
 _CHECK: Final = "Check the path: "
-
-
-_REFERENCES: Final = re.compile(rb'\s*\{.*"(refs|([^"]*/)?\.z(group|array|attrs|metadata))"\s*:', re.DOTALL)
-"""Start of a reference file (https://fsspec.github.io/kerchunk/spec.html), version 1 or 0."""
 _PACKAGES: Final = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -50,11 +46,6 @@ def _similar_place(path: Path, text: str) -> str | None:
         return None
     similar = nearest(name, names)
     return f"Did you mean {folder / similar}?" if similar else f"{_CHECK}{folder} has no {name!r}."
-
-
-def references_in(head: bytes) -> bool:
-    """Whether a file with these first bytes is one of references, as kerchunk and VirtualiZarr write them."""
-    return _REFERENCES.match(head) is not None
 
 
 def no_package(scheme: str, error: str) -> UsageError:

@@ -26,7 +26,6 @@ from .local.files import kind_of
 from .local.presence import exists, is_dir, is_file
 from .local.storage import LocalStorage
 from .redact import redact
-from .reference_options import OF_REFERENCES, AskedReferences
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -37,8 +36,6 @@ else:  # resolvable at run time, without loading zarr
     Place = str | os.PathLike[str] | Storage | Any
 Mode: TypeAlias = Literal["r", "w"]
 
-_DOCUMENT: Final = (".json", ".json.zst", ".json.zstd")
-"""Ends of URLs of documents of references, unless they have the name of an archive's own document."""
 _ONE_SLASH: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?=:/)|s3|gs|gcs|az|abfss?|https?):(?:/(?!/)|(?!/))(?P<rest>.+)",
     re.DOTALL,
@@ -46,8 +43,6 @@ _ONE_SLASH: Final = re.compile(
 """A URL with one slash; of a scheme that is no likely name of a file also without any."""
 _MISTYPED: Final = re.compile(rf"{_ONE_SLASH.pattern}|[A-Za-z]:[\\/]|\\\\", re.DOTALL)
 """The same, or a path of Windows with a drive or a server."""
-_DIRECTORY: Final = (".parq", ".parquet", ".parq/", ".parquet/")
-"""Ends of URLs that may be those of references in Parquet; the content decides."""
 
 
 def open_storage(
@@ -60,11 +55,10 @@ def open_storage(
     """Open the storage at a place.
 
     `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`), a path or a
-    URL of a zip or tar file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside) or of kerchunk's
-    references, a repository of Icechunk (`icechunk://`, or its object), a zarr `Store` or `StorePath`, or a
-    `Storage`, which is returned. `storage_options` are passed to fsspec, except for `allow_references` and
-    `reference_options`, which concern references to other places; they, and user names, passwords and queries
-    of a URL, never appear in `Storage.url` or in an error.
+    URL of a zip or tar file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside), a repository of
+    Icechunk (`icechunk://`, or its object), a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
+    `storage_options` are passed to fsspec; they, and user names, passwords and queries of a URL, never appear
+    in `Storage.url` or in an error.
 
     With mode "r" a local place must exist; with "w" it is created by the first `put`. Links are checked by
     the walk of the archive (its `follow_links`); the argument is accepted here so that callers can pass on
@@ -127,15 +121,10 @@ def place_below(place: str, path: str) -> str:
     return "::".join([f"{first}{'' if first.endswith('/') else '/'}{path}", *others])
 
 
-def open_below(place: str, options: Mapping[str, Any] | None) -> Storage:
-    """The storage of a place to which references lead."""
-    return open_storage(place, storage_options=options)
-
-
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if not text:
         raise UsageError("the path is empty", expected="a directory, a zip or tar file, or a URL")
-    if options and not options.keys() <= OF_REFERENCES:
+    if options:
         raise UsageError("storage options are for URLs", found=text, expected="such as s3://bucket/path")
     require_readable_names()
     path = Path(os.path.abspath(os.path.expanduser(text)))
@@ -167,18 +156,15 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
             )
         return LocalStorage(path)
     if is_dir(path):
-        return open_container(ContainerPlace(path, options=options or {})) or LocalStorage(path)
+        return open_container(ContainerPlace(path)) or LocalStorage(path)
     path = index_of(path)
     if not os.path.lexists(path):
         for above in path.parents:
             # `Storage.url` of an archive below a directory of a container.
             inside = path.relative_to(above).as_posix()
             if is_file(above):
-                return _inside(above, options, inside)
-            if (
-                is_dir(above)
-                and (opened := open_container(ContainerPlace(above, inside, options or {}))) is not None
-            ):
+                return _inside(above, inside)
+            if is_dir(above) and (opened := open_container(ContainerPlace(above, inside))) is not None:
                 return opened
         from .open_errors import missing
 
@@ -192,61 +178,35 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     if not is_file(path):
         found = f"{kind_of(path.stat().st_mode)}, {path}"
         raise UsageError("not an archive", found=found, expected="a directory, a zip or tar file, or a URL")
-    return _inside(path, options)
+    return _inside(path)
 
 
-def _inside(path: Path, options: Mapping[str, Any] | None, inside: str | None = None) -> Storage:
-    opened = open_container(ContainerPlace(path, inside, options or {}))
+def _inside(path: Path, inside: str | None = None) -> Storage:
+    opened = open_container(ContainerPlace(path, inside))
     assert opened is not None  # a file is a container or an error
     return opened
 
 
 def _from_url(url: str, storage_options: Mapping[str, Any] | None, mode: Mode) -> Storage:
-    if mode == "r" and url.startswith(("reference://", "reference::")):
-        return _of_references(url, storage_options)
+    if any(part.partition("://")[0] == "reference" for part in url.split("::")):
+        from .foreign_files import references_named
+
+        raise references_named(redact(url))
     if not is_remote(url):
         return _from_path(str(_path_of(url)), storage_options, mode)
     from .remote.store_at import store_at
 
-    options = {name: value for name, value in (storage_options or {}).items() if name not in OF_REFERENCES}
+    options = storage_options or {}
     if mode == "w":
         return store_at(url, options, read_only=False)
-    if "::" not in url and _is_document(url) and url.rpartition("/")[2] not in METADATA:
-        from .references.opening import open_document
-
-        return open_document(url, storage_options, open_below)
-
     from .containers.remote import CHAINED, chained_container, container_at
 
     if (chained := CHAINED.fullmatch(url)) is not None and not is_remote(chained["url"]):
-        return _inside(_path_of(chained["url"]), None, chained["inside"] or None)
+        return _inside(_path_of(chained["url"]), chained["inside"] or None)
     if (inside := chained_container(url, options)) is not None:
         return inside
     storage = store_at(url, options, read_only=True)
-    if "::" not in url and url.endswith(_DIRECTORY):
-        from .references.opening import holds_references, open_directory
-
-        if holds_references(storage):
-            return open_directory(storage, url, storage_options, open_below)
     return container_at(url, options, storage) or storage
-
-
-def _of_references(url: str, options: Mapping[str, Any] | None) -> Storage:
-    """The archive of references at a URL of fsspec's `reference://`."""
-    from .references.opening import as_given_to_fsspec, open_directory, open_document
-    from .remote.store_at import store_at
-
-    place, options = as_given_to_fsspec(url, options)
-    if not is_remote(place):
-        return _from_path(str(_path_of(place)), options, "r")
-    if _is_document(place):
-        return open_document(place, options, open_below)
-    own = {name: value for name, value in options.items() if name not in OF_REFERENCES}
-    return open_directory(store_at(place, own, read_only=True), place, options, open_below)
-
-
-def _is_document(url: str) -> bool:
-    return any(part.endswith(_DOCUMENT) for part in url.split("?"))  # a query may name the file
 
 
 def is_remote(url: str) -> bool:
@@ -271,14 +231,13 @@ def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> S
     from .icechunk.place import IcechunkPlace
     from .icechunk.storage import IcechunkStorage
 
-    own, references = AskedReferences.split(options)
-    place = IcechunkPlace.parse(url, own)
+    place = IcechunkPlace.parse(url, options)
     if mode == "w" and (place.tag or place.snapshot):
         raise UsageError(
             "only a branch can be written to", found=place.versioned_url, expected="?branch=NAME"
         )
     if mode == "r":
-        return IcechunkStorage(place, references=references)
+        return IcechunkStorage(place)
     parent = open_storage(place.parent, storage_options=place.options or None, mode="w")
     return IcechunkStorage(place, write=True, parent=parent)
 
@@ -326,7 +285,7 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     if type(place) is LocalStore:
         return LocalStorage(Path(place.root) / path)
     if type(place) is ZipStore and place.read_only:
-        return _inside(Path(os.path.abspath(place.path)), None, path)
+        return _inside(Path(os.path.abspath(place.path)), path)
     if isinstance(place, Store):
         opened = StoreStorage(place, path)
         *layers, bottom = descend(place, through=StorageTransformer)

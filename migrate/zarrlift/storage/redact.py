@@ -19,8 +19,6 @@ _CONNECTION: Final = re.compile(r"(?:AccountKey|SharedAccessSignature)=([^;]+)")
 """Secrets in a connection string of Azure, which also has addresses."""
 _HIDDEN: Final = "..."
 _VARIABLE: Final = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|SECRET|TOKEN|STRING|PASSWORD)\w*")
-_PLACES: Final = frozenset({"allow_references"})
-"""Options that contain places, which messages name."""
 _given: Final[set[str]] = set()
 """What `secrets_of` has found in this process."""
 
@@ -38,7 +36,7 @@ def secrets_of(options: Mapping[str, Any] | None) -> tuple[str, ...]:
     Addresses (`endpoint_url`) are not secrets and help in messages; credentials in them are still hidden by
     `redact`.
     """
-    secrets = set(_texts({name: value for name, value in (options or {}).items() if name not in _PLACES}))
+    secrets = set(_texts(options or {}))
     _given.update(secrets)
     return tuple(sorted(secrets, key=len, reverse=True))
 

@@ -1,4 +1,4 @@
-"""Sources of objects that are only read: the members of a file, the rows of a database, references.
+"""Sources of objects that are only read: the members of a file, the rows of a database.
 
 A source implements `Source`, the backend of its storage. `source_store` makes a zarr store of it.
 """

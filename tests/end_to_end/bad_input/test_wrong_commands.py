@@ -113,7 +113,6 @@ migrate ocean.zarr out.zarr --metrics nope/run.prom
 migrate ocean.zarr out.zarr --notify nope://x
 migrate ocean.zarr out.zarr --inventory nope.json
 migrate ocean.zarr out.zarr --dask-address tcp://127.0.0.1:1
-migrate ocean.zarr out.zarr --virtual
 migrate ocean.zarr s3:/bucket/out.zarr
 migrate s3:/bucket/in.zarr out.zarr
 migrate s3:// out.zarr

@@ -244,7 +244,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "ro_crate": True,
         "log": "log.jsonl",
         "metrics": "zarrlift.prom",
-        "virtual": False,
         "format": "zarr2",
         "job": "j.db",
         "job_storage_options": {"key": "k"},
@@ -600,7 +599,6 @@ BOTH = ("src", "dst", "job")
         (['dst:{"a": {"b": "c=d"}}'], {"dst": {"a": {"b": "c=d"}}}),
         (['{"dst:key": 1}'], {"src": {"dst:key": 1}}),
         (["other:key=1"], {"src": {"other:key": 1}}),
-        (["ref:anon=true"], {"ref": {"anon": True}}),
         (["key=1", '{"key": 2}'], {"src": {"key": 2}}),
         (None, {}),
     ],
@@ -628,7 +626,7 @@ def test_what_has_no_form_is_refused_and_not_repeated(text: str) -> None:
 
 def test_a_place_that_a_command_has_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "a.zarr", "--storage-options", "dst:anon=true"]) == 2
-    assert "this command has no dst:; expected src, ref" in capsys.readouterr().err
+    assert "this command has no dst:; expected src" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -641,7 +639,7 @@ def test_a_place_that_a_command_has_not_is_named(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_comparison_gives_them_to_both_urls(source: str, destination: str | None, places: set[str]) -> None:
-    storage = ComparedStorage(storage_options=["anon=true"], allow_references=None)
+    storage = ComparedStorage(storage_options=["anon=true"])
     assert storage.of(source, destination).keys() == places
 
 

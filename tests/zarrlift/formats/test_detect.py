@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import json
@@ -14,8 +15,11 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+import zarr
 from tests.support.fixtures_index import archive, archives
+from tests.support.unpacking import unpacked
 from tests.support.v2_trees import ARRAY, GROUP, tree
+from tests.support.web_servers import Files, serving
 
 import zarrlift
 from zarrlift.formats.describe import describe
@@ -279,6 +283,111 @@ def test_a_directory_is_called_what_it_is(
         with pytest.raises(UsageError, match=f"{where} is {name}, not an archive") as told:
             zarrlift.inspect(where)
         assert advice in str(told.value)
+
+
+# References are archives of other programs: refused by name, never migrated in part.
+
+
+def references() -> Path:
+    """A directory of references by kerchunk, VirtualiZarr and tifffile."""
+    return unpacked("references/virtualizarr-2.5.1/references")
+
+
+REFERENCES = ("combined.json", "of-zarr.json", "single.json", "version-0.json", "virtual.json")
+TABLES = ("combined.parquet", "virtual.parquet")
+
+
+def refused(place: object, **options: object) -> str:
+    with pytest.raises(UsageError) as told:
+        zarrlift.inspect(place, **options)
+    return str(told.value)
+
+
+@pytest.mark.parametrize("name", [*REFERENCES, *TABLES])
+@pytest.mark.parametrize("named", ["refs", "data.zarr"])
+def test_references_are_refused_by_name(name: str, named: str, tmp_path: Path) -> None:
+    source = references() / name
+    (shutil.copytree if source.is_dir() else shutil.copyfile)(source, tmp_path / named)
+    what = "a directory of references in Parquet" if source.is_dir() else "a file of references"
+    base = in_store(
+        {
+            file.relative_to(tmp_path).as_posix(): file.read_bytes()
+            for file in tmp_path.rglob("*")
+            if file.is_file()
+        }
+    )
+    for place in (str(tmp_path / named), f"{base}/{named}"):
+        for named_format in (None, "zarr2"):
+            told = refused(place, format=named_format)
+            assert told.startswith(f"{place} is {what}, as kerchunk and VirtualiZarr write them"), told
+            assert "xarray with kerchunk" in told
+        with pytest.raises(UsageError, match=what):
+            zarrlift.migrate(place, tmp_path / "out.zarr")
+        with pytest.raises(UsageError, match=what):
+            zarrlift.open(place)
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_references_are_refused_where_nothing_can_be_listed() -> None:
+    with serving(functools.partial(Files, directory=str(references()))) as url:
+        for name in TABLES:
+            assert "is a directory of references in Parquet" in refused(f"{url}/{name}")
+        for name in REFERENCES:
+            assert "is a file of references" in refused(f"{url}/{name}")
+
+
+OTHER_REFERENCES = {
+    "templates": {"version": 1, "templates": {"u": "s3://bucket/" + "x" * 5000}, "refs": {"a/.zarray": "{}"}},
+    "generated": {"version": 1, "gen": [{"key": "a/{{i}}", "url": "x", "dimensions": {"i": {"stop": 2}}}]},
+    "of Zarr v3": {"zarr.json": "{}", "a/c/0": ["a.nc", 0, 1]},
+    "several": [{"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}] * 2,
+    "empty": {"version": 1, "refs": {}},
+}
+
+
+@pytest.mark.parametrize("content", OTHER_REFERENCES.values(), ids=OTHER_REFERENCES)
+@pytest.mark.parametrize("start", ["", "\ufeff \n"], ids=["plain", "with a mark"])
+def test_every_form_of_a_file_of_references_is_known(content: object, start: str, tmp_path: Path) -> None:
+    (tmp_path / "refs.json").write_text(start + json.dumps(content, indent=2), encoding="utf-8")
+    assert "is a file of references" in refused(tmp_path / "refs.json")
+
+
+@pytest.mark.parametrize(
+    "content", [{"version": 1, "name": "x"}, [1], {"a": {"b": 1}}, {"references": {}}], ids=str
+)
+def test_another_json_file_is_a_text(content: object, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    assert "is a text file" in refused(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "reference://",
+        "reference://::FILE",
+        "reference::FILE",
+        "reference://a::file://FILE",
+        "simplecache::reference://::FILE",
+    ],
+)
+def test_the_file_system_of_references_is_refused(url: str, tmp_path: Path) -> None:
+    file = references() / "of-zarr.json"
+    url = url.replace("FILE", str(file))
+    told = refused(url, storage_options={"fo": str(file)})
+    assert told.startswith(f"{url} names references, not an archive")
+    with pytest.raises(UsageError, match="names references"):
+        zarrlift.migrate(file.parent / "old.zarr", url, job=tmp_path / "job.db")
+
+
+def test_files_that_tifffile_refers_to_are_refused_by_name() -> None:
+    told = refused(unpacked("zarr_v2/zarr-2.18-tiff/tiff") / "sequence/references.json")
+    assert "is a file of references" in told
+
+
+def test_an_attribute_called_record_size_makes_no_references(tmp_path: Path) -> None:
+    group = zarr.create_group(tmp_path / "a", zarr_format=2, attributes={"record_size": 3})
+    zarr.consolidate_metadata(group.store)
+    assert zarrlift.inspect(tmp_path / "a").format == "zarr2"
 
 
 def test_a_file_called_info_alone_is_no_volume(tmp_path: Path) -> None:

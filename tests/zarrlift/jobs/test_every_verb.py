@@ -24,8 +24,7 @@ class Made:
     job: Path
     source: Path | str
     result: str
-    kind: Kind | None
-    """None for references, which have no job."""
+    kind: Kind
     verified: bool = False
     opening: dict[str, Any] = field(default_factory=dict)
     """What opens both places."""
@@ -88,12 +87,6 @@ def icechunk(folder: Path, bucket: Bucket) -> Made:
     return migrated(folder, write_archive(folder / "source"), f"icechunk://{folder}/repo", "icechunk")
 
 
-def references(folder: Path, bucket: Bucket) -> Made:
-    source, result = write_archive(folder / "source"), folder / "refs.json"
-    zarrlift.migrate(source, result, virtual=True)
-    return Made(job=folder / "refs.json.zarrlift.db", source=source, result=str(result), kind=None)
-
-
 def again(made: Made) -> Any:
     if made.kind == "in place":
         return zarrlift.migrate(made.source, in_place=True, job=made.job, **made.opening)
@@ -114,7 +107,6 @@ PLACES = (
     in_a_bucket,
     in_place_in_a_bucket,
     icechunk,
-    references,
 )
 VERBS: Final[dict[str, tuple[Verb | None, Callable[[Made], Any]]]] = {
     "resume": ("resume", lambda made: zarrlift.resume(made.job, **made.opening)),
@@ -133,8 +125,6 @@ VERBS: Final[dict[str, tuple[Verb | None, Callable[[Made], Any]]]] = {
 def refusal(made: Made, name: str) -> str | None:
     """What a verb says that is refused; None if it works."""
     verb, _ = VERBS[name]
-    if made.kind is None:
-        return "no such job file"
     refused = None if verb is None else SUPPORT.get((made.kind, verb))
     return None if refused is None else refused.message
 
@@ -146,12 +136,7 @@ def every_byte(folder: Path, bucket: Bucket) -> tuple[dict[str, bytes], dict[str
 @pytest.mark.slow(one_in=9)
 @pytest.mark.parametrize(
     ("place", "verb"),
-    [
-        pytest.param(place, verb, id=f"{place.__name__}-{verb}")
-        for place in PLACES
-        for verb in VERBS
-        if place is not references or verb != "migrate again"  # which needs no job
-    ],
+    [pytest.param(place, verb, id=f"{place.__name__}-{verb}") for place in PLACES for verb in VERBS],
 )
 def test_a_verb_works_or_leaves_every_byte_alone(
     place: Callable[[Path, Bucket], Made], verb: str, tmp_path: Path, bucket: Bucket

@@ -103,7 +103,6 @@ WRONG = {
     "--dry-run --show sts": r"no node /sts; expected /, /lat, /lon, /sst, /time. Did you mean '/sst'\?",
     "--dry-run --show lat --exclude lat": "nothing is written for /lat; found excluded by the recipe",
     "--show lat": "expected --dry-run",
-    "--dry-run --show lat --virtual": "expected --dry-run, without --virtual",
 }
 
 

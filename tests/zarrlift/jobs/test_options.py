@@ -192,18 +192,6 @@ def test_an_interruption_names_them_too(
     assert stopped.value.options == ("--storage-options", "dst:key=<key>")
 
 
-def test_what_concerns_references_has_options_of_its_own(job: Job) -> None:
-    given = {
-        "allow_references": ["/data", "s3://b/"],
-        "reference_options": {"token": "private", "anon": False},
-    }
-    assert words({**given, "anon": True}, {}, job) == (
-        *("--allow-references", "/data", "--allow-references", "s3://b/"),
-        *("--storage-options", 'ref:{"token": "<token>", "anon": false}'),
-        *("--storage-options", "anon=true"),
-    )
-
-
 # Commands in advice can be pasted into a shell, whatever characters a path has.
 
 

@@ -334,16 +334,6 @@ def test_a_view_shows_the_same_values() -> None:
         assert values.astype(values.dtype.newbyteorder("<")).tobytes().hex() == expected["values"], path
 
 
-def test_files_that_tifffile_refers_to_are_chunks(tmp_path: Path) -> None:
-    folder = shutil.copytree(tiff() / "sequence", tmp_path / "sequence")
-    options = {"storage_options": {"allow_references": [str(folder)]}}
-    outcome = zarrlift.migrate(folder / "references.json", tmp_path / "new.zarr", verify="full", **options)
-    assert outcome.ok, outcome.problems
-    found = zarr.open_array(tmp_path / "new.zarr", mode="r")
-    assert found.metadata.to_dict()["codecs"][-1]["name"] in ("blosc", "zstd", "gzip")
-    assert found[...].astype("<u2").tobytes().hex() == recorded_tiff("sequence")[""]["values"]
-
-
 def test_chunks_are_neither_kept_nor_left_in_place(tmp_path: Path) -> None:
     source = shutil.copytree(tiff() / CODECS, tmp_path / "old.zarr")
     arrays = set(recorded_tiff(CODECS))

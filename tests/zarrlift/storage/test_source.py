@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +36,7 @@ PARTS: list[ByteRequest | None] = [
     SuffixByteRequest(4),
     SuffixByteRequest(10_000),
 ]
-SOURCES = ("zip", "tar", *KINDS, "references")
+SOURCES = ("zip", "tar", *KINDS)
 
 
 @pytest.fixture(params=SOURCES)
@@ -47,27 +45,15 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> StoreStorage:
 
 
 def opened(kind: str, folder: Path) -> StoreStorage:
-    options: dict[str, Any] = {}
     place = folder / f"a.{kind}"
     if kind in KINDS:
         for key, data in OBJECTS.items():
             (folder / "plain" / key).parent.mkdir(parents=True, exist_ok=True)
             (folder / "plain" / key).write_bytes(data)
         place = database_of(kind, folder / "plain", place)
-    elif kind == "references":
-        (folder / "target").write_bytes(b"before" + OBJECTS["a/0.0"] + b"behind")
-        (folder / "whole").write_bytes(OBJECTS["a.c/0"])
-        found: dict[str, Any] = {
-            key: "base64:" + base64.b64encode(data).decode() for key, data in OBJECTS.items()
-        }
-        found["a/0.0"] = [str(folder / "target"), 6, 200]
-        found["a.c/0"] = [str(folder / "whole")]
-        place = folder / "a.json"
-        place.write_text(json.dumps({"version": 1, "refs": found}))
-        options = {"storage_options": {"allow_references": [str(folder)]}}
     else:
         place.write_bytes((zip_of if kind == "zip" else tarred)(OBJECTS))
-    storage = open_storage(place, **options)
+    storage = open_storage(place)
     assert isinstance(storage, StoreStorage)
     return storage
 

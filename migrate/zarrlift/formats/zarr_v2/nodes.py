@@ -25,6 +25,7 @@ from ...core.identity_cache import IdentityCache
 from ...core.problems import any_refusal, note, refusal, warning
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.files import BadObjectError
+from ..detect import foreign_place
 from ..table import V2_ARRAY as ARRAY
 from ..table import V2_ATTRIBUTES as ATTRIBUTES
 from ..table import V2_GROUP as GROUP
@@ -125,6 +126,8 @@ class _Nodes(Describer):
                 tree.listed, problems = consolidated.entries(content)
                 tree.problems.extend(problems)
         except (MetadataError, BadObjectError) as error:
+            if (foreign := foreign_place(storage, [consolidated.KEY])) is not None:
+                raise foreign from error
             if not storage.can_list and storage.get(ARRAY) is None:
                 error.problem = replace(error.problem, advice=tree.unlisted_advice())
                 raise
@@ -133,9 +136,7 @@ class _Nodes(Describer):
     def nothing(self) -> UsageError:
         tree, content = self.tree, self._consolidated
         found, advice = tree.storage.url, None
-        if content is not None and b'"record_size"' in content:
-            advice = f"If these are references in Parquet, name them reference://::{found}"
-        elif content is not None:
+        if content is not None:
             why = tree.problems[0] if tree.listed is None and tree.problems else None
             reason = "it lists no node" if why is None else why.message
             detail = "" if why is None or why.found is None else f" ({why.found})"

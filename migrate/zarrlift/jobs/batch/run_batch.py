@@ -22,7 +22,6 @@ from ...errors import JobError
 from ...planning.regrid.blocks import available_cores
 from ...recipe.options import Moved, Places, values
 from ...storage.open_storage import is_url
-from ...storage.reference_options import of_references
 from ...transfer.events import Ended, Event, Planned
 from ...transfer.executors.choice import in_process, open_engine
 from ...transfer.unexpected_errors import unexpected_error
@@ -57,12 +56,11 @@ class ArchiveCall:
 
 def archive_request(row: BatchRow, places: Places) -> ArchiveRequest:
     """What is asked for an archive; each place gets the options that are for places like it."""
-    given = places.storage_options
     return ArchiveRequest(
         source=row.source,
         destination=None if row.in_place else row.destination,
         **values(row.request, RowRequest),
-        storage_options=given if is_url(row.source) else of_references(given),
+        storage_options=places.storage_options if is_url(row.source) else None,
         dest_storage_options=places.dest_storage_options if is_url(row.destination) else None,
     )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ..remote.backend import ObjectState
@@ -22,8 +21,6 @@ class ContainerPlace:
     path: Path
     inside: str | None = None
     """The directory within it that is the archive; None to look for it."""
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """`storage_options` as given; they may contain secrets."""
 
 
 @dataclass(frozen=True, slots=True)

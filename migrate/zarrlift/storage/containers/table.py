@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
-from ..local.presence import exists, is_dir, is_file
+from ..local.presence import is_dir, is_file
 from .places import HEAD, ContainerPlace, StoredContainer
 
 _TAR_BLOCK: Final = 512
@@ -25,16 +25,13 @@ _TAR_BLOCK: Final = 512
 @dataclass(frozen=True, slots=True)
 class _Kind:
     module: str
-    """The module of this folder. It has `load` for a file that has members, `connect` for a database, or else
-    `open_container(place)`.
-    """
+    """The module of this folder. It has `connect` for a database, and `load` for a file that has members."""
     file: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005
     """Whether a file that starts with these bytes (`HEAD` or fewer) is of this kind."""
     directory: Callable[[Path], bool] = lambda path: False  # noqa: ARG005
     """Whether a directory is of this kind, told by one or two names in it."""
     suffixes: tuple[str, ...] = ()
-    """Names end with these if it is a file that has members; it is read in stores too."""
-    database: bool = False
+    """Names end with these if it is a file that has members, not a database; it is read in stores too."""
 
 
 def _is_tar(head: bytes) -> bool:
@@ -88,34 +85,12 @@ def index_of(path: Path) -> Path:
     return path
 
 
-_SETS: Final = re.compile(rb'\[\s*\{\s*"(version|refs|templates|gen)"')
-"""The start of a list of reference sets, which has an error of its own."""
-
-
-def _is_object(head: bytes) -> bool:
-    """Whether a file may be JSON with an object, plain or in a Zstandard frame (RFC 8878, 3.1.1)."""
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return start.startswith((b"{", b"\x28\xb5\x2f\xfd")) or _SETS.match(start) is not None
-
-
-def _has_records(path: Path) -> bool:
-    """Whether `.zmetadata` is that of references in Parquet; a directory of Zarr v2 has another one."""
-    place = path / ".zmetadata"
-    if exists(path / ".zgroup") or exists(path / ".zarray") or not is_file(place):
-        return False
-    try:
-        return b'"record_size"' in place.read_bytes()
-    except OSError as error:
-        raise StorageError("cannot read the file", found=f"{place}: {error.strerror}") from error
-
-
 _ZIP: Final = (".zip", ".ozx")
 _KINDS: Final = (
     _Kind("tar_file", file=_is_tar, suffixes=(".tar",)),
-    _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0"), database=True),
-    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: is_file(path / "data.mdb"), database=True),
-    _Kind("dbm_files", file=lambda head: dbm_module(head) is not None, database=True),
-    _Kind("references", file=_is_object, directory=_has_records),
+    _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
+    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: is_file(path / "data.mdb")),
+    _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
     _Kind("zip_file", file=lambda head: True, suffixes=_ZIP),  # noqa: ARG005
@@ -150,12 +125,9 @@ def open_container(place: ContainerPlace) -> Storage | None:
         from .members import open_local
 
         return open_local(place, module.load)
-    if kind.database:
-        from .database import open_database
+    from .database import open_database
 
-        return open_database(place.path, place.inside, module.connect)
-    opened: Storage = module.open_container(place)
-    return opened
+    return open_database(place.path, place.inside, module.connect)
 
 
 def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
@@ -21,9 +21,6 @@ from zarrstack.core.paths import local_path
 from ..local.system_errors import storage_error
 from ..redact import redact, secrets_of
 from ..remote.error_text import plainly
-
-if TYPE_CHECKING:
-    import icechunk
 
 MAIN: Final = "main"
 """The branch that every repository has."""
@@ -212,22 +209,13 @@ class IcechunkPlace:
                 raise missing from None
             raise
 
-    def create_repository(
-        self,
-        *,
-        spec_version: int | None = None,
-        containers: Sequence[icechunk.VirtualChunkContainer] = (),
-        authorize: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def create_repository(self, *, spec_version: int | None = None) -> Any:
         """A new `icechunk.Repository`; UsageError if there is one, StorageError.
 
-        `spec_version` is its format, 1 or 2; Icechunk 1.x writes and reads 1. `containers` of virtual chunks
-        are written into its configuration; `authorize` are credentials by their prefixes.
+        `spec_version` is its format, 1 or 2; Icechunk 1.x writes and reads 1.
         """
         icechunk = require_icechunk()
-        arguments: dict[str, Any] = {"authorize_virtual_chunk_access": authorize}
-        if containers:
-            arguments["config"] = with_containers(icechunk.RepositoryConfig.default(), containers)
+        arguments: dict[str, Any] = {}
         if self.exists():
             raise UsageError(f"there is an Icechunk repository already: {self.url}")
         if self.scheme == "file" and os.path.isdir(self.prefix):
@@ -311,21 +299,6 @@ def no_icechunk() -> UsageError:
 def major() -> int:
     """The major version of the installed package."""
     return int(require_icechunk().__version__.split(".")[0])
-
-
-def is_empty(repository: icechunk.Repository) -> bool:
-    """Whether a repository has only the empty snapshot with which it was created; IcechunkError."""
-    others = repository.list_branches() - {MAIN} | repository.list_tags()
-    return not others and repository.lookup_branch(MAIN) == _FIRST
-
-
-def with_containers(
-    config: icechunk.RepositoryConfig, containers: Iterable[icechunk.VirtualChunkContainer]
-) -> icechunk.RepositoryConfig:
-    """A configuration that also has these containers of virtual chunks, or has them instead of its own."""
-    for container in containers:
-        config.set_virtual_chunk_container(container)
-    return config
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from zarrstack.version import __version__
 
 from ...errors import JobError
 from ..base import BESIDE, Storage
-from ..reference_options import AskedReferences
+from ..redact import redact
 from ..remote.error_text import plainly
 from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
@@ -45,23 +45,17 @@ class IcechunkStorage(SessionStorage):
         *,
         write: bool = False,
         parent: Storage | None = None,
-        references: AskedReferences | None = None,
     ) -> None:
         """`repository` is given instead of a place, or is opened; it is created by `begin` only.
 
-        `parent` is the directory that the repository is in, where a job that writes claims it. `references`
-        say which virtual chunks may be read; those of a `repository` have its own authorization.
+        `parent` is the directory that the repository is in, where a job that writes claims it. UsageError for
+        virtual chunks, which a `repository` may have with its own authorization.
         """
-        self._references = references
         self._place = place
         self._write_to = write
         self._repository = repository
         if repository is None and place is not None and (not write or place.exists()):
             self._repository = place.open_repository()
-            if not write:
-                from .virtual_access import authorized
-
-                self._repository = authorized(self._repository, place, references or AskedReferences())
         self._session: Any = None
         self._job: str | None = None
         self._in_worker = False
@@ -234,9 +228,7 @@ class IcechunkStorage(SessionStorage):
             url = "the repository" if place is None else place.url
             raise UsageError(f"{url} has no {wanted}", expected=branches) from error
         if place is not None and not self._write_to:
-            from .virtual_access import check_virtual_chunks
-
-            check_virtual_chunks(session, place, self._references or AskedReferences())
+            _refuse_virtual_chunks(session, place.url)
         store: Store = session.store
         return store
 
@@ -306,6 +298,22 @@ class IcechunkStorage(SessionStorage):
         self.uncommitted += 1
         if key.rpartition("/")[2] == DOCUMENT and self._job is not None:
             self._written[key] = data
+
+
+def _refuse_virtual_chunks(session: Any, url: str) -> None:
+    """Raise UsageError if a version has chunks in other places, which only Icechunk authorizes."""
+    if not session.config.virtual_chunk_containers:
+        return
+    with icechunk_errors(url, "cannot read the references"):
+        locations = session.all_virtual_chunk_locations()
+    if locations:
+        raise UsageError(
+            "the repository has virtual chunks, which are in other places",
+            found=f"{len(locations)} in {url}, the first in {redact(locations[0])}",
+            expected="chunks in the repository",
+            advice="If you trust these places, open the repository with icechunk and its"
+            " authorize_virtual_chunk_access, and give the Repository itself.",
+        )
 
 
 class _Current(WrapperStore[Any]):

@@ -434,11 +434,6 @@ def test_blocks_that_would_stay_in_place_are_looked_at(path: str, tmp_path: Path
     assert WHAT in told(zarrlift.plan(in_memory(SHARDS, tmp_path), in_place=True))[path]
 
 
-def test_no_reference_to_a_shard_is_written(tmp_path: Path) -> None:
-    plan = zarrlift.plan(SHARDS, tmp_path / "out.json", virtual="kerchunk")
-    assert sorted(path for path, text in told(plan).items() if WHAT in text) == SHARDED
-
-
 def test_in_a_store_the_migration_says_so(tmp_path: Path) -> None:
     source = in_memory(SHARDS, tmp_path)
     outcome = zarrlift.migrate(source, tmp_path / "out.zarr")

@@ -568,12 +568,3 @@ def test_the_message_about_a_broken_one_names_it(content: bytes, reason: str, tm
         zarrlift.inspect(tmp_path)
     assert ".zmetadata" in str(error.value)
     assert reason in str(error.value)
-
-
-def test_a_list_of_reference_sets_is_named(tmp_path: Path) -> None:
-    """As kerchunk's `scan_grib` returns it, one set for each message."""
-    one = {"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}
-    (tmp_path / "grib.json").write_text(json.dumps([one, one]))
-    for place in (str(tmp_path / "grib.json"), f"reference://::{tmp_path / 'grib.json'}"):
-        with pytest.raises(UsageError, match=r"grib.json is a list of reference sets, not one.*Take one"):
-            zarrlift.inspect(place)

@@ -54,8 +54,6 @@ class Scenario:
     """
     tight: bool = False
     """So little memory that chunks change their shape in two passes."""
-    once: bool = False
-    """Where the result is whole, there is nothing to go on with, and the same command is refused."""
 
 
 def _copy(id: str, *options: str, **fields: Any) -> Scenario:
@@ -78,9 +76,6 @@ _PROCESSES = ("--executor", "processes", "--workers", "2")
 _COLUMNS = ("--chunks", "-1,2", "--shards", "none")
 _DASK = ("--executor", "dask", "--workers", "2")
 _JOB = "{home}/job.db"
-_REFERENCES: dict[str, Words] = {
-    form: ("migrate", "{src}", "{home}/out." + form.lower(), "--virtual") for form in ("JSON", "Parquet")
-}
 
 SCENARIOS = (
     _copy("copy"),
@@ -213,12 +208,6 @@ SCENARIOS = (
     _copy("to Icechunk, regrid", "--chunks", "9,11", source="boxes", remote=_ICECHUNK),
     _copy("to Icechunk, N5", source="n5", remote=_ICECHUNK),
     Scenario(id="to Icechunk, taken back", words=MIGRATE, again=(UNDO,), remote=_ICECHUNK),
-    _copy("to Icechunk, references", "--virtual", source="boxes", remote=_ICECHUNK, once=True),
-    _copy("to Icechunk, references to N5", "--virtual", source="n5", remote=_ICECHUNK, once=True),
-    *(
-        Scenario(id=f"references in {form}", words=words, again=(words,), source="boxes", once=True)
-        for form, words in _REFERENCES.items()
-    ),
     _copy("to Icechunk on S3", source="boxes", remote=_ICECHUNK_S3),
     _copy(
         "to Icechunk on S3, processes",

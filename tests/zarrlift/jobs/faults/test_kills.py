@@ -46,8 +46,6 @@ KILLS = {
     "checksum over the destination, taken back": ["change 50%"],
     "to S3, a shard in parts": ["change 40%"],
     "from S3": ["call 75%"],
-    "to Icechunk, references to N5": ["change 31%", "change 80%"],
-    "references in Parquet": ["change 50%", "change 90%"],
 }
 """Moments that once went wrong, or that take most steps to go right, in parts of a calm run."""
 FAILURES = {
