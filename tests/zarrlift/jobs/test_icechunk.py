@@ -341,3 +341,51 @@ def test_an_update_of_a_batch_is_refused_for_that_archive(source, url, tmp_path)
     assert "cannot be updated" in str(row.problems[0])
     assert row.state == "done"
     assert state_of(url) == before
+
+
+# Virtual chunks are in other places: by URL they are refused; a Repository may authorize them itself.
+
+
+@pytest.fixture
+def virtual(url: str, tmp_path: Path) -> str:
+    """A repository with an array whose only chunk is a part of a file."""
+    (tmp_path / "data.bin").write_bytes(b"head" + np.arange(4, dtype="<u4").tobytes())
+    prefix = f"file://{tmp_path}/"
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(
+        icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(str(tmp_path)))
+    )
+    storage = icechunk.local_filesystem_storage(url.removeprefix("icechunk://"))
+    session = icechunk.Repository.create(storage, config=config).writable_session("main")
+    zarr.create_array(session.store, name="a", shape=(4,), chunks=(4,), dtype="<u4", compressors=None)
+    session.store.set_virtual_ref("a/c/0", f"{prefix}data.bin", offset=4, length=16)
+    session.commit("refer")
+    return prefix
+
+
+def test_virtual_chunks_are_refused_by_name(virtual, url, tmp_path):
+    for call in (
+        zarrlift.inspect,
+        zarrlift.open,
+        lambda place: zarrlift.migrate(place, tmp_path / "new.zarr"),
+    ):
+        with pytest.raises(UsageError, match=r"virtual chunks.*found 1 in .*data\.bin.*give the Repository"):
+            call(url)
+    assert not (tmp_path / "new.zarr").exists()
+
+
+def test_a_repository_that_authorizes_its_virtual_chunks_is_a_source(virtual, url, tmp_path):
+    access = getattr(icechunk.credentials, "LocalFileSystemAccess", None)  # 1.x has None
+    opened = icechunk.Repository.open(
+        icechunk.local_filesystem_storage(url.removeprefix("icechunk://")),
+        authorize_virtual_chunk_access=icechunk.containers_credentials({virtual: access}),
+    )
+    assert zarrlift.migrate(opened, tmp_path / "new.zarr").ok
+    assert zarr.open_array(tmp_path / "new.zarr/a", mode="r")[...].tolist() == [0, 1, 2, 3]
+
+
+def test_containers_without_virtual_chunks_are_no_obstacle(virtual, url, tmp_path):
+    session = repository(url).writable_session("main")
+    zarr.create_array(session.store, name="a", data=np.arange(4), overwrite=True)
+    session.commit("copy")
+    assert zarrlift.migrate(url, tmp_path / "new.zarr").ok
