@@ -88,6 +88,15 @@ class NodeFormat:
         return tuple(dict.fromkeys((*own, *self.others)))
 
     @cached_property
+    def foreign(self) -> Mapping[str, MarkerDocument]:
+        """The documents that show a node of another of our formats; none for a format of another package."""
+        if self.name not in FORMATS:
+            return {}
+        markers = {marker.key: marker for row in FORMATS.values() for marker in row.markers}
+        own = {*self.nodes, *self.more, V2_CONSOLIDATED}
+        return {key: marker for key, marker in markers.items() if key not in own}
+
+    @cached_property
     def sources(self) -> frozenset[str]:
         """Names of the documents from which a node is made."""
         return frozenset({*self.nodes, *((self.attributes,) if self.attributes else ())})

@@ -142,13 +142,13 @@ class _Nodes(Describer):
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         if place.is_array or self.is_array(place):
             return "array"
-        return "group" if not self.tree.only and any(self.tree.others(place)) else None
+        return self.foreign_kind(place)
 
     def describe_array(
         self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
     ) -> DescribedArray:
         attributes = self.tree.parse(place, ATTRIBUTES, problems) or {}
-        if ARRAY not in place.documents:
+        if _BEFORE in place.documents and ARRAY not in place.documents:
             message = "an array of zarr 0.x: its metadata is a pickle, which is never read"
             problems.append(refusal("unsupported", message, key=join(place.path, _BEFORE)))
         document = self.tree.parse(place, ARRAY, problems)

@@ -222,7 +222,13 @@ def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
         assert problem.severity == "refusal"
         assert problem.key == f"{path}/{key}"
         assert "is inside a Zarr v1 archive" in problem.message
-    assert [one.path for one in read(tmp_path, entries, only=True).nodes] == ["", "a"]
+    asked_for = read(tmp_path, entries, only=True)
+    assert {one.path: one.refused for one in asked_for.nodes} == {
+        "": False,
+        "a": False,
+        "b": False,
+        "c": True,
+    }
 
 
 def test_chunks_whose_document_is_lost_are_an_array_that_is_refused(tmp_path):

@@ -95,8 +95,9 @@ class _Nodes(Describer):
         self._datasets = IdentityCache(self._describe)
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"]:
-        is_array = place.is_array or self.is_array(place) or self._was_dataset(place)
-        return "array" if is_array else "group"
+        if place.is_array or self.is_array(place) or self._was_dataset(place):
+            return "array"
+        return self.foreign_kind(place) or "group"
 
     def _was_dataset(self, place: NodeDirectory) -> bool:
         """Whether a directory with an unreadable document was a dataset: it contains blocks, or nothing."""

@@ -14,8 +14,10 @@ from zarrstack.core.paths import join, parents
 from ...archive.nodes import ArrayNode, Node
 from ...core.node_paths import nearest
 from ...core.problems import note, refusal
+from ...recipe.options import Format
 from ...storage.base import CLAIM, Storage
 from ...storage.local.storage import LocalStorage
+from ..table import FORMATS
 from .directory import NodeDirectory
 from .walk import passed_over
 
@@ -64,6 +66,13 @@ def node_in_array(path: str, key: str | None, array: str) -> Problem:
     )
 
 
+def foreign_node(key: str, other: Format, archive: Format) -> Problem:
+    """The refusal of a node whose document, at a key, is of another format than its archive."""
+    titles = [f"{'an' if name == 'n5' else 'a'} {FORMATS[name].title}" for name in (other, archive)]
+    message = f"{titles[0]} node is inside {titles[1]} archive"
+    return refusal("format", message, key=key, advice="Move or exclude it.")
+
+
 def chunks_alone(path: str, key: str, document: str, *, called: str = "chunks") -> Problem:
     """The refusal for chunks without an array's document, whose values cannot be decoded."""
     return refusal(
@@ -94,14 +103,17 @@ def unclaimed_files(
 ) -> Iterator[str]:
     """Keys of files outside arrays that belong to no node, including chunks in a group's directory.
 
-    `names` are those that a reader has processed or ignores.
+    `names` are those that a reader has processed or ignores beside a document of its own.
     """
     for path, place in directories.items():
         if isinstance(nearest(path, nodes), ArrayNode):
             continue  # listed because its document is unreadable, for which it is refused
-        chunks = (place.chunk,) if place.chunk and path in nodes else ()
+        node = nodes.get(path)
+        chunks = (place.chunk,) if place.chunk and node is not None else ()
+        is_explicit = node is not None and (node.documents or node.refused or place.documents)
+        known = names if is_explicit else ()
         for name in (*place.files, *chunks):
-            if name not in names and not is_litter(name):
+            if name not in known and not is_litter(name):
                 yield join(path, name)
 
 

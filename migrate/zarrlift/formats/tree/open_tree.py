@@ -14,7 +14,7 @@ from ...core.json_document import document
 from ...core.problems import any_refusal
 from ...recipe.options import Reading
 from ...storage.base import Storage
-from ..table import FORMATS, NodeFormat
+from ..table import NodeFormat
 from .directory import NodeDirectory
 from .documents import Documents, parsed_or_none
 from .node_names import name_problems
@@ -66,13 +66,20 @@ class Tree:
         )
 
     def others(self, place: NodeDirectory) -> Iterator[str]:
-        """The documents of other formats in a directory, with that format's content."""
-        for name, other in self.row.others.items():
-            if name not in place.documents:
-                continue
-            marker = next(marker for marker in FORMATS[other].markers if marker.key == name)
-            if marker.certain or marker.matches(parsed_or_none(place.documents[name], name)):
-                yield name
+        """The documents of other formats in a directory, with that format's content.
+
+        Of those beside documents of its own, only the ones that are requested everywhere.
+        """
+        alone = self.own_document(place) is None
+        for name, marker in self.row.foreign.items():
+            if name in place.documents and (alone or name in self.row.others):
+                content = place.documents[name]
+                if marker.certain or marker.matches(parsed_or_none(content, name)):
+                    yield name
+
+    def own_document(self, place: NodeDirectory) -> str | None:
+        """The document that makes a directory a node of the format."""
+        return place.first(self.row.nodes) or place.first(self.row.more)
 
     def array(
         self, place: NodeDirectory, described: DescribedArray, problems: Iterable[Problem]

@@ -5,7 +5,7 @@ What differs between formats is their row in `formats.table` and its `Describer`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Final, Literal
@@ -19,9 +19,9 @@ from ...core.problems import note, refusal
 from ...recipe.options import Reading
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
-from ..table import V2_ARRAY, V3, MarkerDocument, NodeFormat
+from ..table import V2_ARRAY, V2_ATTRIBUTES, V2_GROUP, V3, MarkerDocument, NodeFormat
 from . import consolidated
-from .conflicts import chunks_alone, nodes_inside, unclaimed_file_notes, unclaimed_files
+from .conflicts import chunks_alone, foreign_node, nodes_inside, unclaimed_file_notes, unclaimed_files
 from .directory import CHUNK, NodeDirectory
 from .nodes import add_groups, implicit_group, refuse
 from .open_tree import DescribedArray, Tree
@@ -85,8 +85,18 @@ class Describer:
         """What a directory is, when all others are known: a damaged array is one; None if it is no node."""
         if place.is_array or self.is_array(place):
             return "array"
-        own = not self.tree.row.sources.isdisjoint(place.documents)
-        return "group" if own or any(self.tree.others(place)) else None
+        if not self.tree.row.sources.isdisjoint(place.documents):
+            return "group"
+        return self.foreign_kind(place)
+
+    def foreign_kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
+        """What a directory is by documents of other formats; None if it has none or one of its own."""
+        if self.tree.own_document(place) is not None:
+            return None
+        markers = [self.tree.row.foreign[name] for name in self.tree.others(place)]
+        if any(marker.is_array(self._content(marker, place)) for marker in markers):
+            return "array"
+        return "group" if markers else None
 
     def describe_array(
         self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
@@ -166,16 +176,20 @@ class Describer:
                 tree.storage,
                 documents=row.documents,
                 is_array=self.is_array,
+                further=self._foreign_names,
                 follow_links=tree.reading.follow_links,
             )
             self.list_documents()
             names = row.sources if tree.only else {*row.documents}
             places = tree.directories.values()
-            if not tree.listed or any(names & place.documents.keys() or place.problems for place in places):
-                return
-            tree.problems.append(consolidated.NOTHING_ELSE)
-        else:
-            self.list_documents()
+            if tree.listed and not any(names & place.documents.keys() or place.problems for place in places):
+                tree.problems.append(consolidated.NOTHING_ELSE)
+                for path, place in tree.listed_places().items():
+                    if (directory := tree.directories.setdefault(path, place)) is not place:
+                        directory.documents.update(place.documents)
+                        directory.problems += place.problems
+            return
+        self.list_documents()
         if tree.listed is not None:
             tree.directories = {**tree.listing_root, **tree.listed_places()}
             return
@@ -229,19 +243,25 @@ class Describer:
 
     def _problems_at(self, place: NodeDirectory) -> list[Problem]:
         """The problems of a directory, and a refusal for each document of another format."""
-        if self.tree.only or place.documents.keys().isdisjoint(self.tree.row.others):
+        if place.documents.keys().isdisjoint(self.tree.row.foreign):
             return list(place.problems)
         return [*place.problems, *self._foreign(place)]
 
-    def _foreign(self, place: NodeDirectory) -> Iterator[Problem]:
+    def _foreign_names(self, place: NodeDirectory) -> Collection[str]:
+        """The documents of other formats that are read where a directory has none of its own."""
         row = self.tree.row
-        own = place.first(row.nodes)
-        for name in self.tree.others(place):
-            key, other = join(place.path, name), row.others[name]
+        return () if self.tree.own_document(place) else row.foreign.keys() - {*row.documents}
+
+    def _foreign(self, place: NodeDirectory) -> Iterator[Problem]:
+        tree, row = self.tree, self.tree.row
+        own = tree.own_document(place)
+        for name in tree.others(place):
+            key, other = join(place.path, name), row.foreign[name].format
             if own is None:
-                article = "an" if row.name == "n5" else "a"
-                message = f"a {other} node is inside {article} {row.title} archive"
-                yield refusal("format", message, key=key, advice="Move or exclude it.")
+                if not (tree.only and self._is_bare_group(place, name)):
+                    yield foreign_node(key, other, row.name)
+            elif tree.only:
+                continue
             elif self._has_chunks(place, name):
                 yield note("format", f"{name} of {other} is ignored: the chunks are those of {own}", key=key)
             else:
@@ -252,6 +272,16 @@ class Describer:
                     found=f"{row.name} ({own}) and {other} ({name})",
                     advice="Choose one with --from.",
                 )
+
+    def _is_bare_group(self, place: NodeDirectory, name: str) -> bool:
+        """Whether a document is that of a group without attributes.
+
+        A migration in place writes one in a directory that is a group without a document of its own.
+        """
+        if name == V2_GROUP:
+            return V2_ATTRIBUTES not in (*place.files, *place.documents)
+        data = self.tree.parsed(place, name)
+        return isinstance(data, dict) and data.get("node_type") == "group" and not data.get("attributes")
 
     def _has_chunks(self, place: NodeDirectory, other: str) -> bool:
         """Whether the chunks of an array are those of its own document, and not of the other one."""
@@ -269,11 +299,10 @@ class Describer:
         arrays = {path for path, node in nodes.items() if isinstance(node, ArrayNode)}
         for path, place in tree.directories.items():
             chunk = place.chunk or next(filter(self.is_chunk, place.files), None)
-            if chunk is None or place.first(tree.row.nodes) is not None or arrays.intersection(parents(path)):
+            if chunk is None or tree.own_document(place) is not None or arrays.intersection(parents(path)):
                 continue
-            root = chunk_root(path, tree.directories)
-            root = root.removesuffix("/c") if self.is_chunk("c") and root not in nodes else root
-            if root and root not in nodes:
+            root = chunk_root(path, tree.directories, is_key=self.is_chunk)
+            if root and not (root in nodes and nodes[root].refused):
                 called = tree.row.words[1]
                 refuse(nodes, chunks_alone(root, join(path, chunk), name, called=called))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,11 +55,13 @@ def walk(
     *,
     documents: Sequence[str],
     is_array: Callable[[NodeDirectory], bool],
+    further: Callable[[NodeDirectory], Collection[str]],
     follow_links: bool,
 ) -> dict[str, NodeDirectory]:
     """Every directory by path, parents before children; "" is the root.
 
-    `documents` are requested in each. Directories below an array are not visited.
+    `documents` are requested in each; the `further` ones of a directory are read where its listing has them.
+    Directories below an array are not visited.
     """
     directories: dict[str, NodeDirectory] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
@@ -68,7 +70,10 @@ def walk(
         if isinstance(storage, LocalStorage):
             for place in level:
                 place.listing = list_directory(storage, place.path)
-        _read_documents(storage, level, documents, follow_links=follow_links)
+        for place in level:
+            place.problems += _directories_for_documents(storage, place, documents)
+        wanted = [(place, name) for place in level for name in _to_ask(place, documents)]
+        _read_documents(storage, wanted, follow_links=follow_links)
         directories.update((place.path, place) for place in level)
         entered = []
         for place in level:
@@ -80,6 +85,8 @@ def walk(
         below: list[_Visited] = []
         for place, entries in zip(entered, _list(storage, entered), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
+        listed = [(place, name) for place in entered for name in place.files if name in further(place)]
+        _read_documents(storage, listed, follow_links=follow_links)
         # A directory that cannot be entered because of a problem is still a node, to be refused.
         directories.update((place.path, place) for place in below if place.problems and _closed(place))
         level = [place for place in below if not _closed(place)]
@@ -100,13 +107,20 @@ def _keep(place: _Visited, documents: Sequence[str]) -> None:
         place.key_samples = tuple(listing.key_samples.values())
 
 
-def chunk_root(path: str, directories: dict[str, NodeDirectory]) -> str:
-    """The array to which a directory with chunks belongs: trailing numbers are nested keys."""
-    while True:
+def chunk_root(path: str, directories: dict[str, NodeDirectory], *, is_key: Callable[[str], bool]) -> str:
+    """The array to which a directory with chunks belongs: trailing numbers are nested keys.
+
+    So is one other name above them that `is_key`, as is `c`. No such name's array is a node, or the root.
+    """
+    while not directories[path].documents:
         above, _, name = path.rpartition("/")
-        if not above or not CHUNK.fullmatch(name) or directories[above].documents:
-            return path
+        is_number = CHUNK.fullmatch(name) is not None
+        if not above or not (is_number or is_key(name)) or directories[above].documents:
+            break
         path = above
+        if not is_number:
+            break
+    return path
 
 
 def _closed(place: _Visited) -> bool:
@@ -118,14 +132,10 @@ def _closed(place: _Visited) -> bool:
     return any(problem.kind == "link" and problem.severity == "refusal" for problem in place.problems)
 
 
-def _read_documents(
-    storage: Storage, level: Sequence[_Visited], names: Sequence[str], *, follow_links: bool
-) -> None:
-    for place in level:
-        place.problems += _directories_for_documents(storage, place, names)
-    wanted = [(place, name, join(place.path, name)) for place in level for name in _to_ask(place, names)]
-    contents = read_each(storage, [key for _, _, key in wanted])
-    for (place, name, key), content in zip(wanted, contents, strict=True):
+def _read_documents(storage: Storage, wanted: Sequence[tuple[_Visited, str]], *, follow_links: bool) -> None:
+    keys = [join(place.path, name) for place, name in wanted]
+    contents = read_each(storage, keys)
+    for (place, name), key, content in zip(wanted, keys, contents, strict=True):
         if content is None:
             continue
         if isinstance(content, StorageError):
@@ -152,7 +162,7 @@ def _directories_for_documents(storage: Storage, place: _Visited, names: Sequenc
         with contextlib.suppress(StorageError):  # reported where the walk continues
             directories = storage.directories(place.path)
     for name in directories:
-        if name == names[0] or (name in names and name.startswith(".")):
+        if name in names and (name == names[0] or name.startswith(".")):
             yield refusal(
                 "storage",
                 "not a regular file",

@@ -47,7 +47,7 @@ class _Nodes(Describer):
             return "array"
         data = self.tree.parsed(place, NAME)
         if data is None:
-            return None
+            return self.foreign_kind(place)
         if isinstance(data, Problem) or data.get("node_type") != "group":
             return "array"
         return "group" if wrong_version(data, 3, NAME) is None else "array"

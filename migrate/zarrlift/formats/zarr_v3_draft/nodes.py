@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import canonical
-from zarrstack.core.paths import parents
+from zarrstack.core.paths import join, parents
 from zarrstack.core.shard_index import IndexFormat
 
 from ...archive.nodes import GroupNode, Layout, Node, SourceDocument
@@ -34,13 +34,14 @@ from ...core.zarr_v2.chain import read_chain
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
 from ..tree import consolidated
-from ..tree.conflicts import is_litter, refuse_below_arrays
+from ..tree.conflicts import foreign_node, is_litter, refuse_below_arrays
 from ..tree.directory import NodeDirectory
 from ..tree.documents import parse_object
 from ..tree.links import unfollowed_link
-from ..tree.nodes import add_groups, implicit_group
+from ..tree.nodes import add_groups, implicit_group, refuse
 from ..tree.open_tree import DescribedArray, Tree
 from ..tree.reader import Describer
+from ..tree.walk import passed_over, walk
 from .chunks import refuse_lone_chunks, with_scalar_key
 from .entry_point import without_entry
 from .places import META, Places, documents_named, find_documents
@@ -248,8 +249,31 @@ class _Nodes(Describer):
         tree = self.tree
         warnings, others = refuse_lone_chunks(tree.storage, self._dialect, nodes)
         tree.problems.extend(warnings)
-        top = (entry.name for entry in tree.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
-        self._strays = [*sorted(top), *self._places.unclaimed, *others]
+        top = [entry for entry in tree.storage.list_dir("") if entry.name not in (ENTRY, META, "data")]
+        foreign: set[str] = set()
+        if any(entry.is_dir and not passed_over(entry.name) for entry in top):
+            foreign = {path.partition("/")[0] for path in self._refuse_foreign(nodes)}
+        names = sorted(entry.name for entry in top if entry.name not in foreign)
+        self._strays = [*names, *self._places.unclaimed, *others]
+
+    def _refuse_foreign(self, nodes: dict[str, Node]) -> Iterator[str]:
+        """Refuse nodes of other formats beside the documents and chunks; yields their directories."""
+        tree, markers = self.tree, self.tree.row.foreign
+        directories = walk(
+            tree.storage,
+            documents=(),
+            is_array=lambda place: place.path in (META, "data"),
+            further=lambda place: markers if place.path else (),
+            follow_links=tree.reading.follow_links,
+        )
+        for path, place in directories.items():
+            for name in tree.others(place):
+                problem = foreign_node(join(path, name), markers[name].format, tree.row.name)
+                if path in nodes:  # of the same path below `meta`
+                    tree.problems.append(problem)
+                else:
+                    refuse(nodes, problem.at(node=path))
+                yield path
 
     def strays(self, nodes: Mapping[str, Node]) -> Iterable[str]:
         return (key for key in self._strays if not is_litter(key.rpartition("/")[2]))

@@ -211,7 +211,7 @@ def test_two_formats_at_one_node_are_refused_unless_n5_was_asked_for(name, tmp_p
 
 def test_a_node_of_another_format_is_named(tmp_path):
     archive = read(tmp_path, {"a/attributes.json": DATASET, "other/.zarray": {"zarr_format": 2}})
-    assert "a zarr2 node" in messages(node(archive, "other"))
+    assert "a Zarr v2 node is inside an N5 archive" in messages(node(archive, "other"))
 
 
 @pytest.mark.parametrize(
