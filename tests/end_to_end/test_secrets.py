@@ -30,7 +30,7 @@ VARIABLES = (
 )
 BEFORE = f"https://me:{WORD}-password@127.0.0.1:9/x.zarr"
 SIGNED = f"https://127.0.0.1:9/x.zarr?X-Amz-Signature={WORD}-signature&sig={WORD}-sas"
-JOB = "s3://bucket/jobs/x.zarrlift.db"
+JOB = "x.zarrlift.db"
 
 
 def options(bucket: Bucket, side: str) -> str:
@@ -100,8 +100,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     source = bucket.put("in", archive)
     sides = ["--storage-options", options(bucket, "source")]
     sides += ["--storage-options", f"dst:{options(bucket, 'dest')}"]
-    job = ("--job", JOB, "--storage-options", f"job:{options(bucket, 'job')}")
-    both = (*sides, *job[2:])
+    job = ("--job", JOB)
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
     watched = ("--log", "run.jsonl", "--metrics", "run.prom")
     how = ("--executor", executor, "--workers", "2", "--verbose", *watched)
@@ -118,18 +117,18 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     for fault in (closed, refused):  # the first one ends the run with an error of a worker
         bucket.instead = fault
         run("migrate", source, target, *sides, *job, *layers, *how, *origin, code=1)
-        run("status", JOB, *job[2:], "--json")
+        run("status", JOB, "--json")
     bucket.instead = lambda _: None
-    run("resume", JOB, *both, *how, "--json")
+    run("resume", JOB, *sides, *how, "--json")
     run("migrate", source, target, *sides, *job, *layers, *how, *origin)
     assert "out/ro-crate-metadata.json" in bucket.server.objects()
-    run("status", JOB, *job[2:])
+    run("status", JOB)
     for words in (("--html", "report.html"), ("--json",)):
-        run("status", "--check", "--verbose", JOB, *both, *words)
+        run("status", "--check", "--verbose", JOB, *sides, *words)
     run("inspect", source, *sides[:2], "--html", "inspect.html")
-    run("verify", source, target, *both, "--job", JOB, *how[:4], "--full")
+    run("verify", source, target, *sides, "--job", JOB, *how[:4], "--full")
     run("digest", source, *sides[:2], "--json")
-    run("undo", "--yes", "--yes", JOB, *both, "--json")
+    run("undo", "--yes", "--yes", JOB, *sides, "--json")
     assert run.said > 10_000
 
 
@@ -150,7 +149,6 @@ WRONG = {
     "options that are no JSON": ("inspect", "s3://b/x", "--storage-options", f'{{"secret": "{WORD}'),
     "options of no use": ("inspect", "source.zarr", "--storage-options", f"secret={WORD}-word"),
     "unknown options": ("inspect", "memory://x", "--storage-options", f"nosuch={WORD}-word"),
-    "options of a job": ("status", JOB, "--storage-options", f"job:nosuch={WORD}-word"),
     "a layer": (
         "migrate",
         "--dry-run",
@@ -196,11 +194,11 @@ def test_what_is_wrong_is_told_without_secrets(name: str, run: Run, place: Path)
 
 def test_errors_and_outcomes_in_python_hold_none(run: Run, bucket: Bucket, place: Path) -> None:
     source = bucket.put("in", tree(write_archive(place / "source.zarr")))
-    sides = {"storage_options": "source", "dest_storage_options": "dest", "job_storage_options": "job"}
+    sides = {"storage_options": "source", "dest_storage_options": "dest"}
     given: Any = {name: json.loads(options(bucket, side)) for name, side in sides.items()}
     bucket.instead = lambda request: 403 if "/g/recode/" in request.path else None
     outcome = zarrlift.migrate(source, "s3://bucket/out", job=JOB, **given)
-    status = zarrlift.status(JOB, job_storage_options=given["job_storage_options"])
+    status = zarrlift.status(JOB)
     shown = repr((outcome, outcome.to_json(), status, status.to_json(), *outcome.problems))
     assert WORD not in shown
     run.search("Python")

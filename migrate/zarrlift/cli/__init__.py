@@ -59,7 +59,4 @@ def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # what a command could not print has its exit code already
             stream.flush()
-    stored = sys.modules.get("zarrlift.jobs.ledger.stored_file")
-    if stored is not None:
-        stored.remove_copies()
     os._exit(code)

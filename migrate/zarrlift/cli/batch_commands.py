@@ -82,7 +82,7 @@ def run(
     options: o.MigratingMany,
     update: Add = False,
     list_file: ListFile = None,
-    storage: o.BothStorage,
+    storage: o.Storage,
     recipe: RecipeOptions,
     html: o.Html = None,
     output: o.WatchedOutput,

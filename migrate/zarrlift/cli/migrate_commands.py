@@ -61,7 +61,6 @@ def migrate(
     if dry_run:
         output.session.previews = True
         keywords = arguments()
-        keywords.pop("job_storage_options", None)
         if show is not None:
             from ..jobs.node_change import node_change
 
@@ -146,7 +145,7 @@ def finish(
     *,
     only: o.Only = None,
     options: o.OfJob,
-    storage: o.JobStorage,
+    storage: o.SourceStorage,
     yes: o.Yes = False,
     output: o.WatchedOutput,
 ) -> Answer:

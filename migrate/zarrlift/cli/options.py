@@ -130,11 +130,10 @@ class WatchedOutput(QuietOutput):
         return watched(quiet=self.quiet, verbose=self.verbose, logged_problems=logged_problems)
 
 
-_ARGUMENTS = {"src": "storage_options", "dst": "dest_storage_options", "job": "job_storage_options"}
+_ARGUMENTS = {"src": "storage_options", "dst": "dest_storage_options"}
 _WORDS = {
     "src": "the source",
     "dst": "the destination",
-    "job": "a job file in a store",
 }
 
 
@@ -142,7 +141,7 @@ class Storage(Group):
     """How the places of a command are opened."""
 
     heading = "Where"
-    places: ClassVar[tuple[str, ...]] = ("src", "dst", "job")
+    places: ClassVar[tuple[str, ...]] = ("src", "dst")
     """Those that the command has."""
     unnamed: ClassVar[tuple[str, ...]] = ("src",)
     """Those that get options without a place."""
@@ -184,8 +183,6 @@ class ComparedStorage(Storage):
 
 SourceStorage: TypeAlias = Annotated[Storage, {"places": ("src",)}]
 DestinationStorage: TypeAlias = Annotated[Storage, {"places": ("dst",), "unnamed": ("dst",)}]
-BothStorage: TypeAlias = Annotated[Storage, {"places": ("src", "dst")}]
-JobStorage: TypeAlias = Annotated[Storage, {"places": ("src", "job")}]
 DiffStorage: TypeAlias = Annotated[ComparedStorage, {"places": ("src", "dst")}]
 """Which places a command opens."""
 

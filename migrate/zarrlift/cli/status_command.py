@@ -57,7 +57,6 @@ def status(
     batch = batch_of(target, only, options)
     output.session.how_to_continue = lambda _: f"The {'batch' if batch else 'job'} is not affected."
     places = storage.arguments()
-    of_job = {name: places.pop(name) for name in ("job_storage_options",) if name in places}
     if batch is not None:
         from ..report import batch as report_batch
         from ..report.html.pages import batch_json, write_batch_page
@@ -75,7 +74,7 @@ def status(
 
     from ..report import status as report_status
 
-    keywords = {**options.of(JobPlace), **of_job}
+    keywords = options.of(JobPlace)
     ask = partial(zarrlift.status, target, **keywords)
 
     def write_page(report: JobReport, places: dict[str, Any] | None) -> None:

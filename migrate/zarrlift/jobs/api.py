@@ -137,7 +137,7 @@ def migrate(
     - `recipe`: the requested changes.
     - `format`: that of the source, if several are present; by default it is detected.
     - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
-    - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
+    - `job`: the path of the job file.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
       cluster of Dask. Workers elsewhere must be able to access both places.
@@ -210,7 +210,7 @@ def resume(
 ) -> Outcome:
     """Resume an interrupted job.
 
-    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source.
+    `target` is the job file, the destination or the source.
     Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
     they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
     `verify` is by default the level of the earlier runs, the lowest if they differ. The other arguments are

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from zarrstack.core.errors import UsageError
 
@@ -40,9 +40,6 @@ from .progress import Progress, listing_shown
 from .provenance import Provenance
 from .run_job import OpenJob, refuse_unsuitable
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
-
-if TYPE_CHECKING:
-    from .ledger.stored_file import JobPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +86,7 @@ class ArchiveRequest(Request, Places):
 def migrate_archive(
     request: ArchiveRequest,
     ends: Endpoints,
-    path: JobPath,
+    path: Path,
     options: RunOptions,
     run: Observed,
 ) -> Outcome:
@@ -121,7 +118,7 @@ def migrate_archive(
 def new_job(
     request: ArchiveRequest,
     ends: Endpoints,
-    path: JobPath,
+    path: Path,
     claim: Claim,
     options: RunOptions,
     progress: Progress | None = None,
@@ -165,7 +162,7 @@ def new_job(
             yield job, plan, ends, inventories
 
 
-def _continues_earlier(path: JobPath, ends: Endpoints, request: ArchiveRequest) -> bool:
+def _continues_earlier(path: Path, ends: Endpoints, request: ArchiveRequest) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
     A job is removed if it was undone, if its archive was restored, if everything was refused, so that a new

@@ -96,7 +96,7 @@ class Branch(NoBranch):
         with _as_destination():
             branch_state = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
         self._job.note(**{_FACT: branch_state})
-        self._job.commit(now=True)
+        self._job.commit()
         self._job.before_commit = self._commit
 
     def due(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
 
@@ -34,9 +34,6 @@ from .ledger.database import HeldError
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .units import command
-
-if TYPE_CHECKING:
-    from .ledger.stored_file import JobPath
 
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors that systems raise for a directory in which files cannot be created."""
@@ -118,13 +115,13 @@ class Claim:
 
 
 @contextmanager
-def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> Iterator[Claim]:
+def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Iterator[Claim]:
     """Hold the destination of the job with that file exclusively.
 
     `destination` is the storage without layers on top. Raises JobError if another job holds it, and
     StorageError.
     """
-    file = Path(os.path.abspath(file)) if isinstance(file, Path) else file
+    file = Path(os.path.abspath(file))
     holder = ClaimHolder(
         token=os.urandom(8).hex(),
         job=_existing_job(file) or os.urandom(4).hex(),
@@ -143,7 +140,7 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
         claim.release()
 
 
-def sweep_claim(destination: Storage, file: JobPath) -> None:
+def sweep_claim(destination: Storage, file: Path) -> None:
     """Remove the claim that a killed process of this job left; claims of other jobs are kept."""
     with suppress(JobError, StorageError), claimed(destination, file):
         pass
@@ -165,7 +162,7 @@ def not_exclusive(url: str) -> Problem:
     )
 
 
-def _existing_job(file: JobPath) -> str | None:
+def _existing_job(file: Path) -> str | None:
     """The id of an existing job."""
     if not os.path.lexists(file):
         return None

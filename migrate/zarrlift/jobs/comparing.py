@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
+from typing import Final, TypeAlias, Unpack
 
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 
@@ -18,13 +17,9 @@ from ..recipe.signatures import explicit, given
 from ..storage.open_storage import Place, open_storage
 from ..verification.archive_diff import ArchiveDiff
 from ..verification.digest_report import ArchiveDigest
-from .ledger.find_job import fetch_job, is_stored
 from .ledger.ledger import SUFFIX, Job
 from .observed import ticking
 from .progress import ProgressChoice
-
-if TYPE_CHECKING:
-    from .ledger.stored_file import JobPath
 
 Digests: TypeAlias = str | os.PathLike[str] | ArchiveDigest
 """Digests, or the file that contains them: what `digest` wrote, or a job file."""
@@ -64,18 +59,14 @@ def digest(source: Place, *, progress: ProgressChoice = None, **options: Unpack[
     from ..verification.value_digests import digest_archive
 
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(SUFFIX):
-        return stored_digests(_job_file(source, options.get("storage_options")))
+        return stored_digests(Path(source))
     storage, reading, format = opened(source, options)  # noqa: A001 - as in the public functions
     archive = describe(storage, format=format, options=reading)
     with ticking(progress) as display:
         return digest_archive(archive, storage, follow_links=reading.follow_links, progress=display)
 
 
-def _job_file(file: str | os.PathLike[str], options: Mapping[str, Any] | None) -> JobPath:
-    return fetch_job(os.fspath(file), options) if is_stored(file) else Path(file)
-
-
-def stored_digests(path: JobPath) -> ArchiveDigest:
+def stored_digests(path: Path) -> ArchiveDigest:
     """The digests of a job's result; UsageError if it has none."""
     with Job.open(path, write=False) as job:
         header = job.header
@@ -97,16 +88,13 @@ def write_digests(digests: ArchiveDigest, path: str | os.PathLike[str]) -> None:
         raise StorageError("cannot write the digests", key=str(path), found=error.strerror) from error
 
 
-def load_digests(digests: Digests, options: Mapping[str, Any] | None = None) -> ArchiveDigest:
-    """The digests in a file; StorageError if it cannot be read, UsageError if there are none in it.
-
-    `options` are for a job file in a store.
-    """
+def load_digests(digests: Digests) -> ArchiveDigest:
+    """The digests in a file; StorageError if it cannot be read, UsageError if there are none in it."""
     if isinstance(digests, ArchiveDigest):
         return digests
     path = Path(digests)
     if path.name.endswith(SUFFIX):
-        return stored_digests(_job_file(digests, options))
+        return stored_digests(path)
     try:
         return ArchiveDigest.from_json(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

@@ -43,7 +43,7 @@ class _Finishing(JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords):
 def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
-    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
+    `target` is the job file, the destination or the source;
     `job` names the job file of a destination or source if it is not where jobs are looked for.
     `storage_options` open the archive. With `take_over`, an archive that another host has claimed is changed
     too.
@@ -86,7 +86,7 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
         sync(it.place)  # the new documents, before the old ones are removed
         it.job.sync_commits()
         it.job.legacy.keep(legacy)
-        it.job.commit(now=True)
+        it.job.commit()
         for key, _ in legacy:
             it.place.delete(key)
         it.job.note(state="finished")

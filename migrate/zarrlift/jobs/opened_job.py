@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError
 
@@ -41,9 +42,6 @@ from .progress import ProgressChoice
 from .resume.lost_tasks import find_torn_documents, may_be_lost
 from .resume.relocate import ends_of, follow, settle_result
 from .run_job import OpenJob
-
-if TYPE_CHECKING:
-    from .ledger.stored_file import JobPath
 
 Kind: TypeAlias = Literal["directory", "in place", "store", "icechunk"]
 """Where the result of a job is."""
@@ -87,7 +85,7 @@ class UnclaimedJob:
     """A job that a user has named, with both of its places opened, neither claimed nor locked."""
 
     verb: Verb
-    path: JobPath
+    path: Path
     ends: Endpoints
     options: RunOptions
     digest: bool = False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.json_text import JSONObject
@@ -41,8 +40,6 @@ def remembered(places: Places, *, in_place: bool) -> dict[str, str]:
 def option_words(job: Job) -> tuple[str, ...]:
     """Command line arguments with which a command can open the places of a job."""
     by_place = {place: json.loads(job.fact(name) or "{}") for name, place in _FACTS.items()}
-    if not isinstance(job.path, Path):
-        by_place["job:"] = _without_secrets(job.path.options)
     words: list[str] = []
     for place, options in by_place.items():
         if any(isinstance(value, (dict, list)) for value in options.values()):

@@ -87,7 +87,7 @@ def note_root_document(job: Job, expected: str) -> None:
     if earlier is not None:
         job.documents.add("", earlier)
     job.note(root_document=expected)
-    job.commit(now=True)
+    job.commit()
 
 
 def keep_document(job: Job, row: NodeRow, earlier: Planned) -> None:

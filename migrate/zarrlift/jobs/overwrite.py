@@ -39,7 +39,7 @@ def set_aside(job: Job, destination: Storage) -> None:
             except OSError as error:
                 raise storage_error("cannot set the old tree aside", str(destination.root), error) from error
     job.note(set_aside="yes")
-    job.commit(now=True)  # otherwise a repeated rename could take the new tree for the old one
+    job.commit()  # otherwise a repeated rename could take the new tree for the old one
 
 
 def restore_previous_tree(job: Job, destination: Storage) -> Problem | None:

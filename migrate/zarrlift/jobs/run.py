@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -284,7 +283,7 @@ class Run:
     def _publish(self, arrays: list[RunArray]) -> None:
         published: list[tuple[int, int | None]] = []
         whole = [array.plan for array in arrays if not array.failures]
-        left = sweep_known(whole, self.destination, partial(self.job.commit, now=True))
+        left = sweep_known(whole, self.destination, self.job.commit)
         try:
             for array in arrays:
                 if array.plan.path in left:

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 from typing import Literal, Unpack
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import FieldsAsJSON
@@ -215,7 +214,7 @@ def _node(row: NodeRow, done: TaskTotals) -> NodeStatus:
 def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
     """Return the status of a job; a running job is not affected.
 
-    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source;
+    `target` is the job file, the destination or the source;
     `job` names the job file of a destination or source if it is not where jobs are looked for.
 
     Raises
@@ -245,7 +244,7 @@ def limit(target: PathText, rate: str | float, **options: Unpack[JobPlaceKeyword
     Raises
     ------
     UsageError
-        If it is not a rate, or the job file is in a store.
+        If it is not a rate.
     JobError
         If there is no such job, if it is done, or if it runs without a limit.
 
@@ -258,8 +257,6 @@ def limit(target: PathText, rate: str | float, **options: Unpack[JobPlaceKeyword
     """
     new = parse_limit(rate)
     path = find_job(target, given(options, JobPlace))
-    if not isinstance(path, Path):
-        raise UsageError("the limit of a job whose file is in a store cannot be changed", key=str(path))
     with Job.open(path, write=False) as opened:
         status = status_of(opened)
     file = limit_path(path)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
@@ -22,68 +22,44 @@ from ..storage.local.presence import exists
 from .ledger.ledger import Job
 from .source_check import source_changed
 
-if TYPE_CHECKING:
-    from .ledger.stored_file import JobPath
-
 _SUFFIX: Final = ".inventory"
 
 log: Final = logging.getLogger("zarrlift")
 
 
-def inventory_path(job: JobPath) -> Path:
-    """The path of the inventory of the job in this file; for a job in a store, next to the local copy."""
-    path = Path(job)
-    return path.with_name(path.name + _SUFFIX)
+def inventory_path(job: Path) -> Path:
+    """The path of the inventory of the job in this file."""
+    return job.with_name(job.name + _SUFFIX)
 
 
-def _fetched(job: JobPath) -> Path:
-    """The same, where it is if it exists anywhere."""
-    path = inventory_path(job)
-    if not isinstance(job, Path) and not exists(path):
-        try:
-            job.fetch_beside(path)
-        except (StorageError, OSError) as error:
-            log.warning("%s: the stored listing cannot be read, so the source is listed: %s", job, error)
-    return path
-
-
-def has_inventory(job: JobPath) -> bool:
+def has_inventory(job: Path) -> bool:
     """Whether the listings of a job are stored."""
-    return exists(_fetched(job))
+    return exists(inventory_path(job))
 
 
 def keep_inventory(job: Job, inventories: Inventories) -> None:
-    """Keep the listings of a job for later runs of it; a failure is only logged."""
+    """Keep the listings of a job for later runs of it, unless they have a file of their own."""
     if (content := inventories.to_keep()) is not None:
         job.listing.keep(content)
         job.commit()
-        return
-    path = inventory_path(job.path)
-    if inventories.complete() and not isinstance(job.path, Path) and exists(path):
-        try:
-            job.path.send_beside(path)
-        except (StorageError, OSError) as error:
-            log.warning("%s: cannot store the listing of the source: %s", job.path, error)
 
 
 def _lists_slowly(source: Storage) -> bool:
     return source.requests is not None and source.can_list and not source.in_process
 
 
-def remove_inventory(job: JobPath) -> None:
+def remove_inventory(job: Path) -> None:
     """Delete the stored listings of a job and its limit; a failure is only logged."""
     path = inventory_path(job)
     try:
         path.unlink(missing_ok=True)
         _later(job).unlink(missing_ok=True)
-        limit_path(Path(job)).unlink(missing_ok=True)
-        if not isinstance(job, Path):
-            job.delete_beside(path)
-    except (StorageError, OSError) as error:
+        limit_path(job).unlink(missing_ok=True)
+    except OSError as error:
         log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
 
 
-def new_inventories(job: JobPath, id: str, source: Storage) -> Inventories:
+def new_inventories(job: Path, id: str, source: Storage) -> Inventories:
     """Where the listings of a new job are put: in a file if the source is a store, where they take long.
 
     Those of other sources go into the job file in the end.
@@ -100,7 +76,7 @@ def later_inventories(job: Job, source: Storage) -> Inventories:
     return Inventories(InventoryFile.temporary(job.id))
 
 
-def _later(job: JobPath) -> Path:
+def _later(job: Path) -> Path:
     path = inventory_path(job)
     return path.with_name(path.name + ".new")
 
@@ -115,9 +91,9 @@ def replace_inventory(job: Job, inventories: Inventories) -> None:
     keep_inventory(job, inventories)
 
 
-def planned_inventories(job: JobPath, id: str) -> Inventories:
+def planned_inventories(job: Path, id: str) -> Inventories:
     """The listings of which the plan of a job was made, to read."""
-    return Inventories(InventoryFile.open(_fetched(job), id))
+    return Inventories(InventoryFile.open(inventory_path(job), id))
 
 
 def last_inventories(job: Job) -> Inventories:
@@ -133,7 +109,7 @@ def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
     They replace listings that take long, if an object is compared with its listed version when it is read. An
     array whose source changed is listed again: another attempt would fail as the last one did.
     """
-    file = InventoryFile.open(_fetched(job.path), job.id, write=True)
+    file = InventoryFile.open(inventory_path(job.path), job.id, write=True)
     if file is None:
         return new_inventories(job.path, job.id, source)
     changed = {

@@ -14,7 +14,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self, TypeAlias
 
@@ -276,11 +275,8 @@ class WorkTotal:
         return self._others
 
     def note_silence(self, job: Job, *, then: Callable[[], None]) -> None:
-        """Store in the job that a server does not answer, or does again; `then`, if that is new, commits it.
-
-        A job file in a store is left alone: that server may be the silent one.
-        """
-        longest = silence.longest() if isinstance(job.path, Path) else None
+        """Store in the job that a server does not answer, or does again; `then` commits it, if it is new."""
+        longest = silence.longest()
         noted = None if longest is None else (longest.attempt, longest.errors)
         if noted == self._silence:
             return

@@ -54,7 +54,6 @@ class JobPlaceKeywords(TypedDict, total=False):
     """Where the job file is."""
 
     job: PathText | None
-    job_storage_options: StorageOptions
 
 
 class MovedKeywords(TypedDict, total=False):

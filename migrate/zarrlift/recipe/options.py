@@ -216,11 +216,10 @@ class JobPlace(Table):
 
     job: PathText | None = option(
         None,
-        "The job file, a path or a URL of a store; by default beside the result.",
+        "The job file; by default beside the result.",
         heading="Running",
         metavar="PATH",
     )
-    job_storage_options: StorageOptions = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

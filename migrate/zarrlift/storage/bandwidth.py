@@ -98,14 +98,12 @@ class Bandwidth:
         return limit if limit is None or isinstance(limit, cls) else cls(parse_limit(limit))
 
     @classmethod
-    def of_job(cls, job: object) -> Self | None:
+    def of_job(cls, job: Path) -> Self | None:
         """The limit that is left of an earlier run of a job; None if there is none."""
-        return cls(None) if isinstance(job, Path) and limit_path(job).exists() else None
+        return cls(None) if limit_path(job).exists() else None
 
-    def follow(self, job: object) -> None:
+    def follow(self, job: Path) -> None:
         """Use the limit in the file of a job, to which one that was given is written; JobError."""
-        if not isinstance(job, Path):
-            return
         self._file = limit_path(job)
         if self._given is not None:
             write_limit(self._file, self._given)

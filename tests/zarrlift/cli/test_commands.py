@@ -226,7 +226,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --set endian=big --set order=F --set key-encoding=v2 --set separator=/ --chunks 64,-1 --shards 4x"
         " --set shard-index=crc32c --set shard-index-location=start --memory 2GB --include a/* --include b"
         " --exclude c --drop-empty --set objects=json --allow-pickle --set attributes=keep --conventions none"
-        " --set multiscale=ome --set ome=0.6 --from zarr2 --job j.db --storage-options job:key=k"
+        " --set multiscale=ome --set ome=0.6 --from zarr2 --job j.db"
         " --workers 3 --executor dask --dask-address tcp://h:1"
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
@@ -246,7 +246,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "metrics": "zarrlift.prom",
         "format": "zarr2",
         "job": "j.db",
-        "job_storage_options": {"key": "k"},
         "workers": 3,
         "executor": "dask",
         "dask_address": "tcp://h:1",
@@ -581,7 +580,7 @@ def test_others_read_it(tmp_path, capsys):
 # `--storage-options` names the place that each option is for; none goes to another place.
 
 
-BOTH = ("src", "dst", "job")
+BOTH = ("src", "dst")
 
 
 @pytest.mark.parametrize(
@@ -589,10 +588,7 @@ BOTH = ("src", "dst", "job")
     [
         (["anon=true"], {"src": {"anon": True}}),
         (["dst:key=k", "dst:secret=s"], {"dst": {"key": "k", "secret": "s"}}),
-        (
-            ["src:key=a", "dst:key=b", "job:key=c"],
-            {"src": {"key": "a"}, "dst": {"key": "b"}, "job": {"key": "c"}},
-        ),
+        (["src:key=a", "dst:key=b"], {"src": {"key": "a"}, "dst": {"key": "b"}}),
         (["endpoint_url=http://h:9"], {"src": {"endpoint_url": "http://h:9"}}),
         (["dst:endpoint_url=http://h:9"], {"dst": {"endpoint_url": "http://h:9"}}),
         (["key=a=b:c"], {"src": {"key": "a=b:c"}}),

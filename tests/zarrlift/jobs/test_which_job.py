@@ -275,6 +275,18 @@ def test_bind_mounts(shown, point, source, destination, message, tmp_path):
     assert files(tmp_path) == before
 
 
+@pytest.mark.parametrize("call", [zarrlift.status, zarrlift.resume, zarrlift.undo])
+def test_a_job_file_in_a_store_is_refused(call: Callable[..., Any], source: Path, tmp_path: Path) -> None:
+    url = "s3://me:secret@bucket/x.zarrlift.db"
+    with pytest.raises(
+        UsageError, match="a job file is a file, not an object of a store; found s3://bucket/x"
+    ):
+        zarrlift.migrate(source, tmp_path / "out.zarr", job=url)
+    with pytest.raises(UsageError, match="not an object of a store"):
+        call(source, job=url)
+    assert not list(tmp_path.glob("out*"))
+
+
 # Job files of another version, and damaged ones, are refused by name and stay as they are.
 
 

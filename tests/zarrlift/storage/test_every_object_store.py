@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.limits import PART, SPOOLED
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import adaptive_concurrency, obstore_s3
-from zarrlift.storage.remote.stored_object import StoredObject
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrstack.core.errors import StorageError, ZarrstackError
 
@@ -57,13 +55,11 @@ def test_from_bucket_to_bucket_is_as_from_directory_to_directory(
 
 
 @pytest.mark.slow(one_in=5)
-@pytest.mark.parametrize("job", ["here", "in the store"])
-def test_a_killed_copy_is_resumed(job: str, bucket: Bucket, archive: Path, tmp_path: Path) -> None:
+def test_a_killed_copy_is_resumed(bucket: Bucket, archive: Path, tmp_path: Path) -> None:
     ends = bucket.put("in", files(archive)), bucket.url("out")
-    place = str(tmp_path / "job.db") if job == "here" else bucket.url("jobs/x.zarrlift.db")
-    more: dict[str, Any] = {} if job == "here" else {"job_storage_options": bucket.options}
+    place = str(tmp_path / "job.db")
     words = [sys.executable, "-m", "zarrlift", "migrate", *ends, "--job", place]
-    for end in ("src", "dst", "job")[: 2 + len(more)]:
+    for end in ("src", "dst"):
         words += ["--storage-options", f"{end}:{json.dumps(bucket.options)}"]
     count, running = itertools.count(), []
 
@@ -77,8 +73,8 @@ def test_a_killed_copy_is_resumed(job: str, bucket: Bucket, archive: Path, tmp_p
         told = process.communicate(timeout=120)[0]
     assert process.returncode == -signal.SIGKILL, told
     bucket.calm()
-    assert zarrlift.status(place, **more).state == "incomplete"
-    outcome = zarrlift.resume(place, **bucket.ends, **more)
+    assert zarrlift.status(place).state == "incomplete"
+    outcome = zarrlift.resume(place, **bucket.ends)
     assert outcome.ok, outcome.problems
     assert zarrlift.migrate(archive, tmp_path / "local").ok
     assert bucket.stored("out") == files(tmp_path / "local")
@@ -98,29 +94,6 @@ def test_thousands_of_objects_are_listed_and_copied(bucket: Bucket, tmp_path: Pa
     outcome = zarrlift.migrate(place, tmp_path / "back", job=tmp_path / "2.db", storage_options=options)
     assert outcome.ok, outcome.problems
     assert files(tmp_path / "back/c") == {str(number): bytes([number % 251]) for number in range(many)}
-
-
-def test_an_object_is_replaced_only_if_it_is_the_version_that_is_known(bucket: Bucket) -> None:
-    """As job files in a store and claims need it."""
-    mine, other = (StoredObject(bucket.url("jobs/x.db"), bucket.options) for _ in range(2))
-    assert mine.read() is None
-    assert mine.version() is None
-    first = mine.replace(b"first", None).result()
-    assert first is not None
-    assert mine.read() == (b"first", first)
-    assert other.replace(b"created by another", None).result() is None
-
-    second = other.replace(b"second", first).result()
-    assert second not in (None, first)
-    assert mine.replace(b"of a process that was left behind", first).result() is None
-    assert other.is_compared(b"second", second or {})
-    assert mine.read() == (b"second", second)
-    assert mine.version() == second
-
-    mine.delete()
-    assert mine.read() is None
-    assert other.replace(b"third", second).result() is None
-    assert mine.read() is None
 
 
 @pytest.mark.usefixtures("impatient")

@@ -327,7 +327,6 @@ WRONG = {
     "ocean empty": "no archive found",
     "ocean ocean --from zarr9": "unknown format 'zarr9'",
     "ocean ocean --from n5": "no n5 archive found",
-    "ocean ocean --storage-options job:anon=true": "this command has no job:",
     "ocean": "Missing argument",
 }
 

@@ -33,7 +33,7 @@ from .rows import RowRequest
 _ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
 _RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)
 _KNOWN: Final = ("source", "destination", "recipe", *_ASKED, *_RECIPE)
-_SECRET: Final = ("storage_options", "dest_storage_options", "job_storage_options")
+_SECRET: Final = ("storage_options", "dest_storage_options")
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 

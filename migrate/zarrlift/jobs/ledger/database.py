@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zarrstack.core.json_text import excerpt
 
@@ -24,9 +24,6 @@ from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.system_errors import file_limit_text, may_create_in
 from .rows import SCHEMA_SQL, Common, Values, as_stored, node_rows
-
-if TYPE_CHECKING:
-    from .stored_file import JobPath
 
 
 class HeldError(JobError):
@@ -38,15 +35,13 @@ class Home:
     """The recorded path of a file."""
 
     path: str
-    """With links resolved; for a file in a store its URL."""
+    """With links resolved."""
     mount: str
-    """The mount point that contains it; "" for a URL."""
+    """The mount point that contains it."""
 
     @classmethod
-    def of(cls, path: JobPath) -> Home:
+    def of(cls, path: Path) -> Home:
         """The present path of a file."""
-        if not isinstance(path, Path):
-            return cls(path=str(path), mount="")
         real = os.path.realpath(path)
         mount = os.path.dirname(real)
         while not os.path.ismount(mount) and mount != os.path.dirname(mount):
@@ -96,7 +91,7 @@ BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 class Database:
     """An open job file, whose writes begin a transaction. Errors are JobErrors that say what to do."""
 
-    def __init__(self, connection: sqlite3.Connection, path: JobPath) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.connection = connection
         self._path = path
 
@@ -140,9 +135,7 @@ class Database:
             ) from error
 
 
-def create_database(
-    file: JobPath, facts: Mapping[str, str], nodes: Sequence[Planned], *, fsync: bool
-) -> None:
+def create_database(file: Path, facts: Mapping[str, str], nodes: Sequence[Planned], *, fsync: bool) -> None:
     """Create a job file with the notes and nodes of a new job; JobError if it exists.
 
     It is created under a temporary name and renamed, so a killed process leaves no partial job.
@@ -197,7 +190,7 @@ def insert_nodes(db: sqlite3.Connection, nodes: Iterable[Planned]) -> None:
     db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", common)
 
 
-def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:
+def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
     """A connection to an existing job file; sqlite3.Error."""
     from urllib.parse import quote
 
@@ -229,7 +222,7 @@ def stamp(path: str) -> str:
 
 
 @contextlib.contextmanager
-def reporting_damage(path: JobPath) -> Iterator[None]:
+def reporting_damage(path: Path) -> Iterator[None]:
     """Turns an error from content that cannot be understood into a JobError."""
     try:
         yield
@@ -238,7 +231,7 @@ def reporting_damage(path: JobPath) -> Iterator[None]:
         raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN) from error
 
 
-def remove_journal(db: sqlite3.Connection, path: JobPath) -> None:
+def remove_journal(db: sqlite3.Connection, path: Path) -> None:
     """Remove the journal of a killed commit."""
     if os.path.lexists(f"{os.fspath(path)}-journal"):
         # SQLite removes an unneeded journal after it changes a page.
@@ -248,7 +241,7 @@ def remove_journal(db: sqlite3.Connection, path: JobPath) -> None:
         db.execute("COMMIT")
 
 
-def require_file(path: JobPath) -> None:
+def require_file(path: Path) -> None:
     """Raise JobError for a pipe, socket or device, on which SQLite would block."""
     try:
         mode = os.stat(path).st_mode
@@ -260,7 +253,7 @@ def require_file(path: JobPath) -> None:
         )
 
 
-def lock_file(path: JobPath) -> int | None:
+def lock_file(path: Path) -> int | None:
     """Lock the file against other runners until this process ends; the kernel releases the lock."""
     from ...storage.local import byte_locks
 
@@ -307,7 +300,7 @@ def _error_text(error: Exception) -> str:
     return str(error) + (file_limit_text() if "I/O" in str(error) else "")
 
 
-def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
+def require_job(meta: Mapping[str, Any], path: Path) -> None:
     """Raise JobError unless these are the facts of a job of this version."""
     if not {"version", "id", "state", "plan"} <= meta.keys():
         raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
@@ -327,7 +320,7 @@ def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
         )
 
 
-def not_opened(path: JobPath, error: sqlite3.Error) -> JobError:
+def not_opened(path: Path, error: sqlite3.Error) -> JobError:
     """The error for a file that SQLite cannot open."""
     message, advice = "this is not a job file", BROKEN
     if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
@@ -336,7 +329,7 @@ def not_opened(path: JobPath, error: sqlite3.Error) -> JobError:
     return JobError(message, key=str(path), found=found, advice=advice)
 
 
-def unwritable(path: JobPath, error: Exception) -> JobError:
+def unwritable(path: Path, error: Exception) -> JobError:
     """The error for a job file that cannot be written."""
     return JobError(
         "cannot write the job file",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from zarrstack.core.errors import UsageError
@@ -25,28 +24,19 @@ from .database import SQLITE
 from .ledger import SUFFIX, Job
 from .move import move_of
 
-if TYPE_CHECKING:
-    from .stored_file import JobPath, StoredFile
-
 LIST_SUFFIX: Final = ".zarrlift.jsonl"
 """Of the list of a batch, each of whose archives has a job of its own."""
 _NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
 
 
-def job_path(destination: Path | None, url: str, job: JobPlace) -> JobPath:
+def job_path(destination: Path | None, url: str, job: JobPlace) -> Path:
     """The path of a job's file: the given one, or next to a local destination, or in the working directory.
 
     For in-place work the destination is the source. Remote places often share their last name, so the name of
     a file in the working directory contains a digest of the URL.
     """
-    local = None if job.job is None else _explicit_path(job.job)
-    if job.job is not None and local is None:
-        stored = _stored(os.fspath(job.job), job.job_storage_options)
-        stored.fetch()
-        return stored
-    _refuse(job.job_storage_options)
-    if local is not None:
-        return local
+    if job.job is not None:
+        return _explicit_path(job.job)
     if destination is not None:
         return sibling(destination, SUFFIX)
     return Path.cwd() / _name_of_file(url)
@@ -69,61 +59,33 @@ def _name_of_file(url: str) -> str:
     return with_suffix(f"{last_name}-{digest}", SUFFIX)
 
 
-def _explicit_path(explicit: str | os.PathLike[str]) -> Path | None:
-    """A path as given for a job file; None for a URL of a store."""
+def _explicit_path(explicit: str | os.PathLike[str]) -> Path:
+    """A path as given for a job file; UsageError for a URL of a store."""
     text = os.fspath(explicit)
-    return _local(text) if "://" in text else Path(os.path.abspath(text))
-
-
-def _stored(url: str, options: Mapping[str, Any] | None) -> StoredFile:
-    from .stored_file import StoredFile  # it imports asyncio
-
-    if not url.endswith(SUFFIX):
+    path = _local(text) if "://" in text else Path(os.path.abspath(text))
+    if path is None:
         raise UsageError(
-            "a job file in a store needs the usual suffix", found=redact(url), expected=f"NAME{SUFFIX}"
+            "a job file is a file, not an object of a store",
+            found=redact(text),
+            expected="a path",
+            advice="Use a lasting volume that all machines mount.",
         )
-    return StoredFile(url, options)
+    return path
 
 
-def _refuse(options: Mapping[str, Any] | None) -> None:
-    if options:
-        raise UsageError("job storage options are for a job file in a store", expected="--job with a URL")
-
-
-def fetch_job(url: str, options: Mapping[str, Any] | None = None) -> StoredFile:
-    """The existing job file at a URL; JobError if there is none."""
-    stored = _stored(url, options)
-    if not stored.fetch():
-        raise JobError("there is no such job file", key=str(stored))
-    return stored
-
-
-def is_stored(target: object) -> bool:
-    """Whether a target is the URL of a job file in a store."""
-    return isinstance(target, str) and target.endswith(SUFFIX) and is_url(target) and _local(target) is None
-
-
-def find_job(target: PathText, job: JobPlace = JobPlace()) -> JobPath:  # noqa: B008 - frozen
+def find_job(target: PathText, job: JobPlace = JobPlace()) -> Path:  # noqa: B008 - frozen
     """The job file for `target`, which is a job file, a destination, or a source.
 
-    A job file may be a URL. Searches next to a local target and in the
-    working directory. A file is accepted by name alone only next to a local target; elsewhere the job must
-    concern the target, because remote places often share their last name. Raises JobError with the searched
-    locations.
+    Searches next to a local target and in the working directory. A file is accepted by name alone only next
+    to a local target; elsewhere the job must concern the target, because remote places often share their last
+    name. Raises JobError with the searched locations.
     """
-    options = job.job_storage_options
     if job.job is not None:
         job_file = _explicit_path(job.job)
-        if job_file is None:
-            return fetch_job(os.fspath(job.job), options)
-        _refuse(options)
         if not is_file(job_file):
             raise JobError("there is no such job file", key=os.fspath(job.job), advice=_near(job_file))
         return job_file
     text = os.fspath(target)
-    if is_stored(text):
-        return fetch_job(text, options)
-    _refuse(options)
     path = Path(text)
     if text.endswith(LIST_SUFFIX) and is_file(path):
         raise JobError(

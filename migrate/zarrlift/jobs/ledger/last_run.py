@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from ...errors import JobError
@@ -112,19 +111,6 @@ def _versions() -> dict[str, str]:
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _PACKAGES}
     versions = {name: version for name, version in loaded.items() if isinstance(version, str)}
     return {"zarrlift": __version__, "python": platform.python_version(), **versions}
-
-
-def refuse_running(job: Job) -> None:
-    """Raise JobError if a run may still write the job in a store; elsewhere a lock excludes this."""
-    run = last_run(job)
-    if isinstance(job.path, Path) or run is None or run.ended is not None or run.owner.state() == "ended":
-        return
-    raise JobError(
-        "another process may be running this job",
-        key=str(job.path),
-        found=str(run.owner),
-        advice="Wait for it, or resume the job if it has ended.",
-    )
 
 
 def note_moving(job: Job, totals: Mapping[int, TaskTotals], level: VerifyLevel) -> None:

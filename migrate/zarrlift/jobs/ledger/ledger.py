@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -25,7 +25,6 @@ from zarrstack.core.json_text import JSONObject
 from ...errors import JobError
 from ...planning.plans import Plan, Planned
 from ...transfer.counts import MoveResult
-from .. import log_messages
 from .database import (
     Database,
     connect,
@@ -55,27 +54,18 @@ from .rows import (
 )
 from .tables import DigestRows, DocumentRows, LegacyRows, ListingRows, OtherRows
 
-if TYPE_CHECKING:
-    from .stored_file import JobPath
-
 SUFFIX: Final = ".zarrlift.db"
 
 
 class Job:
-    """An open job file. Use as a context manager; only one process may write at a time.
-
-    A file in a store is taken over by the first commit, and uploaded at intervals and at the end. A commit
-    that takes a record back, such as that of a lost task, is uploaded before anything else happens.
-    """
+    """An open job file. Use as a context manager; only one process may write at a time."""
 
     before_commit: Callable[[], None] | None = None  # makes durable what is about to be recorded
 
-    def __init__(self, path: JobPath, connection: sqlite3.Connection, lock: Any) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: Any) -> None:
         self.path = path
         self._db = Database(connection, path)
         self._lock = lock
-        self._stored = None if isinstance(path, Path) else path
-        self._taken_back = False
         self.digests = DigestRows(self._db)
         self.listing = ListingRows(self._db)
         self.legacy = LegacyRows(self._db)
@@ -88,7 +78,7 @@ class Job:
     @classmethod
     def create(
         cls,
-        path: JobPath,
+        path: Path,
         plan: Plan,
         *,
         id: str | None = None,
@@ -108,10 +98,8 @@ class Job:
         return cls.open(path, fsync=fsync)
 
     @classmethod
-    def open(cls, path: JobPath, *, fsync: bool = False, write: bool = True) -> Self:
+    def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
         """Open an existing job; JobError if the file is not a job, or if another process is running it."""
-        if write and not isinstance(path, Path):
-            path.refresh()
         require_file(path)
         lock = lock_file(path) if write else None
         db = None
@@ -131,10 +119,7 @@ class Job:
             raise not_opened(path, error) from error
 
     def close(self) -> None:
-        """Commit and release the file. Work that cannot be committed is repeated on resume.
-
-        JobError if a file in a store cannot be uploaded; the copy is then kept.
-        """
+        """Commit and release the file. Work that cannot be committed is repeated on resume."""
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:
                 self._db.connection.execute("COMMIT")
@@ -142,19 +127,12 @@ class Job:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        if self._stored is not None:
-            self._stored.end()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        try:
-            self.close()
-        except JobError as failed:
-            if error is None:
-                raise
-            log_messages.failed((failed.problem,))
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # The job
 
@@ -233,7 +211,6 @@ class Job:
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
         for number in (None,) if numbers is None else numbers:
-            self._taken_back = True
             which = (node, number)
             self._db.write("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", which)
             self._db.write("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", which)
@@ -308,19 +285,13 @@ class Job:
             ((published, node) for node, published in nodes),
         )
 
-    def commit(self, *, now: bool = False) -> None:
-        """Make the recorded work durable. In a store, it is so at the next upload, or at once with `now`.
-
-        `now` is for records without which the next step could not be repeated or undone.
-        """
+    def commit(self) -> None:
+        """Make the recorded work durable, after the objects that it is about."""
         if self._db.in_transaction:
             if self.before_commit is not None:
                 self.before_commit()
             self._db.execute("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
             self._db.execute("COMMIT")
-            if self._stored is not None:
-                self._stored.changed(now=now or self._taken_back)
-                self._taken_back = False
 
     def sync_commits(self) -> None:
         """Commit, and let later commits be on disk when they return, regardless of `fsync`."""

@@ -21,7 +21,7 @@ import re
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from ...errors import JobError
@@ -34,15 +34,10 @@ from .ledger import Job
 from .read_only import read_only
 from .rows import as_text
 
-if TYPE_CHECKING:
-    from .stored_file import JobPath
-
 Left: TypeAlias = Literal["gone", "there", "another", "unknown"]
 """What is at the recorded path. `gone`: nothing. `there`: the same job, so this is a copy. `another`:
 something else. `unknown`: it cannot be read, or its file system is not mounted.
 """
-_KEPT_COPY: Final = "zarrlift-job-"
-"""Prefix of the folder with the copy of a job file whose upload failed, with which the job is continued."""
 _FILE_URL: Final = re.compile(r"(?P<scheme>file|local)://(?P<path>/[^:]*)")
 _CHAINED: Final = re.compile(r"(?P<head>(?:zip|tar)::)(?P<place>.+)", re.DOTALL)
 _ICECHUNK: Final = re.compile(
@@ -65,7 +60,7 @@ class Move:
     def relative(self, place: str) -> str | None:
         """The place that is to the present path what `place` is to the recorded one; None for a URL."""
         local = local_path(place)
-        if local is None or is_url(self.home.path) or is_url(self.path):
+        if local is None:
             return None
         folder, name = os.path.split(local)
         below = os.path.relpath(os.path.join(os.path.realpath(folder), name), os.path.dirname(self.home.path))
@@ -80,7 +75,7 @@ def move_of(job: Job) -> Move | None:
     recorded, present = Home.from_text(home), Home.of(job.path)
     if recorded.is_at(present.path):
         return None
-    left, others = _left(recorded, job.path, job.id)
+    left, others = _left(recorded, job.id)
     return Move(home=recorded, path=present.path, left=left, others=others)
 
 
@@ -106,10 +101,8 @@ def with_local_path(place: str, path: str) -> str:
     return path
 
 
-def _left(home: Home, path: JobPath, id: str) -> tuple[Left, frozenset[str]]:
+def _left(home: Home, id: str) -> tuple[Left, frozenset[str]]:
     """What is at the recorded path, and the places of another job that is there."""
-    if is_url(home.path):
-        return _left_in_store(home, path, id), frozenset()
     try:
         os.lstat(home.path)
     except (FileNotFoundError, NotADirectoryError):
@@ -121,18 +114,6 @@ def _left(home: Home, path: JobPath, id: str) -> tuple[Left, frozenset[str]]:
     except (JobError, sqlite3.Error, OSError, ValueError):
         return "unknown", frozenset()
     return ("there", frozenset()) if identity == id else ("another", places)
-
-
-def _left_in_store(home: Home, path: JobPath, id: str) -> Left:
-    if isinstance(path, Path):
-        # A copy on disk of an object: the options of its store are not known here.
-        return "gone" if path.parent.name.startswith(_KEPT_COPY) else "unknown"
-    from .stored_file import StoredFile  # it imports asyncio
-
-    old = StoredFile(home.path, path.options)
-    if not old.fetch():
-        return "gone"
-    return "there" if _identity(os.fspath(old))[0] == id else "another"
 
 
 def _identity(path: str) -> tuple[str | None, frozenset[str]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -75,13 +76,13 @@ class RunOptions(Running):
             limit=Bandwidth.of(executing.bwlimit),
         )
 
-    def with_limit_of(self, job: object) -> Self:
+    def with_limit_of(self, job: Path) -> Self:
         """The same with the limit that an earlier run has left in a job, unless another one is given."""
         if self.limit is not None or self.stop is not None:  # that of a batch stays as it was given
             return self
         return replace(self, limit=Bandwidth.of_job(job))
 
-    def follow_limit(self, job: object) -> None:
+    def follow_limit(self, job: Path) -> None:
         """Let the file of the job, which is open for writing, change the limit from now on; JobError."""
         if self.limit is not None and self.stop is None:
             self.limit.follow(job)

@@ -30,7 +30,7 @@ from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
 from ..endpoints import Endpoints
 from ..ledger.database import Home
-from ..ledger.find_job import is_stored, names_of
+from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
 from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
@@ -99,7 +99,7 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job, places: Settled
     """
     text = os.fspath(target)
     names = {name for place in places.names for name in names_of(place)}
-    if is_stored(text) or os.path.isfile(text) or names_of(text) & names:
+    if os.path.isfile(text) or names_of(text) & names:
         return
     if any(is_same_place(place, os.path.abspath(text)) for place in places.names):
         return  # by another mount

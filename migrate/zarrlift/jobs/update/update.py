@@ -142,7 +142,7 @@ def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
     if plan.consolidate and not steps.keeps_root and "" in rows and rows[""].kind == "group":
         root = next(row for row in job.nodes("group") if row.path == "")
         job.record_node(root.id, "pending")
-    job.commit(now=True)
+    job.commit()
 
 
 def _keep_base(before: Inventories, now: Inventories, plan: Plan) -> None:
@@ -173,7 +173,7 @@ def _prepare(job: Job, plan: Plan, steps: Steps, ends: Endpoints, *, fsync: bool
         if ends.local_destination is not None:
             _note_others(job, plan, ends)
         _narrow(job, plan, ends, fsync=fsync)
-    job.commit(now=True)
+    job.commit()
     return removed
 
 
@@ -227,7 +227,7 @@ def _narrow(job: Job, plan: Plan, ends: Endpoints, *, fsync: bool) -> None:
             narrowed[join(path, "zarr.json")] = smaller
     if not narrowed:
         return
-    job.commit(now=True)
+    job.commit()
     writer = writer_for(ends.destination, job.id, fsync=fsync, in_place=False)
     for key, smaller in narrowed.items():
         writer.write(key, smaller)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ...jobs.batch.rows import BatchOutcome, BatchRow
     from ...jobs.census.census import Census
     from ...jobs.job_report import JobReport
-    from ...jobs.ledger.stored_file import JobPath
     from ...planning.plans import ArrayPlan
     from ...recipe.options import Format
     from ...storage.base import Storage
@@ -114,7 +113,7 @@ def notebook_html(result: object) -> str:
     return notebook(blocks, type(result).__name__)
 
 
-def write_job_page(report: JobReport, html: str, path: JobPath, places: Mapping[str, Any] | None) -> None:
+def write_job_page(report: JobReport, html: str, path: Path, places: Mapping[str, Any] | None) -> None:
     """Write the page on a job; `places` are the storage options for its pictures, None for no pictures."""
     previews = NO_PICTURES
     if places is not None:
