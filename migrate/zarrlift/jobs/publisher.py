@@ -24,7 +24,9 @@ from ..errors import JobError, WorkerError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
+from ..storage.local.held_root import HeldRoot
 from ..storage.local.storage import LocalStorage
+from ..storage.local.system_errors import storage_error
 from ..storage.writer import DestinationError, Writer
 from ..transfer.executors.dispatcher import LostTaskError
 from ..transfer.extra_files import copy_file
@@ -49,6 +51,8 @@ class Publisher:
     source: Storage
     destination: Storage
     writer: Writer
+    place: Storage
+    """The destination without layers."""
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
     elsewhere: Callable[[], Elsewhere | None]
@@ -57,6 +61,27 @@ class Publisher:
     def __post_init__(self) -> None:
         run = last_run(self.job)
         self._is_first = run is not None and run.number == 1
+        self._root: HeldRoot | None = None
+
+    def hold_root(self, *, new: bool) -> None:
+        """Require from now on that the destination stays the same directory, which may be `new`.
+
+        DestinationError.
+        """
+        place = self.place
+        if self._root is None and isinstance(place, LocalStorage) and (new or os.path.isdir(place.root)):
+            try:
+                self._root = HeldRoot(place.root)
+            except OSError as error:
+                plain = storage_error("cannot write", str(place.root), error).problem
+                raise DestinationError(
+                    plain.message, key=plain.key, found=plain.found, advice=plain.advice
+                ) from error
+
+    def close(self) -> None:
+        """Close the root. May be repeated."""
+        if self._root is not None:
+            self._root.close()
 
     def publish_array(self, row: NodeRow, plan: ArrayPlan, sums: bytes | None) -> int | None:
         """Publish an array whose chunks are all written, and store its digest if the job has digests.
@@ -119,6 +144,8 @@ class Publisher:
         return None
 
     def _write(self, key: str, data: bytes) -> None:
+        if self._root is not None:
+            self._root.require_same()
         self.writer.write(key, data)
         self.writer.settle()
 

@@ -71,7 +71,8 @@ class Run:
         self._source_check = SourceCheck(source, plan, inventories)
         self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
         self._publisher = Publisher(
-            job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
+            *(job, plan, source, destination, self.writer, ends.place),
+            *(self._source_check.group, self._engine.elsewhere),
         )
         self._moved = MoveResult()
         self._throughput = Throughput(job)
@@ -107,6 +108,7 @@ class Run:
         finally:
             self._engine.close()
             self._source_check.close()
+            self._publisher.close()
             stopped = self._commit_at_the_end() or stopped
             self.writer.close()
         send_end(self.progress)
@@ -136,6 +138,7 @@ class Run:
             for plan in self.plan.arrays
             if rows[plan.path].state != "done"
         ]
+        self._publisher.hold_root(new=bool(pending))
         totals = self.job.totals()
         note_moving(self.job, totals, self.options.verify)
         rates = RouteRates(remote=not self._engine.local, earlier=self.job.fact("route_rates"))
