@@ -210,7 +210,7 @@ def resume(
 ) -> Outcome:
     """Resume an interrupted job.
 
-    `target` is the job file, the destination or the source.
+    `target` is the job file or the destination (in place, the source).
     Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
     they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
     `verify` is by default the level of the earlier runs, the lowest if they differ. The other arguments are

@@ -43,7 +43,7 @@ class _Finishing(JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords):
 def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
-    `target` is the job file, the destination or the source;
+    `target` is the job file or the destination (in place, the source);
     `job` names the job file of a destination or source if it is not where jobs are looked for.
     `storage_options` open the archive. With `take_over`, an archive that another host has claimed is changed
     too.

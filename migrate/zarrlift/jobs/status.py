@@ -214,7 +214,7 @@ def _node(row: NodeRow, done: TaskTotals) -> NodeStatus:
 def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
     """Return the status of a job; a running job is not affected.
 
-    `target` is the job file, the destination or the source;
+    `target` is the job file or the destination (in place, the source);
     `job` names the job file of a destination or source if it is not where jobs are looked for.
 
     Raises

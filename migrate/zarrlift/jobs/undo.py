@@ -51,7 +51,7 @@ class _Undoing(JobPlaceKeywords, PlacesKeywords, TakingOverKeywords):
 def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
     """Revert a job: restore what `finish` removed and delete exactly what the job wrote.
 
-    `target` is the job file, the destination or the source;
+    `target` is the job file or the destination (in place, the source);
     `job` names the job file of a destination or source if it is not where jobs are looked for.
     `storage_options` and `dest_storage_options` open the source and the destination. With `take_over`, a
     place that another host has claimed is changed too.

@@ -79,13 +79,6 @@ class Timestamp:
         self.wall_ns = time.time_ns()
         self._steady_ns = time.monotonic_ns()
 
-    @classmethod
-    def of_no_time(cls) -> Timestamp:
-        """A time before everything: nothing is known to be unchanged since."""
-        timestamp = cls()
-        timestamp.wall_ns = 0
-        return timestamp
-
     def clock_was_set_back(self) -> bool:
         """Whether the clock of file timestamps was set back since."""
         passed = time.time_ns() - self.wall_ns

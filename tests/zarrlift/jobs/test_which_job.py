@@ -275,6 +275,21 @@ def test_bind_mounts(shown, point, source, destination, message, tmp_path):
     assert files(tmp_path) == before
 
 
+def test_no_folder_is_searched_for_a_job(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder may have thousands of jobs; that of a place has a name of its own."""
+    monkeypatch.chdir(tmp_path)
+    job = tmp_path / "other.zarrlift.db"
+    zarrlift.migrate(source, tmp_path / "out.zarr", job=job)
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "open", lambda *_, **__: pytest.fail("a job of another place was opened"))
+        for place in (source, tmp_path / "out.zarr", "memory://out.zarr"):
+            with pytest.raises(JobError, match="no job was found for this location"):
+                zarrlift.status(place)
+    assert zarrlift.status(tmp_path / "out.zarr", job=job).state == "done"
+
+
 @pytest.mark.parametrize("call", [zarrlift.status, zarrlift.resume, zarrlift.undo])
 def test_a_job_file_in_a_store_is_refused(call: Callable[..., Any], source: Path, tmp_path: Path) -> None:
     url = "s3://me:secret@bucket/x.zarrlift.db"

@@ -74,11 +74,10 @@ def _explicit_path(explicit: str | os.PathLike[str]) -> Path:
 
 
 def find_job(target: PathText, job: JobPlace = JobPlace()) -> Path:  # noqa: B008 - frozen
-    """The job file for `target`, which is a job file, a destination, or a source.
+    """The job file for `target`, which is a job file, or a destination (in place, a source).
 
-    Searches next to a local target and in the working directory. A file is accepted by name alone only next
-    to a local target; elsewhere the job must concern the target, because remote places often share their last
-    name. Raises JobError with the searched locations.
+    It is the file that `migrate` makes for a destination: next to a local one, else in the working directory,
+    under a name computed from the URL. No folder is searched. Raises JobError with the path of that file.
     """
     if job.job is not None:
         job_file = _explicit_path(job.job)
@@ -98,37 +97,17 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> Path:  # noqa: B00
     local = _local(text)
     if local is not None and path.suffix == Path(SUFFIX).suffix and not exists(path):
         raise JobError("there is no such job file", key=text, advice=_near(local))
-    names = names_of(text)
-    folders = [Path.cwd()]
-    if local is not None:
-        beside = sibling(local, SUFFIX)
-        if is_file(beside):
-            Job.open(beside, write=False).close()  # report a damaged file rather than skip it
-            if _is_local(beside) or _concerns(beside, names):
-                return beside
-        if local.parent not in folders:
-            folders.insert(0, local.parent)
-    matches = [
-        file for folder in folders for file in sorted(folder.glob("*" + SUFFIX)) if _concerns(file, names)
-    ]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise JobError(
-            "several jobs match this location",
-            key=redact(text),
-            found=", ".join(str(file) for file in matches),
-            advice="Name one of them.",
-        )
+    wanted = job_beside(text, Path.cwd())
+    if is_file(wanted):
+        Job.open(wanted, write=False).close()  # report a damaged file by its name
+        return wanted
     if is_file(path):
         raise JobError(f"this is not a job file: {path}", found=_what(path), advice=_NAME_IT)
-    url = redact(text).rstrip("/")
-    name = _name_of_file(url) if local is None else sibling(local, SUFFIX).name
     raise JobError(
         "no job was found for this location",
         key=redact(text),
-        expected=" or ".join(str(folder / name) for folder in folders),
-        advice=_near(folders[0] / name) or (local and _around(local)) or _NAME_IT,
+        expected=str(wanted),
+        advice=_near(wanted) or (local and _around(local)) or _NAME_IT,
     )
 
 
@@ -211,24 +190,3 @@ def places_of(job: Job) -> tuple[str, ...]:
     if (move := move_of(job)) is not None:
         places += [moved for place in places if (moved := move.relative(place)) is not None]
     return tuple(places)
-
-
-def _plan_of(file: Path) -> tuple[str, set[str]]:
-    """(destination, all places that a job names); empty if the file is not a job file."""
-    try:
-        with Job.open(file, write=False) as job:
-            plan = job.header
-            places = places_of(job)
-    except JobError:
-        return "", set()
-    names = set().union(*map(names_of, places))
-    return str(plan.get("destination")), names
-
-
-def _is_local(file: Path) -> bool:
-    destination, _ = _plan_of(file)
-    return bool(destination) and not is_url(destination)
-
-
-def _concerns(file: Path, wanted: set[str]) -> bool:
-    return bool(_plan_of(file)[1] & wanted)

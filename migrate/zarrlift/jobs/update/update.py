@@ -287,10 +287,10 @@ def update(
 ) -> Outcome:
     """Bring the result of a job up to date with a source that has changed since.
 
-    `target` is the job file, the destination or the source. Only objects that differ are moved again, with
-    the shard or block that they share with others; they are replaced one by one. Arrays whose data type,
-    chunks or codecs have changed are hidden and migrated again. An update that was interrupted is continued
-    by `update` or `resume`.
+    `target` is the job file or the destination (in place, the source). Only objects that differ are
+    moved again, with the shard or block that they share with others; they are replaced one by one. Arrays
+    whose data type, chunks or codecs have changed are hidden and migrated again. An update that was
+    interrupted is continued by `update` or `resume`.
 
     - `delete`: remove nodes from the result that the source no longer has.
     - `force`: replace what others have changed in the result.
