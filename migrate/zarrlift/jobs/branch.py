@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .processes.executors import RunOptions
 
 _FACT: Final = "branch"
-"""Name of the job's note of where its branch began."""
+"""Name of the job's note of the snapshot of `main` with which its branch began."""
 _OBJECTS: Final = 50_000
 """A commit is due after 30 seconds or that many objects: a killed process repeats no more, and each commit
 writes the manifests of the arrays that it changes again.
@@ -94,8 +94,8 @@ class Branch(NoBranch):
         """Commit the documents of all nodes; DestinationError."""
         documents = {join(node.path, "zarr.json"): document(node.document) for node in self._plan.published}
         with _as_destination():
-            branch_state = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
-        self._job.note(**{_FACT: branch_state})
+            base = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
+        self._job.note(**{_FACT: base})
         self._job.commit()
         self._job.before_commit = self._commit
 
@@ -114,7 +114,7 @@ class Branch(NoBranch):
             return
         self._job.commit()
         with _as_destination():
-            self._storage.publish(self._job.fact(_FACT) or "{}")
+            self._storage.publish(self._job.fact(_FACT) or "")
 
     def end(self) -> None:
         """Remove the branch of a job that is recorded as complete."""
@@ -163,7 +163,7 @@ def finish_branch(job: Job, destination: Storage) -> tuple[OutcomeState, int]:
     with _as_destination():
         for path in failed:
             storage.clear(path)
-        storage.publish(job.fact(_FACT) or "{}")
+        storage.publish(job.fact(_FACT) or "")
     job.note(state="finished")
     job.commit()
     storage.end()

@@ -190,7 +190,7 @@ class Endpoints:
     def beside(self) -> Path | None:
         """The local directory that the job file is next to; None for a destination elsewhere."""
         if self.place.on_branch:
-            return getattr(self.place, "beside", None)
+            return getattr(self.place, "local_path", None)
         return self.local_destination
 
     @property

@@ -232,14 +232,9 @@ def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> S
     from .icechunk.storage import IcechunkStorage
 
     place = IcechunkPlace.parse(url, options)
-    if mode == "w" and (place.tag or place.snapshot):
-        raise UsageError(
-            "only a branch can be written to", found=place.versioned_url, expected="?branch=NAME"
-        )
     if mode == "r":
         return IcechunkStorage(place)
-    parent = open_storage(place.parent, storage_options=place.options or None, mode="w")
-    return IcechunkStorage(place, write=True, parent=parent)
+    return IcechunkStorage(place, write=True, parent=open_storage(place.parent, mode="w"))
 
 
 def _from_icechunk_object(place: Any, mode: Mode) -> Storage | None:

@@ -420,7 +420,6 @@ def test_a_moved_zip_file_is_read_where_it_is_now(folder: Path) -> None:
         "zip::/a/x.zip",
         "zip::file:///a/x.zip",
         "icechunk:///a/x",
-        "icechunk+file:///a/x?branch=dev",
     ],
 )
 def test_a_local_place_is_found_relative_to_the_job_file_in_each_form(place: str) -> None:

@@ -100,17 +100,15 @@ def test_a_repository_is_a_source(source, url, tmp_path):
     assert len(zarrlift.inspect(session).nodes) == len(zarrlift.inspect(session.store).nodes)
 
 
-def test_versions_of_a_repository_are_sources(source, url):
+def test_other_versions_of_a_repository_are_given_as_sessions(source, url, tmp_path):
     assert zarrlift.migrate(source, url).ok
-    tip = repository(url).lookup_branch("main")
-    repository(url).create_tag("first", tip)
-    nodes = len(zarrlift.inspect(url).nodes)
-    for version in ("branch=main", "tag=first", f"snapshot={tip}"):
-        assert len(zarrlift.inspect(f"{url}?{version}").nodes) == nodes
-    with pytest.raises(UsageError, match="has no branch other; expected branches main"):
-        zarrlift.inspect(f"{url}?branch=other")
-    with pytest.raises(UsageError, match="only a branch can be written to"):
-        zarrlift.migrate(source, f"{url}?tag=first")
+    repository(url).create_tag("first", repository(url).lookup_branch("main"))
+    session = repository(url).writable_session("main")
+    zarr.create_group(session.store, path="more")
+    session.commit("more")
+    assert zarrlift.migrate(repository(url).readonly_session(tag="first"), tmp_path / "first.zarr").ok
+    assert not (tmp_path / "first.zarr/more").exists()
+    assert "more" in [node.path for node in zarrlift.inspect(url).nodes]
 
 
 def test_main_is_as_before_until_everything_is_there(source, url, monkeypatch):
@@ -172,22 +170,15 @@ def test_a_branch_that_others_moved_is_not_overwritten(source, url, monkeypatch)
     assert zarr.open_group(repository(url).readonly_session("main").store, mode="r").attrs["by"] == "another"
 
 
-def test_a_branch_of_its_own_begins_empty(source, url):
+def test_a_repository_takes_one_job(source, url):
     assert zarrlift.migrate(source, url).ok
-    options = {"branch": "again", "message": "once more"}
-    assert zarrlift.migrate(source, url, dest_storage_options=options).ok
-    there = repository(url)
-    assert there.list_branches() == {"main", "again"}
-    assert next(iter(there.ancestry(branch="again"))).message == "once more"
     with pytest.raises(JobError, match=r"different job|destination"):
         zarrlift.migrate(write_archive(source.with_name("other.zarr")), url)
 
 
-@pytest.mark.parametrize("branch", ["main", "of-mine"])
-def test_undo_takes_back_what_nobody_built_on(source, url, branch):
-    target = f"{url}?branch={branch}"
-    assert zarrlift.migrate(source, target).ok
-    assert zarrlift.undo(target).state == "undone"
+def test_undo_takes_back_what_nobody_built_on(source, url):
+    assert zarrlift.migrate(source, url).ok
+    assert zarrlift.undo(url).state == "undone"
     there = repository(url)
     assert there.list_branches() == {"main"}
     assert [info.parent_id for info in there.ancestry(branch="main")] == [None]
@@ -241,23 +232,24 @@ def test_processes_do_not_commit_to_a_local_repository(source, url):
     "server", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in ("moto", "versitygw")]
 )
 @pytest.mark.parametrize("executor", ["threads", "processes", "dask"])
-def test_a_repository_on_s3(server, executor, source, tmp_path, request):
+def test_a_repository_on_s3(server, executor, source, tmp_path, monkeypatch):
     from tests.support.bucket import serving
     from tests.support.store_servers import server as other
 
     with other(server) as installed, serving(installed) as bucket:
-        options = {"endpoint_url": bucket.endpoint, "key": KEY, "secret": SECRET}
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         zarrlift.migrate(source, tmp_path / "copy.zarr")
         outcome = zarrlift.migrate(
             source,
             "icechunk+s3://bucket/of/repo",
-            dest_storage_options=options,
             job=tmp_path / "job.db",
             executor=executor,
             workers=2,
         )
         assert outcome.ok, outcome.problems
-        place = IcechunkPlace.parse("icechunk+s3://bucket/of/repo", options)
+        place = IcechunkPlace.parse("icechunk+s3://bucket/of/repo")
         store = place.open_repository().readonly_session("main").store
         assert_equal(arrays(store), arrays(tmp_path / "copy.zarr"))
         assert not [key for key in bucket.server.objects() if "claim" in key]
@@ -266,9 +258,13 @@ def test_a_repository_on_s3(server, executor, source, tmp_path, request):
 
 BAD = {
     "icechunk+ftp://a/b": "not the URL of an Icechunk repository",
-    "icechunk+s3://bucket": "a repository needs a bucket and a path",
-    "icechunk:///repo?revision=1": "one version of the repository is wanted",
-    "icechunk:///repo?branch=a&tag=b": "one version of the repository is wanted",
+    "icechunk+gs://bucket/repo": "not the URL of an Icechunk repository",
+    "icechunk+file:///repo": "not the URL of an Icechunk repository",
+    "icechunk+s3://bucket": "not the URL of an Icechunk repository",
+    "icechunk+s3://key:secret@bucket/repo": "not the URL of an Icechunk repository; found icechunk.s3://bucket",
+    "icechunk://": "not the URL of an Icechunk repository",
+    "icechunk:///repo?branch=a": "give a session of it",
+    "icechunk+s3://bucket/repo?tag=a": "give a session of it",
     "icechunk:///no/such/repo": "there is no Icechunk repository",
 }
 
@@ -279,9 +275,36 @@ def test_a_bad_url_says_what_is_wrong(bad, message):
         zarrlift.inspect(bad)
 
 
-def test_options_that_icechunk_does_not_have_are_refused():
-    with pytest.raises(UsageError, match="these options cannot be given to Icechunk; found config_kwargs"):
-        IcechunkPlace.parse("icechunk+s3://b/r", {"config_kwargs": {}}).storage()
+@pytest.mark.parametrize("given", ["icechunk+s3://bucket/repo", "icechunk:///repo"])
+def test_storage_options_are_refused_without_repeating_them(given, source):
+    options = {"key": "AKIA", "secret": "hunter22"}
+    for call in (
+        lambda: zarrlift.inspect(given, storage_options=options),
+        lambda: zarrlift.migrate(source, given, dest_storage_options=options),
+    ):
+        with pytest.raises(UsageError, match=r"credentials of the environment.*give the Repository") as told:
+            call()
+        assert "hunter22" not in str(told.value)
+
+
+HALF_MADE = ("refs/branch.main/ref.json", "repo")
+"""What makes a repository of its other files, in Icechunk 1 and 2."""
+
+
+def test_a_creation_that_was_killed_is_repeated(source, url, tmp_path):
+    icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "repo")))
+    for name in HALF_MADE:
+        (tmp_path / "repo" / name).unlink(missing_ok=True)
+    assert zarrlift.migrate(source, url).ok
+    assert zarrlift.verify(source, url).ok
+
+
+def test_a_directory_with_something_else_is_left_alone(source, url, tmp_path):
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/mine").write_text("x")
+    with pytest.raises(UsageError, match="is not empty"):
+        zarrlift.migrate(source, url)
+    assert [path.name for path in (tmp_path / "repo").iterdir()] == ["mine"]
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch, url):

@@ -165,7 +165,7 @@ def _local(text: str) -> Path | None:
     """The local path of a target; None for a URL of another scheme."""
     if text.startswith(("file://", "local://")) and "::" not in text:
         return Path(local_path(unquote(urlsplit(text).path)))
-    if text.startswith(("icechunk://", "icechunk+file://")):
+    if text.startswith("icechunk://"):
         from ...storage.icechunk.place import IcechunkPlace
 
         return IcechunkPlace.parse(text).beside

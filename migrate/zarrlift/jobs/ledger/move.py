@@ -40,9 +40,7 @@ something else. `unknown`: it cannot be read, or its file system is not mounted.
 """
 _FILE_URL: Final = re.compile(r"(?P<scheme>file|local)://(?P<path>/[^:]*)")
 _CHAINED: Final = re.compile(r"(?P<head>(?:zip|tar)::)(?P<place>.+)", re.DOTALL)
-_ICECHUNK: Final = re.compile(
-    r"(?P<head>icechunk(?:\+file)?://)(?P<path>/[^?]*)(?P<version>\?.*)?", re.DOTALL
-)
+_ICECHUNK: Final = re.compile(r"icechunk://(?P<path>/.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +92,8 @@ def with_local_path(place: str, path: str) -> str:
     """The same kind of place at another local path."""
     if (chained := _CHAINED.fullmatch(place)) is not None:
         return chained["head"] + with_local_path(chained["place"], path)
-    if (repository := _ICECHUNK.fullmatch(place)) is not None:
-        return f"{repository['head']}{path}{repository['version'] or ''}"
+    if _ICECHUNK.fullmatch(place):
+        return f"icechunk://{path}"
     if (url := _FILE_URL.fullmatch(place)) is not None:
         return f"{url['scheme']}://{quote(path)}"
     return path

@@ -1,14 +1,13 @@
-"""An Icechunk repository as `Storage`: a version of it to read, or a branch to write to.
+"""An Icechunk repository as `Storage`: its branch `main` to read, or a job's branch to write to.
 
 Writing goes to a branch of the job: `begin` commits the documents of all nodes, `checkpoint` what was written
-since, and `publish` moves the branch that readers see. docs/design/decisions.md has the reasons.
+since, and `publish` moves `main`, which readers see. docs/design/decisions.md has the reasons.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +25,6 @@ from ..remote.event_loop import run
 from ..remote.zarr_store import StoreStorage
 from .place import MAIN, IcechunkPlace, icechunk_errors, require_icechunk
 from .session import DOCUMENT, SessionStorage
-from .work_branch import delete_work, undo_branch
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -36,7 +34,7 @@ _WORK: Final = "zarrlift-"
 
 
 class IcechunkStorage(SessionStorage):
-    """A version of a repository, read-only; or with `write` the branch of a job."""
+    """The branch `main` of a repository, read-only; or with `write` the branch of a job."""
 
     def __init__(
         self,
@@ -65,24 +63,17 @@ class IcechunkStorage(SessionStorage):
         self._open_writes = 0
         self._closed: asyncio.Event | None = None
         self._idle: asyncio.Event | None = None
+        self.url = f"icechunk repository {id(repository):x}" if place is None else place.url
         self._layers = _Current(self._latest())
-        super().__init__(self._layers, url="icechunk")
-        if place is None:
-            self.url, self.in_process = f"icechunk repository {id(repository):x}", True
-        else:
-            self.url, self.in_process = place.versioned_url, False
+        super().__init__(self._layers, url=self.url)
+        self.in_process = place is None
         self.on_branch = write
         self._parent = parent or StoreStorage(MemoryStore())
         self.exclusive = write and self._parent.exclusive
 
     @property
     def local_path(self) -> Path | None:
-        """The repository's directory, if it is local."""
-        return Path(self._place.prefix) if self._place is not None and self._place.scheme == "file" else None
-
-    @property
-    def beside(self) -> Path | None:
-        """Where the job file of a local repository lies, without its suffix: each branch has one."""
+        """The repository's directory, if it is local; the job file lies beside it."""
         return None if self._place is None else self._place.beside
 
     def claim_place(self) -> tuple[Storage, str]:
@@ -90,10 +81,6 @@ class IcechunkStorage(SessionStorage):
         return self._parent, name + BESIDE
 
     # ----- the job's branch
-
-    @property
-    def _target(self) -> str:
-        return (self._place.branch if self._place is not None else None) or MAIN
 
     @property
     def work_branch(self) -> str:
@@ -105,7 +92,7 @@ class IcechunkStorage(SessionStorage):
         """Read and write what a job has written so far; a `worker` commits what it writes by itself."""
         self._job = job_id
         self._in_worker = worker
-        if self._repository is not None and self.work_branch in self._branches():
+        if self._repository is not None and self.work_branch in self._repository.list_branches():
             if self._write_to:
                 self._work()
             else:
@@ -113,30 +100,24 @@ class IcechunkStorage(SessionStorage):
         elif worker:
             raise StorageError("the branch of the job is gone", found=f"{self.url}: {self.work_branch}")
 
-    def begin(self, job_id: str, documents: Mapping[str, bytes], branch_state: str | None) -> str:
+    def begin(self, job_id: str, documents: Mapping[str, bytes], base: str | None) -> str:
         """Start or continue the branch with the documents of all nodes, key -> content.
 
-        `branch_state` is what this returned before: what `publish` and `undo` need to know.
+        `base` is what this returned before: the snapshot of `main` with which the branch begins.
         """
         self._job = job_id
         with icechunk_errors(self.url, "cannot write"):
-            created = self._repository is None
-            if created:
+            if self._repository is None:
                 assert self._place is not None
-                version = self._place.spec_version
-                self._repository = self._place.create_repository(spec_version=version)
-            branches = self._branches()
-            if branch_state is None:
-                base, new = self._base(branches), self._target not in branches
-                branch_state = json.dumps({"base": base, "created": created, "new_branch": new})
-            state = json.loads(branch_state)
-            if self.work_branch not in branches:
-                self._repository.create_branch(self.work_branch, state["base"])
+                self._repository = self._place.create_repository()
+            base = base or str(self._repository.lookup_branch(MAIN))
+            if self.work_branch not in self._repository.list_branches():
+                self._repository.create_branch(self.work_branch, base)
         self._work()
         self.put_many([(key, data) for key, data in documents.items() if self.get(key) != data])
         self._written = dict(documents)
         self.checkpoint()
-        return branch_state
+        return base
 
     def checkpoint(self) -> None:
         if self._session is not None:
@@ -152,31 +133,26 @@ class IcechunkStorage(SessionStorage):
         if self._in_worker:
             self.checkpoint()
 
-    def publish(self, branch_state: str) -> None:
-        """Move the branch that readers see to the job's; JobError if it has moved since the job began."""
+    def publish(self, base: str) -> None:
+        """Move `main` to the job's branch; JobError if it has moved since the job began."""
         self.checkpoint()
-        base, target = json.loads(branch_state)["base"], self._target
-        with icechunk_errors(self.url, "cannot move the branch", target):
-            branches = self._branches()
-            if self.work_branch not in branches:
+        with icechunk_errors(self.url, "cannot move the branch", MAIN):
+            if self.work_branch not in self._repository.list_branches():
                 return  # an earlier run has moved it
             result = self._repository.lookup_branch(self.work_branch)
-            tip = self._repository.lookup_branch(target) if target in branches else None
+            tip = self._repository.lookup_branch(MAIN)
             if tip == result:
-                return
-            if tip is None:
-                self._repository.create_branch(target, result)
                 return
             if tip == base:
                 icechunk = require_icechunk()
                 try:
-                    self._repository.reset_branch(target, result, from_snapshot_id=base)
+                    self._repository.reset_branch(MAIN, result, from_snapshot_id=base)
                 except icechunk.ConflictError:
-                    tip = self._repository.lookup_branch(target)
+                    tip = self._repository.lookup_branch(MAIN)
                 else:
                     return
         raise JobError(
-            f"the branch {target} was changed by others while the job ran",
+            f"the branch {MAIN} was changed by others while the job ran",
             key=self.url,
             found=f"snapshot {tip}",
             expected=f"snapshot {base}, where the job began",
@@ -185,62 +161,44 @@ class IcechunkStorage(SessionStorage):
         )
 
     def end(self) -> None:
-        """Delete the job's branch after `publish`; readers see the other one."""
+        """Delete the job's branch after `publish`; readers see `main`."""
         with icechunk_errors(self.url, "cannot delete the branch", self.work_branch):
-            delete_work(self._repository, self.work_branch)
+            self._delete_work()
             self._session = None
-            self._layers.current = self._readonly(replace_branch=True)
+            self._layers.current = self._latest()
 
-    def undo(self, job_id: str, branch_state: str | None) -> bool:
-        """Take back what a job did, but for the repository; False if others have changed the branch since."""
+    def undo(self, job_id: str, base: str | None) -> bool:
+        """Delete the job's branch, and reset `main` if it is still the job's; else False."""
         self._job = job_id
         if self._repository is None:
             return True  # the job was stopped before it made one
         with icechunk_errors(self.url, "cannot undo"):
-            return undo_branch(self._repository, self.work_branch, self._target, job_id, branch_state)
+            self._delete_work()
+            tip = self._repository.lookup_branch(MAIN)
+            if base in (None, tip):
+                return True
+            info = next(iter(self._repository.ancestry(snapshot_id=tip)))
+            if info.metadata.get("zarrlift_job") != job_id:
+                return False
+            self._repository.reset_branch(MAIN, base, from_snapshot_id=tip)
+            return True
+
+    def _delete_work(self) -> None:
+        if self.work_branch in self._repository.list_branches():
+            self._repository.delete_branch(self.work_branch)
 
     # ----- sessions
 
     def _latest(self) -> Store:
-        """What readers see; an empty store if there is no repository, or no such branch to write to."""
+        """What readers see; an empty store if there is no repository."""
         if self._repository is None:
             return MemoryStore()
-        if self._write_to and self._target not in self._branches():
-            return MemoryStore()
-        return self._readonly()
-
-    def _readonly(self, *, replace_branch: bool = False) -> Store:
-        place = self._place
-        version: dict[str, str] = {"branch": MAIN}
-        if place is not None and not replace_branch:
-            if place.tag is not None:
-                version = {"tag": place.tag}
-            elif place.snapshot is not None:
-                version = {"snapshot_id": place.snapshot}
-        if "branch" in version:
-            version["branch"] = self._target
-        icechunk = require_icechunk()
-        try:
-            session = self._repository.readonly_session(**version)
-        except icechunk.IcechunkError as error:
-            wanted = MAIN if place is None else place.version
-            branches = f"branches {', '.join(sorted(self._branches()))}"
-            url = "the repository" if place is None else place.url
-            raise UsageError(f"{url} has no {wanted}", expected=branches) from error
-        if place is not None and not self._write_to:
-            _refuse_virtual_chunks(session, place.url)
+        with icechunk_errors(self.url):
+            session = self._repository.readonly_session(branch=MAIN)
+        if self._place is not None and not self._write_to:
+            _refuse_virtual_chunks(session, self.url)
         store: Store = session.store
         return store
-
-    def _base(self, branches: Iterable[str]) -> str:
-        """Where the job begins: the branch that it will move, or the empty tree that every repository has."""
-        if self._target in branches:
-            return str(self._repository.lookup_branch(self._target))
-        *_, first = self._repository.ancestry(branch=MAIN)
-        return str(first.id)
-
-    def _branches(self) -> set[str]:
-        return set(self._repository.list_branches())
 
     def _work(self) -> None:
         with icechunk_errors(self.url, "cannot write", self.work_branch):
@@ -274,11 +232,10 @@ class IcechunkStorage(SessionStorage):
             icechunk = require_icechunk()
             # The chunk of a repeated task has the same content, whoever writes it.
             solver = icechunk.BasicConflictSolver(on_chunk_conflict=icechunk.VersionSelection.UseOurs)
-            message = (self._place.message if self._place is not None else None) or "Migrate to Zarr v3"
             metadata = {"zarrlift": __version__, "zarrlift_job": self._job}
             try:
                 if changed:
-                    await self._session.commit_async(message, metadata, rebase_with=solver)
+                    await self._session.commit_async("Migrate to Zarr v3", metadata, rebase_with=solver)
                 session = await self._repository.writable_session_async(self.work_branch)
             except Exception as error:
                 raise plainly(error, "cannot commit", self.work_branch, self.url) from error

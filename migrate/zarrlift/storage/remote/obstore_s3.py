@@ -132,17 +132,8 @@ def opened(
     return ObjectStore(bucket, read_only=read_only), path
 
 
-def s3_settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The options under obstore's names, with those of the environment; None without a counterpart."""
-    try:
-        settings = _translated(options)
-    except LeftToFsspec:
-        return None
-    return None if "endpoint" not in settings and has_settings() else settings
-
-
 def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same without the files of profiles; LeftToFsspec without a counterpart."""
+    """The options under obstore's names, with those of the environment; LeftToFsspec for others."""
     settings: dict[str, Any] = {}
     for name, value in options.items():
         if name in ("skip_instance_cache", "profile") or value is None:

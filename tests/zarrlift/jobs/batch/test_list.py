@@ -189,7 +189,7 @@ def test_the_list_is_next_to_the_results(to: str, path: str, old: Path) -> None:
         "file:///f/v3/a%20b.zarr",
         "zip::/f/a.zarr.zip",
         "zip::file:///f/a.zarr.zip",
-        "icechunk:///f/repository?branch=x",
+        "icechunk:///f/repository",
         "/g/a.zarr",
         "file:///g/a.zarr",
         "s3://bucket/f/a.zarr",
