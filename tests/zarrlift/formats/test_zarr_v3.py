@@ -396,3 +396,28 @@ def test_bytes_of_variable_length_are_too() -> None:
     )
     assert found.layout is not None
     assert found.layout.data_type.name == "bytes"
+
+
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 4, 6)], ids=str)
+@pytest.mark.parametrize("sharded", [False, True], ids=["chunks", "shards"])
+@pytest.mark.parametrize("letter", ["C", "F"])
+def test_orders_of_transpose_by_letter_become_permutations(letter, sharded, shape, tmp_path):
+    values = np.arange(1, 1 + np.prod(shape, dtype=int), dtype="u2").reshape(shape)
+    codecs: list[dict[str, Any]] = [
+        {"name": "transpose", "configuration": {"order": letter}},
+        {"name": "bytes", "configuration": {"endian": "little"}},
+    ]
+    payload = values.tobytes(letter)
+    if sharded:
+        payload += np.array([0, len(payload)], dtype="<u8").tobytes()
+        inner = {"chunk_shape": [*shape], "codecs": codecs, "index_codecs": [LITTLE], "index_location": "end"}
+        codecs = [{"name": "sharding_indexed", "configuration": inner}]
+    document = v3_array([*shape], [*shape], "uint16", codecs=codecs)
+    key = "/".join(["c", *"0" * len(shape)])
+    tree(tmp_path / "old", {"zarr.json": document, key: payload})
+
+    assert zarrlift.migrate(tmp_path / "old", tmp_path / "new").ok
+
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "new", mode="r")[...], values)
+    assert f'"{letter}"' not in (tmp_path / "new/zarr.json").read_text()
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok

@@ -8,7 +8,7 @@ these can be moved without being decoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zarrstack.base.array_documents import GUARD
@@ -77,6 +77,7 @@ class V3ArrayDescriber:
         if fill is None or names is None or inside is None:
             return result
         chunk_shape, inner, frame = inside
+        inner = _with_permutations(inner, len(shape))
         if (problem := self._wrong(inner, chunk_shape, data_type)) is not None:
             result.problems.append(problem)
         if any_refusal(result.problems):
@@ -185,6 +186,21 @@ def _names(data: JSON, ndim: int) -> tuple[str | None, ...] | None:
             expected=f"{ndim} names",
         )
     return tuple(data)
+
+
+def _with_permutations(chain: Chain, ndim: int) -> Chain:
+    """A chain without the letters that drafts allowed as the order of `transpose`, which zarr-python refuses.
+
+    GDAL 3.8 to 3.11 and webknossos wrote them: https://github.com/zarr-developers/zarr-specs/pull/264
+    """
+    codecs = []
+    for spec in chain.codecs:
+        letter = spec.configuration.get("order") if spec.name == "transpose" else None
+        if letter == "F" and ndim > 1:
+            codecs.append(replace(spec, configuration={"order": list(reversed(range(ndim)))}))
+        elif letter not in ("C", "F"):
+            codecs.append(spec)
+    return Chain(tuple(codecs))
 
 
 def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]:
