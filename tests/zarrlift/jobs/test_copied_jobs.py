@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from zarrlift.errors import JobError
 from zarrlift.jobs.ledger import move as moves
 from zarrlift.jobs.ledger.database import Home
 from zarrlift.jobs.run import Run
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
 SUFFIX = ".zarrlift.db"
 OUT = f"out.zarr{SUFFIX}"
@@ -232,6 +232,87 @@ def test_a_copy_of_the_folder_of_job_files_is_refused(folder: Path) -> None:
     shutil.rmtree(folder.parent / "copies")
     assert zarrlift.undo(moved(jobs, "other") / "x.db").ok
     assert not (folder / "out.zarr").exists()
+
+
+# ----- ten ways
+
+
+def both_copied(folder: Path, name: str, to: Path) -> Path:
+    """A result and its job file, as `cp -a` copies them to another folder or name; the job file."""
+    to.parent.mkdir(exist_ok=True)
+    shutil.copytree(folder / name, to, symlinks=True)
+    return Path(shutil.copy2(folder / f"{name}{SUFFIX}", to.with_name(to.name + SUFFIX)))
+
+
+def rotated(folder: Path, name: str) -> Path:
+    """The folder is renamed, and another job has its name."""
+    now = moved(folder)
+    write_archive(folder / "source.zarr")
+    (migrated if name == "out.zarr" else migrated_in_place)(folder)
+    return now / f"{name}{SUFFIX}"
+
+
+def job_of_another(folder: Path, name: str) -> Path:
+    """The job file takes the place of that of another result of the source."""
+    write_archive(folder.parent / "c/source.zarr")
+    other = folder.parent / "c" / name
+    (migrated if name == "out.zarr" else migrated_in_place)(other.parent)
+    return Path(shutil.copy2(folder / f"{name}{SUFFIX}", other.with_name(name + SUFFIX)))
+
+
+def job_copied(folder: Path, name: str, to: Path) -> Path:
+    to.parent.mkdir(exist_ok=True)
+    return Path(shutil.copy2(folder / f"{name}{SUFFIX}", to))
+
+
+def result_copied(folder: Path, name: str) -> Path:
+    return Path(shutil.copytree(folder / name, folder.parent / "b" / name, symlinks=True))
+
+
+def result_renamed(folder: Path, name: str) -> Path:
+    (folder / name).rename(folder / "renamed.zarr")
+    return folder / f"{name}{SUFFIX}"
+
+
+WAYS: dict[str, Callable[[Path, str], Path]] = {
+    "the folder": lambda folder, name: copied(folder) / f"{name}{SUFFIX}",
+    "the folder, with times of its own": lambda folder, name: (
+        copied(folder, copy_function=shutil.copyfile) / f"{name}{SUFFIX}"
+    ),
+    "the folder, as hard links": lambda folder, name: (
+        copied(folder, copy_function=os.link) / f"{name}{SUFFIX}"
+    ),
+    "the folder is renamed, and its name taken": rotated,
+    "the job, beside it": lambda folder, name: job_copied(folder, name, folder / f"backup{SUFFIX}"),
+    "the job, to another folder": lambda folder, name: job_copied(
+        folder, name, folder.parent / f"b/{name}{SUFFIX}"
+    ),
+    "the job, over another one": job_of_another,
+    "result and job, to another folder": lambda folder, name: both_copied(
+        folder, name, folder.parent / "b" / name
+    ),
+    "the result": result_copied,
+    "the result is renamed": result_renamed,
+}
+"""What is copied, renamed or moved; each gives what a command is then called with."""
+
+
+@pytest.mark.slow(one_in=2)
+@pytest.mark.parametrize("name", ["out.zarr", "source.zarr"], ids=["copy", "in place"])
+@pytest.mark.parametrize("way", WAYS)
+def test_no_command_changes_the_original(way: str, name: str, folder: Path) -> None:
+    """Whatever is copied, renamed or moved: a command acts on what it is called with, or is refused."""
+    (migrated if name == "out.zarr" else migrated_in_place)(folder)
+    target = WAYS[way](folder, name)
+    kept = [path for path in sorted(folder.iterdir()) if path != target]
+    kept = [path for path in kept if way != "the result is renamed" or not path.name.endswith(SUFFIX)]
+    kept += [target.with_name(name)] if way == "the job, over another one" else []
+    before = {path: tree(path) if path.is_dir() else path.read_bytes() for path in kept}
+    for call in ("verify", "plan_update", "resume", "update", "finish", "undo"):
+        with suppress(JobError, UsageError, StorageError):
+            getattr(zarrlift, call)(target)
+        now = {path: tree(path) if path.is_dir() else path.read_bytes() for path in kept}
+        assert now == before, call
 
 
 # ----- moves
