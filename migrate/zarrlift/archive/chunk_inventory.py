@@ -96,11 +96,13 @@ def take_inventory(
     *,
     children: frozenset[str] = frozenset(),
     follow_links: bool = False,
+    names_only: bool = False,
     count: Callable[[int], object] | None = None,
 ) -> Inventory:
     """The chunks of the array at `path` that exist in `storage`.
 
-    `children` are names below the array that belong to other nodes and are skipped. `count` receives the
+    `children` are names below the array that belong to other nodes and are skipped. With `names_only`, local
+    files are listed without sizes and times. `count` receives the
     numbers of listed objects of a store, from another thread. Raises UnsupportedError for a grid of more than
     2^63 chunks, StorageError.
     """
@@ -109,6 +111,10 @@ def take_inventory(
     except UnsupportedError as error:
         raise error.at(node=path) from None
     if isinstance(storage, LocalStorage) or storage.can_list:
+        if names_only and isinstance(storage, LocalStorage):
+            return inventory_of(
+                scan(storage, path, layout, children=children, follow_links=follow_links, names_only=True)
+            )
         return inventory_of(_found(storage, path, layout, children, count, follow_links=follow_links))
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(

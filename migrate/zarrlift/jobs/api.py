@@ -147,6 +147,7 @@ def migrate(
     - `verify`: how much is compared before an array is published.
     - `digest`: store a digest of the values of each array in the job (see `digest`).
     - `fsync`: protect the result against power failures.
+    - `no_list`: do not list the objects of an array before it is published (for 10^9 objects).
     - `link="hard"`: share unchanged chunks with the source.
     - `overwrite`: replace an existing destination after the new one is complete.
     - `take_over`: write to a destination that another host has claimed.

@@ -78,6 +78,11 @@ class Publisher:
                     plain.message, key=plain.key, found=plain.found, advice=plain.advice
                 ) from error
 
+    def require_root(self) -> None:
+        """Raise DestinationError if the destination is another directory now."""
+        if self._root is not None:
+            self._root.require_same()
+
     def close(self) -> None:
         """Close the root. May be repeated."""
         if self._root is not None:
@@ -144,8 +149,7 @@ class Publisher:
         return None
 
     def _write(self, key: str, data: bytes) -> None:
-        if self._root is not None:
-            self._root.require_same()
+        self.require_root()
         self.writer.write(key, data)
         self.writer.settle()
 

@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
 
 from ..errors import Interrupted, JobError, WorkerError
 from ..planning.chunk_advice import with_advice
@@ -40,11 +41,13 @@ from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
+from .resume.lost_tasks import missing_objects
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import RouteRates, WorkTotal
 
+_MISSING: Final = "Others have removed them: resume to write them again."
 _BATCH: Final = 250  # arrays without tasks that are verified together
 
 
@@ -266,9 +269,20 @@ class Run:
             if self.options.elsewhere:
                 self._branch.refresh()
             retire(whole, self._tasks, self.destination)
+            self._begin_listing(whole)
             unchanged = self._source_check.begin([array.plan for array in whole])
             self._checking.append((whole, self._verifying(whole), unchanged))
         self._commit_sometimes()
+
+    def _begin_listing(self, arrays: list[RunArray]) -> None:
+        """Have the objects of arrays listed before they are published; at once if requests have latency."""
+        for array in arrays:
+            if self.options.no_list or not array.plan.tasks:
+                continue
+            recorded = self.job.recorded(array.row.id)
+            ask = partial(missing_objects, array.plan, array.present, self.source, self.destination, recorded)
+            in_background = self.destination.requests is not None
+            array.missing = self._source_check.threads.submit(ask).result if in_background else ask
 
     def _checked(self, begun: int | None = None) -> None:
         """Take the results of so many checks, of all by default: those that are right are published."""
@@ -284,6 +298,7 @@ class Run:
             self._publish(arrays)
 
     def _publish(self, arrays: list[RunArray]) -> None:
+        self._publisher.require_root()
         published: list[tuple[int, int | None]] = []
         whole = [array.plan for array in arrays if not array.failures]
         left = sweep_known(whole, self.destination, self.job.commit)
@@ -304,12 +319,22 @@ class Run:
     def _published(self, array: RunArray) -> int | None:
         """Write the document of an array; its modification time, if the storage has one."""
         try:
+            self._require_objects(array)
             written = self._publisher.publish_array(array.row, array.plan, array.sums)
             retire([array], self._tasks, self.destination, outside=True)
-        except JobError as error:
+        except DestinationError:
+            raise
+        except (JobError, StorageError, ChunkError) as error:
             array.fail((error.at(node=array.plan.path).problem,))
             return None
         return written
+
+    def _require_objects(self, array: RunArray) -> None:
+        """Raise JobError if objects that were written are gone; their tasks are to be repeated."""
+        missing = array.missing()
+        if missing is not None:
+            self.job.forget_tasks(array.row.id, missing.tasks)
+            raise JobError("objects that the job wrote are missing", found=str(missing), advice=_MISSING)
 
     def _record_failure(self, array: RunArray) -> None:
         # Tasks end in any order; the report is deterministic. An update leaves the earlier document.

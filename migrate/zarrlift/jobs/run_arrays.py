@@ -21,6 +21,7 @@ from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+from .resume.lost_tasks import MissingObjects, lost_tasks
 from .source_check import source_changed
 
 _MAX_PROBLEMS: Final = 1000
@@ -57,6 +58,8 @@ class RunArray:
     all_submitted: bool = False
     problems: list[Problem] = field(default_factory=list)
     failures: int = 0
+    missing: Callable[[], MissingObjects | None] = lambda: None
+    """Lists what was written; returns what is missing. StorageError, ChunkError."""
     sums: bytes | None = None
     """The digest of its values (`BlockSums`), if the checks have added them up."""
 
@@ -143,8 +146,6 @@ class RunTasks:
         yield from made([number for number in planned if number not in done])
         if not done:
             return
-        from .resume.lost_tasks import lost_tasks  # not needed by a first run
-
         lost = lost_tasks(plan, inventory, self._source, self._destination, done)
         self._job.forget_tasks(row.id, lost)
         yield from made([number for number in planned if number in lost])

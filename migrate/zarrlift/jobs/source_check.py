@@ -92,17 +92,18 @@ class SourceCheck:
         """
         if self._times is not None:
             return lambda: self._each(plans)
-        futures = [self._threads.submit(self._array, plan, None) for plan in plans]
+        futures = [self.threads.submit(self._array, plan, None) for plan in plans]
         return lambda: [future.result() for future in futures]
 
     @cached_property
-    def _threads(self) -> ThreadPoolExecutor:
+    def threads(self) -> ThreadPoolExecutor:
+        """What waits for requests."""
         return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-source")
 
     def close(self) -> None:
         """Release resources; no checks follow."""
-        if "_threads" in vars(self):
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        if "threads" in vars(self):
+            self.threads.shutdown(wait=False, cancel_futures=True)
 
     def thoroughly(self, plan: ArrayPlan) -> Found:
         """The problem of an array, without relying on timestamps; raises nothing."""

@@ -82,6 +82,7 @@ class RunningKeywords(ExecutingKeywords, TakingOverKeywords, total=False):
     """How a job is run."""
 
     fsync: bool
+    no_list: bool
 
 
 class WatchingKeywords(TypedDict, total=False):

@@ -282,6 +282,12 @@ class Running(Executing, TakingOver):
     """How a job is run."""
 
     fsync: bool = option(False, "Protect the result against power failures too; slower.", bool, "Running")
+    no_list: bool = option(
+        False,
+        "Do not list the objects of an array before it is published (for 10^9 objects).",
+        bool,
+        "Running",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,8 +19,9 @@ import numpy as np
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
+from ...archive.chunk_inventory import NOT_LISTED, Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
+from ...core.grid.frames import Shards
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
 from ...planning.inventories import Inventories
@@ -34,7 +35,10 @@ from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
 from ..provenance import CRATE
+from ..units import count_text
 
+_NAMED: Final = 3
+"""Keys named for each array."""
 _UNCOMPARED: Final = "uncompared"
 """A fact of a job of which work that a crash may have lost could not be compared."""
 
@@ -149,6 +153,59 @@ def _lost(
     # Each object corresponds to one of the source, so the ledger's counts give the expected number.
     count = np.bincount(all_of.numbers[whole], minlength=plan.tasks)
     return {number for number, task in done.items() if count[number] != task.chunks - task.dropped}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingObjects:
+    """What the destination lacks of the recorded work of an array."""
+
+    tasks: frozenset[int]
+    """Numbers of the tasks that wrote it."""
+    count: int
+    keys: tuple[str, ...]
+    """The first ones; none if some objects may have been omitted as empty."""
+
+    def __str__(self) -> str:
+        names = f" ({', '.join(self.keys)}{', ...' if self.count > len(self.keys) else ''})"
+        return count_text(self.count, "object") + (names if self.keys else "")
+
+
+def missing_objects(
+    plan: ArrayPlan,
+    present: Indexes,
+    source: Storage,
+    destination: Storage,
+    recorded: Mapping[int, RecordedTask],
+) -> MissingObjects | None:
+    """What a listing of names lacks of the recorded work of an array's only or second pass.
+
+    `present` are the source's objects. What tasks have omitted as empty is not missing. StorageError,
+    ChunkError.
+    """
+    blocks_of_shards = plan.move.block_shape is not None and isinstance(plan.source.frame, Shards)
+    if not plan.tasks or not destination.can_list or (blocks_of_shards and source.requests is not None):
+        return None  # the indexes of shards in a store would be read once more
+    stored = take_inventory(destination, plan.path, plan.destination, names_only=True)
+    objects = written(plan, replace(NOT_LISTED, indexes=present), source)
+    whole = objects.whole(stored)
+    count = np.bincount(objects.numbers[whole], minlength=plan.tasks)
+    expected = np.bincount(objects.numbers, minlength=plan.tasks)
+    lacking, omitted = {}, False
+    for number, task in recorded.items():
+        if number < 0:
+            continue
+        of_task = task.chunks if plan.move.block_shape is None else int(expected[number])
+        lacks = of_task - task.dropped - int(count[number])
+        if lacks > 0:
+            lacking[number] = lacks
+            omitted |= of_task - task.dropped < int(expected[number])
+    if not lacking:
+        return None
+    layout, first = plan.destination, []
+    if not omitted:
+        absent = objects.indexes[~whole & np.isin(objects.numbers, list(lacking))][:_NAMED]
+        first = [layout.key(plan.path, layout.objects.coordinates(index)) for index in absent.tolist()]
+    return MissingObjects(tasks=frozenset(lacking), count=sum(lacking.values()), keys=tuple(first))
 
 
 def may_be_lost(job: Job) -> bool:
