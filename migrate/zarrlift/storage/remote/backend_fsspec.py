@@ -11,8 +11,9 @@ from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version
 from ..listing import ListedPage
 from .adaptive_concurrency import MAX_REQUESTS
-from .backend import Backend, ObjectState, bounded_bytes, part_size, stored_bytes, version_text
+from .backend import HTTP, Backend, ObjectState, bounded_bytes, part_size, stored_bytes, version_text
 from .error_text import names_no_bucket
+from .redirects import guarded
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -195,6 +196,8 @@ def own(store: Store) -> Store:
             "max_pool_connections": MAX_REQUESTS,
             **(options.get("config_kwargs") or {}),
         }
+    if HTTP & protocols(below):
+        options = guarded(options)
     fs = type(below.fs)(*below.fs.storage_args, **options)
     if "s3" in protocols(below) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
         # s3fs would request the size of every object first, to fetch those above 50 MB in parts.

@@ -24,6 +24,7 @@ from .backend import HTTP
 from .backend_http import HttpBackend
 from .error_text import plainly
 from .obstore_s3 import LeftToFsspec, opened, s3_store
+from .redirects import guarded
 from .zarr_store import StoreStorage
 
 if TYPE_CHECKING:
@@ -271,6 +272,8 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
         # Our own instance: a shared one may be bound to another event loop.
         fsspec_options = {"skip_instance_cache": True, **(options or {})}
         absent = _statuses(fsspec_options.pop(_ABSENT, None)) if protocol in HTTP else frozenset()
+        for link in {part.split("://", 1)[0] for part in url.split("::")[1:]} & HTTP:
+            fsspec_options[link] = guarded(fsspec_options.get(link) or {})
         store = FsspecStore.from_url(url, storage_options=fsspec_options, read_only=read_only)
     except UsageError:
         raise
