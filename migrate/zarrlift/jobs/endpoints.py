@@ -72,9 +72,11 @@ class Endpoints:
                 source, places.storage_options, in_place=in_place, follow_links=reading.follow_links
             )
         except UsageError as error:
-            from ..storage.open_errors import hint_swapped_arguments
+            from ..storage.open_errors import swapped_arguments
 
-            raise hint_swapped_arguments(error, destination) from error
+            if (hint := swapped_arguments(error, destination)) is None:
+                raise
+            raise hint from error
         if destination is None:
             second = first
         else:

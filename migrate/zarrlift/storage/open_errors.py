@@ -75,12 +75,12 @@ def no_place(target: object) -> UsageError:
     return UsageError("not a place", found=found, expected="a path, a URL or a zarr store", advice=advice)
 
 
-def hint_swapped_arguments(error: UsageError, destination: Any) -> UsageError:
-    """The error of a missing source, with a hint if the destination exists."""
+def swapped_arguments(error: UsageError, destination: Any) -> UsageError | None:
+    """The error of a missing source with a hint, if the destination exists; None for any other error."""
     problem = error.problem
     if not problem.message.startswith(_NOTHING) or not (problem.advice or _CHECK).startswith(_CHECK):
-        return error
+        return None
     if not isinstance(destination, str | os.PathLike) or not os.path.exists(os.path.expanduser(destination)):
-        return error
+        return None
     advice = f"The source comes first; {destination} is there. Are the two swapped?"
     return UsageError(problem.message, advice=advice)

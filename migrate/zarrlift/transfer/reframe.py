@@ -42,7 +42,9 @@ class ObjectConversion:
             try:
                 payload = self._convert(chunk, counts)
             except ZarrstackError as error:
-                raise self._source.with_position(error, chunk.number) from error
+                if (positioned := self._source.with_position(error, chunk.number)) is error:
+                    raise
+                raise positioned from error
             if payload is not None:
                 payloads.append((chunk.number, payload))
         if chunks and not payloads:

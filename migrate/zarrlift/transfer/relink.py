@@ -151,7 +151,9 @@ class _ShardCheck:
             try:
                 payload = self._inner_chunk.check_whole(view[place])
             except ZarrstackError as error:
-                raise inside_shard(error, inner) from error
+                if (positioned := inside_shard(error, inner)) is error:
+                    raise
+                raise positioned from error
             surplus += place.stop - place.start - memory(payload).nbytes
             payloads.append((inner, payload))
         return self._frame.packed(payloads) if surplus else data

@@ -120,5 +120,6 @@ class DecodedResult(Result):
             except MissingObject:
                 continue
             except ZarrstackError as error:
-                raise error.at(node=self.path, key=self._objects.key(place)) from error
+                error.at(node=self.path, key=self._objects.key(place))
+                raise
         return result

@@ -47,7 +47,9 @@ class SourceObjects:
             try:
                 values = self._stored.decode(chunk)
             except ZarrstackError as error:
-                raise self._stored.with_position(error, chunk.number) from error
+                if (positioned := self._stored.with_position(error, chunk.number)) is error:
+                    raise
+                raise positioned from error
             missing.remove(chunk.number)
             place = grid.coordinates(chunk.number)
             yield grid.region(place), part_of(values, grid.valid(place))
