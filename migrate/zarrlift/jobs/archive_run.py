@@ -12,6 +12,7 @@ from zarrstack.core.errors import UsageError
 
 from ..errors import JobError
 from ..formats.describe import read_alike
+from ..planning.existing_documents import refuse_existing_documents
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
@@ -63,6 +64,7 @@ class ArchiveRequest(Request, Places):
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
         plan, inventories = ends.plan(self.recipe, self.format, inventory=self.inventory)
+        plan = refuse_existing_documents(plan, ends.source)
         refuse_unapplied(plan)
         if ends.source.requests is None and ends.destination.requests is None:
             return plan
@@ -143,6 +145,7 @@ def new_job(
                 inventories=inventories,
                 inventory=request.inventory,
             )
+        plan = refuse_existing_documents(plan, ends.source)
         refuse_unsuitable(plan)
         refuse_unapplied(plan)
         if not request.in_place:

@@ -193,6 +193,30 @@ def test_a_recipe_that_changes_chunks_is_refused(source: Path) -> None:
     assert not list(source.rglob("zarr.json"))
 
 
+@pytest.mark.parametrize("node", ["", "g", "g/relink"])
+def test_a_plan_refuses_documents_that_the_run_would_not_replace(node: str, source: Path) -> None:
+    """As `zarr migrate v3` writes them."""
+    key = f"{node}/zarr.json".strip("/")
+    kind = "array" if node == "g/relink" else "group"
+    (source / key).write_text(
+        json.dumps({"zarr_format": 3, "node_type": kind, "attributes": {"of": "others"}})
+    )
+    (refused,) = zarrlift.plan(source, in_place=True, format="zarr2").refusals
+    assert (refused.path, refused.kind, refused.problems[-1].key) == (node, kind, key)
+    assert "another zarr.json already exists" in refused.problems[-1].message
+    outcome = zarrlift.migrate(source, in_place=True, format="zarr2")
+    assert not outcome.ok
+    assert node in {problem.node for problem in outcome.problems}
+    assert '"of": "others"' in (source / key).read_text()
+
+
+def test_a_plan_accepts_what_the_run_would_write_again(source: Path) -> None:
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert not zarrlift.plan(source, in_place=True, format="zarr2").refusals
+    Path(f"{source}.zarrlift.db").unlink()
+    assert zarrlift.migrate(source, in_place=True, format="zarr2").ok
+
+
 def test_excluded_nodes_do_not_hold_the_others_back(source: Path) -> None:
     (source / ".zmetadata").unlink()
     (source / "g/recode/.zarray").write_text("{")

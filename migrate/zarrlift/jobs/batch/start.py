@@ -14,6 +14,7 @@ from typing import Final, Unpack
 from zarrstack.core.errors import UsageError, ZarrstackError
 
 from ...errors import JobError
+from ...planning.existing_documents import refuse_existing_documents
 from ...planning.regrid.blocks import memory_budget
 from ...planning.unapplied_options import refuse_unapplied
 from ...recipe.keywords import PlacesKeywords, RequestKeywords, RunningKeywords, WatchingKeywords
@@ -56,6 +57,7 @@ def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
         if not row.in_place:
             refuse_existing(ends.destination, overwrite=request.overwrite)
         plan, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
+        plan = refuse_existing_documents(plan, ends.source)
         refuse_unsuitable(plan)
         refuse_unapplied(plan)
     except ZarrstackError as error:
