@@ -8,6 +8,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from zarrstack.core.errors import Problem, UsageError
@@ -192,12 +193,21 @@ def verify(
             report = compare()
         else:
             report = _on_engine(compare, run_options, spec, None if recipe is None else recipe.memory)
-    if known_job is not None:
-        with Job.open(known_job.job.path) as opened:
+    return report if known_job is None else _recorded(report, known_job.job.path, full=full)
+
+
+def _recorded(report: VerificationReport, path: Path, *, full: bool) -> VerificationReport:
+    """Record the result in the job; a note in the report if the job cannot be written."""
+    try:
+        with Job.open(path) as opened:
             # A sample does not downgrade an earlier full verification; a difference withdraws it.
             level = "full" if full or opened.fact("verified") == "full" else "sample"
             opened.note(verified=level if report.ok else None)
             opened.commit()
+    except JobError as error:
+        message = f"the result is not recorded in the job: {error.problem.message}"
+        note = replace(error.problem, message=message, severity="note")
+        return replace(report, problems=(*report.problems, note))
     return report
 
 

@@ -45,7 +45,10 @@ class VerificationReport(NotebookResult):
     differences: tuple[tuple[str, int], ...] = ()
     """(node, number of differences) of nodes that differ; `problems` contains the first ones of each."""
     problems: tuple[Problem, ...] = ()
-    """Differences with node, key, the value found in the destination and the expected one."""
+    """Differences with node, key, the value found in the destination and the expected one.
+
+    A note says why the job could not record the result.
+    """
 
     def __repr__(self) -> str:
         many = sum(count for _, count in self.differences)
@@ -62,7 +65,8 @@ class VerificationReport(NotebookResult):
         """This report if it is `ok`; otherwise VerificationError with the first differences of each node."""
         if self.ok:
             return self
-        raise VerificationError(JoinedProblems.of(self.problems, before=f"{self.source} differs; "))
+        differences = [problem for problem in self.problems if problem.severity != "note"]
+        raise VerificationError(JoinedProblems.of(differences, before=f"{self.source} differs; "))
 
     @property
     def counts(self) -> Mapping[str, int]:

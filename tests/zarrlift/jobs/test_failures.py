@@ -129,6 +129,41 @@ def test_a_job_is_run_by_one_process_at_a_time(source: Path, tmp_path: Path) -> 
         zarrlift.resume(tmp_path / "out.zarr")
 
 
+@pytest.mark.parametrize("cause", ["running", "not writable"])
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_verification_is_reported_if_its_job_cannot_record_it(
+    cause: str, equal: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = zarrlift.migrate(source, tmp_path / "new.zarr")
+    job = Path(outcome.job)
+    if not equal:
+        group = zarr.open_group(tmp_path / "new.zarr", mode="r+")
+        group.attrs["other"] = 1
+    if cause == "running":
+        holder = Job.open(job)
+    else:
+        opened = os.open
+
+        def refused(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+            if flags & os.O_RDWR and os.fspath(path) == os.fspath(job):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return opened(path, flags, *rest, **named)
+
+        monkeypatch.setattr(os, "open", refused)
+    report = zarrlift.verify(source, tmp_path / "new.zarr", full=True)
+    if cause == "running":
+        holder.close()
+    assert report.ok is equal
+    [note] = [problem for problem in report.problems if problem.severity == "note"]
+    assert note.message.startswith("the result is not recorded in the job: ")
+    assert note.key == str(job)
+    assert "the result is not recorded in the job" in str(repr(report) + report._repr_html_())
+    if not equal:
+        with pytest.raises(VerificationError) as caught:
+            report.raise_for_problems()
+        assert "recorded" not in str(caught.value)
+
+
 def test_in_place_a_foreign_zarr_json_is_left_alone(source: Path) -> None:
     (source / "h/zarr.json").write_text("{}")
     before = tree(source)
