@@ -14,7 +14,6 @@ import builtins
 import inspect
 import re
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -226,21 +225,10 @@ def tables(*_: str) -> Iterator[str]:
         yield ""
 
 
-def metrics(*_: str) -> Iterator[str]:
-    """The metrics of a run."""
-    from zarrlift.jobs.metrics_file import MetricsFile
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = MetricsFile(f"{folder}/run.prom", None, name="")
-        for name, (kind, text, _samples) in file._metrics().items():  # noqa: SLF001
-            yield entry(f"`zarrlift_{name}` *{kind}*", text)
-
-
 PARTS: Final[Mapping[str, Callable[[str, str], Iterable[str]]]] = {
     "commands": commands,
     "fields": members,
     "keys": keys,
-    "metrics": metrics,
     "tables": tables,
 }
 

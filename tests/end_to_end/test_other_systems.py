@@ -135,7 +135,7 @@ def test_in_place_and_over_an_old_result(system: str, tmp_path: Path) -> None:
     script = """
 source, place = arguments
 run("migrate", source, place)
-run("migrate", source, place, "--overwrite", "--link", "hard", "--metrics", "run.prom")
+run("migrate", source, place, "--overwrite", "--link", "hard")
 run("verify", source, place, "--full")
 run("migrate", "--in-place", source)
 run("verify", source, "--full")
@@ -285,7 +285,7 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 # ----- where the system is called
 
 CALLERS = """
-    jobs/disk_sync jobs/notify jobs/processes/forked_process
+    jobs/disk_sync jobs/processes/forked_process
     jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
     storage/listed_versions storage/local/byte_locks storage/local/file_copy storage/local/files
     storage/local/owner_process storage/local/system_errors storage/local/writer

@@ -102,7 +102,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     sides += ["--storage-options", f"dst:{options(bucket, 'dest')}"]
     job = ("--job", JOB)
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
-    watched = ("--log", "run.jsonl", "--metrics", "run.prom")
+    watched = ("--log", "run.jsonl")
     how = ("--executor", executor, "--workers", "2", "--verbose", *watched)
     origin = ("--digest", "--provenance", "--ro-crate")
     target = "s3://bucket/out"
@@ -207,9 +207,9 @@ def test_errors_and_outcomes_in_python_hold_none(run: Run, bucket: Bucket, place
 def test_a_url_with_a_password_is_that_of_a_web_server(run: Run, bucket: Bucket, place: Path) -> None:
     bucket.put("in", tree(write_archive(place / "source.zarr")))
     server = f"http://me:{WORD}-password@127.0.0.1:{bucket.port}/bucket/in"
-    watched = ("--log", "run.jsonl", "--metrics", "run.prom")
+    watched = ("--log", "run.jsonl")
     run("migrate", server, "out", "--json", *watched, "--provenance", "--ro-crate")
-    assert {"run.jsonl", "run.prom", "out/ro-crate-metadata.json"} <= set(tree(run.place))
+    assert {"run.jsonl", "out/ro-crate-metadata.json"} <= set(tree(run.place))
     run("status", "out")
     bucket.instead = lambda _: 403
     run("verify", server, "out", code=1)

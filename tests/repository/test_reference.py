@@ -59,8 +59,6 @@ class Documented:
         for line in PAGE.read_text().splitlines():
             if heading := re.fullmatch(r"##+ (.+)", line):
                 section = heading[1].lower().replace(" ", "-")
-            elif section == "metrics":
-                continue
             elif other := re.match(r"An? [\w ]+ has all members of an? \[[\w ]+\]\(#([\w-]+)\)", line):
                 inherited[section] = other[1]
             elif named := re.match(r"- (`[\w`, ]+) \*(.+?)\*(?::|$)", line):
@@ -225,7 +223,7 @@ migrate OCEAN new.zarr --dry-run --provenance --show /
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db
 status cells.zarrlift.db
-migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl --metrics run.prom
+migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl
 resume mixed3.zarr
 status mixed3.zarr
 migrate broken.zarr broken3.zarr --log log.jsonl

@@ -16,7 +16,7 @@ from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from ..jobs import json_document
+from . import json_document
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject

@@ -164,9 +164,6 @@ def migrate(
     - `progress`: a function that gets each event, such as `print`; True for a bar on a terminal and in a
       notebook, False for none. By default, only notebooks have one.
     - `log`: append what happens to this file, as JSON lines.
-    - `metrics`: write figures to this file at intervals, in Prometheus' text format.
-    - `notify`: when the call ends or fails, POST the JSON of `--json` to this URL, or give it to this command
-      on its standard input. A failure of that is a line on standard error.
 
     Raises
     ------
@@ -197,8 +194,8 @@ def migrate(
     path = job_path(ends.beside, ends.destination.url, job)
     run_options = run_options.with_limit_of(path)
     ends = ends.limited(run_options.limit)
-    with observed(progress, ends.source.url, ends.destination.url, watching) as run:
-        return migrate_archive(migration, ends, path, run_options, run)
+    with observed(progress, ends.source.url, ends.destination.url, watching) as display:
+        return migrate_archive(migration, ends, path, run_options, display)
 
 
 @explicit

@@ -26,7 +26,6 @@ from .endpoints import Endpoints
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .ledger.rows import JobRecord
-from .observed import Observed
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
 from .places import (
@@ -90,7 +89,7 @@ def migrate_archive(
     ends: Endpoints,
     path: Path,
     options: RunOptions,
-    run: Observed,
+    progress: Progress | None,
 ) -> Outcome:
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
@@ -104,15 +103,17 @@ def migrate_archive(
             existing = UnclaimedJob(
                 verb="resume", path=path, ends=ends, options=options, digest=request.digest
             )
-            with open_claimed(existing, claim, run) as it:
+            with open_claimed(existing, claim, progress) as it:
                 return it.end(resume_job(it))
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
-            new_job(request, ends, path, claim, options, run.progress) as (job, plan, described, inventories),
+            new_job(request, ends, path, claim, options, progress) as (job, plan, described, inventories),
         ):
             set_aside(job, described.destination)
             options.follow_limit(path)
-            it = OpenJob(job=job, ends=described, options=options, checks=checks, claim=claim, run=run)
+            it = OpenJob(
+                job=job, ends=described, options=options, checks=checks, claim=claim, progress=progress
+            )
             return it.end(it.run_to_end(plan, inventories))
 
 

@@ -34,11 +34,11 @@ from .endpoints import Endpoints
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
-from .observed import Observed, observed
+from .observed import observed
 from .ours import require_output
 from .outcome import Outcome, OutcomeState, outcome_of_job
 from .processes.executors import RunOptions
-from .progress import ProgressChoice
+from .progress import Progress, ProgressChoice
 from .resume.lost_tasks import find_torn_documents, may_be_lost
 from .resume.relocate import ends_of, follow, settle_result
 from .run_job import OpenJob
@@ -126,17 +126,15 @@ def opened(
 ) -> Iterator[OpenJob]:
     """Claim the places of a found job and open it for writing; JobError."""
     with (
-        observed(
-            progress, unclaimed.ends.source.url, unclaimed.ends.destination.url, watching, unclaimed.verb
-        ) as run,
+        observed(progress, unclaimed.ends.source.url, unclaimed.ends.destination.url, watching) as display,
         claimed(unclaimed.ends.place, unclaimed.path, take_over=unclaimed.options.take_over) as claim,
-        open_claimed(unclaimed, claim, run) as it,
+        open_claimed(unclaimed, claim, display) as it,
     ):
         yield it
 
 
 @contextmanager
-def open_claimed(unclaimed: UnclaimedJob, claim: Claim, run: Observed) -> Iterator[OpenJob]:
+def open_claimed(unclaimed: UnclaimedJob, claim: Claim, progress: Progress | None) -> Iterator[OpenJob]:
     """The same for places that are claimed already."""
     ends, options, verb = unclaimed.ends, unclaimed.options, unclaimed.verb
     # The checks start first: a forked process must not inherit the lock on the job.
@@ -158,7 +156,13 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, run: Observed) -> Iterat
             job.note(digest="yes")
         options.follow_limit(unclaimed.path)
         yield OpenJob(
-            job=job, ends=ends, options=options, checks=checks, claim=claim, run=run, crashed=crashed
+            job=job,
+            ends=ends,
+            options=options,
+            checks=checks,
+            claim=claim,
+            progress=progress,
+            crashed=crashed,
         )
 
 

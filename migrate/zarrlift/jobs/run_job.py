@@ -13,10 +13,10 @@ from .checks.checks import Checks
 from .claim import Claim
 from .endpoints import Endpoints
 from .ledger.ledger import Job
-from .observed import Observed
 from .outcome import Outcome, log_outcome
 from .overwrite import left_aside, remove_previous_tree
 from .processes.executors import RunOptions
+from .progress import Progress
 from .run import Run
 
 
@@ -29,7 +29,7 @@ class OpenJob:
     options: RunOptions
     checks: Checks
     claim: Claim
-    run: Observed
+    progress: Progress | None
     crashed: bool = False
     """Whether files of its last run may not have reached the disk."""
 
@@ -49,7 +49,7 @@ class OpenJob:
 
             compare_unsynced(job, plan, ends.source, ends.destination, inventories)
         started = time.monotonic()
-        run = Run(job, plan, ends, self.options, self.checks, inventories, self.run.progress)
+        run = Run(job, plan, ends, self.options, self.checks, inventories, self.progress)
         outcome = run()
         if outcome.state == "done":
             remove_previous_tree(job, ends.destination)
@@ -62,7 +62,7 @@ class OpenJob:
     def end(self, outcome: Outcome) -> Outcome:
         """Release the places; the outcome with what that has shown."""
         self.options.forget_limit(outcome)
-        return self.run.end(self.claim.end(outcome))
+        return self.claim.end(outcome)
 
 
 def refuse_unmet(plan: Plan) -> None:

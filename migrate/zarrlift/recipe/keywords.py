@@ -89,8 +89,6 @@ class WatchingKeywords(TypedDict, total=False):
     """What is written of a run for those who watch it."""
 
     log: PathText | None
-    metrics: PathText | None
-    notify: str | None
 
 
 class UpdatingKeywords(TypedDict, total=False):

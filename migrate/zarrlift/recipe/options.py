@@ -297,18 +297,6 @@ class Watching(Table):
     log: PathText | None = option(
         None, "Append what happens to a file, as JSON lines.", heading="Output", metavar="FILE"
     )
-    metrics: PathText | None = option(
-        None,
-        "Write figures to a file at intervals, in Prometheus' text format.",
-        heading="Output",
-        metavar="FILE",
-    )
-    notify: str | None = option(
-        None,
-        "When the run ends or fails, POST the JSON of --json to a URL, or run a command that gets it.",
-        heading="Output",
-        metavar="URL|COMMAND",
-    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""What happens in a run, as frozen data: one stream of events for a bar, a file of metrics or any function.
+"""What happens in a run, as frozen data: one stream of events for a bar or any function.
 
     zarrlift.migrate("ocean.zarr", "new.zarr", progress=print)
 

@@ -232,7 +232,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
         " --axes kept --allow-fallback --max-document-size 1GiB --digest --inventory manifest.json"
-        " --provenance --ro-crate --log log.jsonl --metrics zarrlift.prom"
+        " --provenance --ro-crate --log log.jsonl"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -243,7 +243,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "provenance": True,
         "ro_crate": True,
         "log": "log.jsonl",
-        "metrics": "zarrlift.prom",
         "format": "zarr2",
         "job": "j.db",
         "workers": 3,

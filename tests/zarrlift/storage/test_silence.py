@@ -1,4 +1,4 @@
-"""A server that no longer answers is reported: by the bar, the log, the metrics and the status."""
+"""A server that no longer answers is reported: by the bar, the log and the status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from zarr.storage import MemoryStore, WrapperStore
 import zarrlift
 from zarrlift import Recipe
 from zarrlift.jobs import progress
-from zarrlift.jobs.metrics_file import MetricsFile
 from zarrlift.jobs.processes.executors import RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
@@ -172,23 +171,6 @@ def test_the_log_gets_a_record_at_once_when_it_begins_and_when_it_ends(display, 
     silent, again = [record.getMessage() for record in caplog.records]
     assert silent == f"400 kB of 1.00 MB (40 %), 4 of 10 chunks, {TEXT}"
     assert again == "400 kB of 1.00 MB (40 %), 4 of 10 chunks, 13.3 kB/s, about 45.0 s left"
-
-
-def test_metrics_have_the_seconds_and_no_time_left(tmp_path: Path) -> None:
-    now = [1000.0]
-    metrics = MetricsFile(tmp_path / "run.prom", None, name="out.zarr", clock=lambda: now[0])
-
-    def written(present: Waiting) -> str:
-        now[0] += 60
-        metrics(present)
-        return (tmp_path / "run.prom").read_text()
-
-    text = written(Waiting(seconds_left=21.0))
-    assert 'zarrlift_time_left_seconds{destination="out.zarr"} 21.0' in text
-    assert 'zarrlift_server_silent_seconds{destination="out.zarr"} 0.0' in text
-    text = written(Waiting(silence=SILENT))
-    assert "zarrlift_time_left_seconds{" not in text
-    assert 'zarrlift_server_silent_seconds{destination="out.zarr"} 12.3' in text
 
 
 class Dying(WrapperStore[MemoryStore]):

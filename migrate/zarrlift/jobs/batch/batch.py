@@ -27,7 +27,7 @@ from ..archive_run import migrate_archive
 from ..claim import sweep_claim
 from ..finish import finish
 from ..ledger.database import HeldError
-from ..observed import Observed, observed
+from ..observed import observed
 from ..opened_job import opened, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
@@ -100,16 +100,12 @@ class Batch:
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
         again = _AGAIN | {"undone"}
-        return self._act(
-            migrate, lambda row: row.state in again or may_be_restored(row), progress, how, "batch run"
-        )
+        return self._act(migrate, lambda row: row.state in again or may_be_restored(row), progress, how)
 
     @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(
-            migrate, lambda row: row.state in _AGAIN or may_be_restored(row), progress, how, "resume"
-        )
+        return self._act(migrate, lambda row: row.state in _AGAIN or may_be_restored(row), progress, how)
 
     @explicit
     def verify(
@@ -117,29 +113,25 @@ class Batch:
     ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
         act = partial(verify_one, full=full)
-        return self._act(act, lambda row: row.state == "done", progress, how, "verify")
+        return self._act(act, lambda row: row.state == "done", progress, how)
 
     @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
         """Bring the results up to date with sources that have changed since, as `update` does."""
         updating = Updating(delete=options.pop("delete", False), force=options.pop("force", False))
-        return self._act(partial(update_one, updating=updating), _is_updated, progress, options, "update")
+        return self._act(partial(update_one, updating=updating), _is_updated, progress, options)
 
     @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
         if not any(row.in_place for row in self._listed()):
             raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
-        return self._act(
-            finish_one, lambda row: row.in_place and row.state == "done", progress, how, "finish"
-        )
+        return self._act(finish_one, lambda row: row.in_place and row.state == "done", progress, how)
 
     @explicit
     def undo(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Take back what was written, as `undo` does."""
-        outcome = self._act(
-            undo_one, lambda row: row.state != "undone" or may_be_claimed(row), progress, how, "undo"
-        )
+        outcome = self._act(undo_one, lambda row: row.state != "undone" or may_be_claimed(row), progress, how)
         if {row.state for row in outcome.rows} == {"pending"}:
             self.last = replace(outcome, state="nothing to do", ran=0)
         return self.outcome
@@ -176,7 +168,6 @@ class Batch:
         wanted: Callable[[BatchRow], bool],
         progress: ProgressChoice,
         how: Mapping[str, Any],
-        verb: str,
     ) -> BatchOutcome:
         """Work on the archives that are wanted."""
         running, places, watching = given(how, Running, Places, Watching)
@@ -185,9 +176,9 @@ class Batch:
         before = self.status()
         rows = {row.number: row for row in before.rows}
         todo = [row for row in before.rows if wanted(row)]
-        with observed(progress, place, place, watching, verb) as run:
+        with observed(progress, place, place, watching) as display:
             if todo:
-                work = BatchRun(RunOptions.of(running), places, run.progress, act)
+                work = BatchRun(RunOptions.of(running), places, display, act)
                 number = self._work(work, todo, rows, before.bytes_done)
             now = self._status(self._file.read_events(), list(rows.values()))
             refused = any(any_refusal(rows[row.number].problems) for row in todo)
@@ -202,7 +193,6 @@ class Batch:
             )
             if not todo and now.state != "incomplete":
                 self.last = replace(self.last, state="nothing to do")
-            run.end(self.last)
         return self.last
 
     def _work(self, run: BatchRun, todo: list[BatchRow], rows: dict[int, BatchRow], bytes_done: int) -> int:
@@ -244,7 +234,7 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     options = replace(call.options, verify=row.request.verify)
     try:
         ends = request.open().limited(options.limit)
-        outcome = migrate_archive(request, ends, call.job, options, Observed(call.progress))
+        outcome = migrate_archive(request, ends, call.job, options, call.progress)
     except HeldError:  # also of a process that has given its claim back, and closes its job next
         return None
     # Another process may have done it after the look above.

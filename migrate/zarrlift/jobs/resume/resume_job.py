@@ -56,7 +56,7 @@ def resume_job(it: OpenJob) -> Outcome:
         job.note(**ends.options)
         set_aside(job, ends.destination)
         with closing(earlier_inventories(job, old, ends.source)) as inventories:
-            with listing_shown(it.run.progress, lambda: inventories.listed):
+            with listing_shown(it.progress, lambda: inventories.listed):
                 fresh, _ = replace(ends, reading=old.reading).plan(
                     old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
                 )

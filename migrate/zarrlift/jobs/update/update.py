@@ -86,7 +86,7 @@ def compared(
 
 def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
     """Update the result of a job open for writing, or continue an update that was interrupted."""
-    job, ends, options, progress = it.job, it.ends, it.options, it.run.progress
+    job, ends, options, progress = it.job, it.ends, it.options, it.progress
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)

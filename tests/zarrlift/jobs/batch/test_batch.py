@@ -491,7 +491,7 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
     for name in ("a/v2.zarr", BROKEN):
         memory.put(str(old / name), f"/secret/{name}", recursive=True)
     try:
-        watched = {"log": "log.jsonl", "metrics": "zarrlift.prom"}
+        watched = {"log": "log.jsonl"}
         options = {"token": secret}
         made = zarrlift.batch("memory://secret", to="v3/{relative}.zarr", storage_options=options, **watched)
         write_batch_page(made.outcome, "page.html", pictures=True, places={"storage_options": options})

@@ -1,4 +1,4 @@
-"""The JSON document in which a command ends, for programs: what `--json` prints and `--notify` sends.
+"""The JSON document in which a command ends, for programs: what `--json` prints.
 
 `{"zarrlift": version, "command", "exit_code", "result" | "error"}`: `result` is the object that the Python
 function of the same name returns, `error` is one problem. Names of members are stable.
