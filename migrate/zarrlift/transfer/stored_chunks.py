@@ -18,7 +18,7 @@ from zarrstack.core.errors import ZarrstackError
 from ..archive.decoder import object_bound
 from ..core.codecs.base import Buffer
 from ..core.codecs.pipeline import Pipeline
-from ..storage.base import AsyncRequests, Storage
+from ..storage.base import Storage
 from ..storage.limits import READ_AHEAD
 
 if TYPE_CHECKING:
@@ -91,12 +91,6 @@ class InnerChunks:
         requests = storage.requests
         ask = None if requests is None else partial(requests.get, bound=bound)
         return _each(keys, counts, lambda key: storage.get(key, bound), ask, decoded)
-
-    def heads(self, keys: Sequence[str], size: int, counts: MoveCounts) -> Iterator[bytes | None]:
-        """Yield the first `size` bytes of objects, as `contents` does."""
-        storage, requests = self.storage, self.storage.requests
-        ask = None if requests is None else partial(_starts, requests, size)
-        return _each(keys, counts, lambda key: storage.get_part(key, 0, size), ask, size)
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
         """The inner chunks in the content of an object, in stored order; ChunkError."""
@@ -178,7 +172,3 @@ def _each(
     finally:
         if coming is not None:
             coming.close()
-
-
-def _starts(requests: AsyncRequests, size: int, keys: Sequence[str]) -> list[Future[bytes | None]]:
-    return [future for key in keys for future in requests.parts(key, [(0, size)])]

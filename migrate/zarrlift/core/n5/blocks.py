@@ -115,10 +115,6 @@ class BlockHeader:
             return _OBJECT.size
         return _START.size + _NUMBER.size * (len(self.shape) + (self.mode == VARLENGTH))
 
-    def fills(self, block_size: Shape) -> bool:
-        """Whether the block fills its cell, so that its payload can be moved unchanged."""
-        return self.shape == block_size
-
     def require_values(self) -> BlockHeader:
         """Return this header if the payload has one value per element; otherwise raise ChunkError."""
         if self.mode == OBJECT:

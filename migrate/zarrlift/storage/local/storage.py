@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..base import CLAIM, DirectoryEntry, Storage
-from ..listed_versions import FILES_TELL, Version, held, require_same, require_version
+from ..listed_versions import FILES_TELL, held, require_same, require_version
 from .files import ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
 from .partial_files import create_file, partial_name
 from .presence import is_dir
@@ -50,15 +50,15 @@ class LocalStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key if key else str(self.root)
 
-    def get(self, key: str, bound: ReadLimit | None = None, version: Version | None = None) -> bytes | None:
-        """The file's content, of this version if one is given; a directory in its place counts as absent.
+    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
+        """The file's content; a directory in its place counts as absent.
 
         A broken link is an error rather than an absence: the object exists elsewhere (git-annex uses such
         links for content that is not fetched).
         """
         path = self.path(key)
         try:
-            return read_file(path, bound or self.document_bound, version or held(self, key))
+            return read_file(path, bound or self.document_bound, held(self, key))
         except ZarrstackError as error:
             raise error.at(key=key) from None
         except OSError as error:
@@ -70,14 +70,14 @@ class LocalStorage(Storage):
         """Like `get_many`, with one `lstat` per missing object, which `get` would need in addition."""
         return [self.get(key) if os.path.lexists(self.path(key)) else None for key in keys]
 
-    def get_part(self, key: str, start: int, length: int, version: Version | None = None) -> bytes | None:
-        """One read; see `get` for absent objects and versions."""
+    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        """One read; see `get` for absent objects."""
         path = self.path(key)
         try:
             descriptor, facts = open_regular(path)
             try:
                 data = read_at(descriptor, length, max(facts.st_size - length, 0) if start < 0 else start)
-                require_version(descriptor, version or held(self, key))
+                require_version(descriptor, held(self, key))
                 return data
             finally:
                 os.close(descriptor)

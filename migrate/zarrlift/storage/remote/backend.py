@@ -118,10 +118,6 @@ class Backend(ABC):
     async def state(self, key: str) -> ObjectState | None:
         """The state of an object, None if missing."""
 
-    async def listed(self, key: str) -> tuple[int | None, str | None] | None:
-        """Size and version of an object as a listing provides them, None if missing."""
-        return await self.state(key)
-
     async def read_start(
         self, key: str, length: int, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:

@@ -70,16 +70,12 @@ class FsspecBackend(Backend):
 
     async def state(self, key: str) -> ObjectState | None:
         """As the file system describes it, which must not be what it remembers of a listing."""
-        facts = await self.listed(key)
-        return None if facts is None else (facts[0], str(facts[1]))
-
-    async def listed(self, key: str) -> tuple[int | None, str | None] | None:
         self.fs.invalidate_cache()
         try:
             facts = await self.fs._info(self.path(key))  # noqa: SLF001
         except self.store.allowed_exceptions:
             return None
-        return facts.get("size"), _version(facts)
+        return facts.get("size"), str(_version(facts))
 
     async def children(self, prefix: str) -> dict[str, bool]:
         """One listing by the file system, which provides the types of entries."""

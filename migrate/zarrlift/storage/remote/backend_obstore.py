@@ -86,15 +86,6 @@ class ObstoreBackend(Backend):
         except FileNotFoundError:
             return None
 
-    async def listed(self, key: str) -> tuple[int | None, str | None] | None:
-        import obstore
-
-        try:
-            meta = await obstore.head_async(self._below, key)
-        except FileNotFoundError:
-            return None
-        return meta["size"], version_text(meta["e_tag"] or meta["last_modified"])
-
     async def read_start(
         self, key: str, length: int, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:
