@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -37,6 +37,7 @@ PRINTING: Final = frozenset(
 
 COMPLETE: Final = "_ZARRLIFT_COMPLETE"
 """Set by the scripts of `zarrlift completion`: the command line is to be completed, not run."""
+_STOPPING: Final = b"zarrlift: Stopping: unfinished objects are given up. Ctrl-C again ends at once.\n"
 _PIECES: Final = 10_000
 """Pieces of a JSON document that are written together."""
 
@@ -199,6 +200,8 @@ class Session:
             if self.interrupted:
                 os._exit(INTERRUPTED)
             self.interrupted = True
+            _announce_stop()
+            stack.enter_context(_ending_at_a_signal())
             raise KeyboardInterrupt
 
         # A signal ignored from the start remains ignored: shells set this for `command &`.
@@ -208,11 +211,43 @@ class Session:
             if signal.getsignal(number) is not signal.SIG_IGN
         ]
         before = {number: signal.signal(number, stop) for number in wanted}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with ExitStack() as stack:
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+
+def _announce_stop() -> None:
+    """Say that the command ends, from a handler of signals: no other thread or buffer is needed for it."""
+    with suppress(OSError):
+        below_a_bar = b"\n" if os.isatty(2) else b""
+        os.write(2, below_a_bar + _STOPPING)
+
+
+@contextmanager
+def _ending_at_a_signal() -> Iterator[None]:
+    """End the process at the next signal, although this thread may be busy in a library for long."""
+    if sys.platform == "win32":  # whose handlers write to sockets only
+        yield
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while number := os.read(reading, 1):
+            if number[0] in (signal.SIGINT, signal.SIGTERM):
+                os._exit(INTERRUPTED)
+        os.close(reading)
+
+    threading.Thread(target=wait, name="zarrlift-signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writing)
 
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:

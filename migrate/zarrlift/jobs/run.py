@@ -21,6 +21,7 @@ from ..errors import Interrupted, JobError, WorkerError
 from ..planning.chunk_advice import with_advice
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
+from ..storage.giving_up import check
 from ..storage.remote.store_writer import writer_for
 from ..storage.writer import DestinationError, Writer
 from ..transfer.counts import MoveResult
@@ -92,7 +93,8 @@ class Run:
         stopped: Problem | None = None
         try:
             self._branch.begin()
-            self._arrays()
+            with self.options.heeding_stop():
+                self._arrays()
             self._look_for_new_nodes()
             self._publisher.groups()
             self._branch.publish()
@@ -106,6 +108,7 @@ class Run:
                 advice="It may have run out of memory. Resume with fewer workers.",
             )
         except KeyboardInterrupt:
+            self._engine.give_up()
             send_end(self.progress)
             raise Interrupted(str(self.job.path), option_words(self.job)) from None
         finally:
@@ -210,12 +213,14 @@ class Run:
                             copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
                 self._continue(copied)
-                if self.options.stopped:
-                    raise KeyboardInterrupt
+                check()
             self._checked()
+        except KeyboardInterrupt:
+            executor.give_up()
+            raise
         finally:
-            ticker.stop()
             running.stop()
+            ticker.stop()
 
     def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]], running: int) -> None:
         try:

@@ -14,7 +14,7 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.silence import read_from
 from ..transfer.executors.engine import Engine
-from ..transfer.worker import Worker, WorkerSpec, move, sent
+from ..transfer.worker import Worker, WorkerSpec, give_up, move, sent
 from .checks.checks import Checks
 from .processes.executors import (
     RunOptions,
@@ -61,7 +61,9 @@ class RunEngine:
                 raise out_of_reach()
             limit = self._options.limit
             return TaskExecutor(
-                engine=engine, call=lambda task: (move, *sent(with_share(spec, limit, engine), task))
+                engine=engine,
+                call=lambda task: (move, *sent(with_share(spec, limit, engine), task)),
+                give_up=self.give_up,
             )
         number = workers_for(arrays, self._options, self.budget, local=self.local)
         forks = forks_for(arrays, self._options, self.budget, local=self.local)
@@ -82,6 +84,11 @@ class RunEngine:
         assert engine is not None
         budget = self._options.budget_of_one(self._plan.recipe.memory, engine)
         return Elsewhere(engine, with_share(self._spec, self._options.limit, engine), budget)
+
+    def give_up(self) -> None:
+        """End what workers elsewhere do for this run, as far as they can be reached."""
+        if self._engine is not None and self._spec is not None:
+            self._engine.give_up(give_up, *sent(self._spec.run))
 
     def _reporting(self) -> WorkerSpec | None:
         """The access of workers, which report servers that do not answer if they are on this machine."""

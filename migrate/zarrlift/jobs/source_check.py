@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -27,6 +26,7 @@ from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
+from ..storage.giving_up import Threads
 from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
 from .places import mounts
@@ -96,13 +96,14 @@ class SourceCheck:
         return lambda: [future.result() for future in futures]
 
     @cached_property
-    def threads(self) -> ThreadPoolExecutor:
+    def threads(self) -> Threads:
         """What waits for requests."""
-        return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-source")
+        return Threads(_AT_ONCE, "zarrlift-source")
 
     def close(self) -> None:
         """Release resources; no checks follow."""
         if "threads" in vars(self):
+            self.threads.stop.set()
             self.threads.shutdown(wait=False, cancel_futures=True)
 
     def thoroughly(self, plan: ArrayPlan) -> Found:

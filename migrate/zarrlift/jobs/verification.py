@@ -22,7 +22,7 @@ from ..recipe.signatures import explicit, given
 from ..storage.local.files import WRITTEN
 from ..storage.open_storage import Place, open_storage
 from ..storage.transformer_stack import with_layers
-from ..transfer.worker import WorkerSpec
+from ..transfer.worker import WorkerSpec, give_up, sent
 from ..verification.archives import verify_archives
 from ..verification.listed_objects import Listings
 from ..verification.report import VerificationReport
@@ -250,8 +250,11 @@ def _on_engine(
 
     engine = engine_for((), options, options.budget(memory), local=True)
     try:
-        spec = with_share(spec, options.limit, engine)
+        spec = with_share(replace(spec, run=os.urandom(4).hex()), options.limit, engine)
         return compare(elsewhere=Elsewhere(engine, spec, options.budget_of_one(memory, engine)))
+    except KeyboardInterrupt:
+        engine.give_up(give_up, *sent(spec.run))
+        raise
     except BrokenExecutor as error:
         raise WorkerError("a worker died", found=str(error), advice="Try fewer workers.") from error
     finally:

@@ -11,6 +11,7 @@ from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
 from ..storage import retries
+from ..storage.giving_up import check
 from ..storage.listed_versions import source_object_gone
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class MoveCounts:
         )
 
     def add(self, bytes_in: int, bytes_out: int, *, chunks: int = 1) -> None:
-        """Count source chunks that were read and converted or copied."""
+        """Count source chunks that were read and converted or copied; a task that is given up ends here."""
+        check()
         self.chunks += chunks
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out

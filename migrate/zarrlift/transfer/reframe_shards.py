@@ -16,6 +16,7 @@ from zarrstack.core.shard_index import ShardIndex
 
 from ..core.codecs.base import Buffer, memory
 from ..core.grid.frames import Shards
+from ..storage.giving_up import check
 from ..storage.listed_versions import Version, held_each, require_version
 from ..storage.local.file_copy import IN_ONE_READ, ends_of_file, read_small
 from ..storage.local.files import open_regular
@@ -108,6 +109,7 @@ class FileGatherer(PayloadAssembler):
         size = held = 0
         try:
             for key, version in zip(self.chunks.keys(present), held_each(source, present), strict=True):
+                check()
                 data = None
                 # After a large file, the next one is probably large too.
                 if size + MORE <= IN_ONE_READ:

@@ -14,6 +14,7 @@ from ..core.data_types.v3 import fill_from_json
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import cutting_order, touching, within
 from ..storage.base import Storage
+from ..storage.giving_up import check
 from ..storage.writer import Writer
 from .blocks import Assembler, ObjectBuilder, Place
 from .recode import convert
@@ -160,6 +161,7 @@ class ValueAssembler(Assembler):
         for place in self._in_order(counts.wanted(within(region, grid)), grid):
             if not buffer.holds(grid.region(place)):
                 continue
+            check()
             try:
                 payload = self.inner_chunk.store(
                     grid.index(place) or 0, buffer.inner_chunk(grid.region(place)), counts

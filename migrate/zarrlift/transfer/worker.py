@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.version import __version__
@@ -25,6 +25,7 @@ from ..errors import WorkerError
 from ..planning.routes import Move
 from ..storage.bandwidth import shares_of
 from ..storage.base import Storage
+from ..storage.giving_up import Stop
 from ..storage.open_storage import open_storage
 from ..storage.remote.store_writer import writer_for
 from ..storage.silence import report_in
@@ -150,7 +151,10 @@ class Worker:
         hard_links: bool = False,
         recheck: bool = True,
         digest: bool = False,
+        stop: Stop | None = None,
     ) -> None:
+        self.stop = stop or Stop()
+        """Ends its tasks, which raise KeyboardInterrupt then."""
         self._source = source
         self._writer = writer
         self._hard_links = hard_links
@@ -179,9 +183,10 @@ class Worker:
         )
         self._running[threading.get_ident()] = counts
         try:
-            with self._writer.behind():
-                mover(task, counts)
-            self._writer.settle()
+            with self.stop.heeded():
+                with self._writer.behind():
+                    mover(task, counts)
+                self._writer.settle()
             return counts.moved()
         finally:
             del self._running[threading.get_ident()]
@@ -261,8 +266,28 @@ def move(version: str, errand: bytes) -> MoveResult:
             return _worker(spec).run(task)
     except ZarrstackError:
         raise
+    except KeyboardInterrupt:
+        if stop_of(spec.run).is_set():  # Dask's workers would end with it
+            raise WorkerError("the run of this task was interrupted") from None
+        raise
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
         return MoveResult(problems=(unexpected_error(task.move.path, error),))
+
+
+_stops: Final[dict[str, Stop]] = {}
+
+
+def stop_of(run: str) -> Stop:
+    """What ends the calls of a run in this worker process."""
+    while len(_stops) > 4 and run not in _stops:  # as many runs as `_worker` keeps
+        _stops.pop(next(iter(_stops)), None)
+    return _stops.setdefault(run, Stop())
+
+
+def give_up(version: str, errand: bytes) -> None:
+    """End the calls of a run in this worker process."""
+    (run,) = received(version, errand)
+    stop_of(run).set()
 
 
 def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
@@ -292,4 +317,5 @@ def _worker(spec: WorkerSpec) -> Worker:
         hard_links=spec.hard_links,
         recheck=spec.recheck,
         digest=spec.digest,
+        stop=stop_of(spec.run),
     )

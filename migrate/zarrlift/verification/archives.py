@@ -20,6 +20,7 @@ from ..core.problems import refusal
 from ..planning.regrid.blocks import memory_budget
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
+from ..storage.giving_up import Threads
 from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.extra_files import difference
 from .arrays import ArrayComparison
@@ -82,7 +83,7 @@ def verify_archives(
     if progress is not None:
         progress(Planned(bytes=sum(map(_size, archive.nodes)) if full else None, chunks=None))
     threads = threads or min(os.cpu_count() or 1, 8)
-    with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
+    with Threads(threads, "zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
             before = comparison.bytes
             comparison.compare(node, results.get(node.path), pool)

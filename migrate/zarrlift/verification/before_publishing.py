@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..core.problems import refusal
 from ..errors import WorkerError
+from ..storage.giving_up import Threads
 from .array_values import ArrayValues
 from .regions import Compared
 from .results import ZarrPythonResult
@@ -46,7 +46,7 @@ def compare_sample(
         if len(regions) <= step:  # without a thread: most arrays are small
             return tuple(values.compare(regions).problems)
         batches = (regions[start : start + step] for start in range(0, len(regions), step))
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-sample") as pool:
+        with Threads(_AT_ONCE, "zarrlift-sample") as pool:
             return tuple(
                 problem for compared in pool.map(values.compare, batches) for problem in compared.problems
             )
@@ -126,9 +126,7 @@ def _compared(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> 
     if elsewhere is not None:
         yield from elsewhere.whole(values, wanted)
         return
-    with ThreadPoolExecutor(
-        min(os.cpu_count() or 1, _MAX_THREADS), thread_name_prefix="zarrlift-check"
-    ) as pool:
+    with Threads(min(os.cpu_count() or 1, _MAX_THREADS), "zarrlift-check") as pool:
         yield from values.whole(wanted, budget=budget, pool=pool)
 
 

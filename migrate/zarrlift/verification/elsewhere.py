@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zarrstack.core.errors import ZarrstackError
 
 from ..core.digest.value_digest import BlockSums
+from ..errors import WorkerError
+from ..storage.giving_up import Stop, Threads
 from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.unexpected_errors import unexpected_error
-from ..transfer.worker import WorkerSpec, both_ends, received, sent
+from ..transfer.worker import WorkerSpec, both_ends, received, sent, stop_of
 from .array_values import ArrayValues
 from .regions import Compared, Division
 from .results import ZarrPythonResult
@@ -100,13 +101,13 @@ def _compact(division: Division, start: int, step: int) -> Division:
 
 def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
     """Compare some regions of an array in any process; unexpected errors are in the result."""
-    path, values = _values(version, described)
+    path, values, stop = _values(version, described)
     (division,) = received(version, portion)
     problems: list[Problem] = []
     regions = nbytes = 0
     sums = None if values.described["digest"] is None else BlockSums()
     try:
-        with ThreadPoolExecutor(1) as pool:
+        with stop.heeded(), Threads(1, "zarrlift-compare") as pool:
             for compared in values.regions(division, pool):
                 problems += compared.problems
                 regions += compared.regions
@@ -115,18 +116,22 @@ def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
                     sums.update(compared.sums)
     except ZarrstackError:
         raise
+    except KeyboardInterrupt:
+        if stop.is_set():  # Dask's workers would end with it
+            raise WorkerError("the run of this call was interrupted") from None
+        raise
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
         problems.append(unexpected_error(path, error))
     return Compared(problems, regions, nbytes, sums)
 
 
 @functools.lru_cache(maxsize=8)
-def _values(version: str, described: bytes) -> tuple[str, ArrayValues]:
+def _values(version: str, described: bytes) -> tuple[str, ArrayValues, Stop]:
     spec, about = received(version, described)
     source, destination = _ends(spec)
     path = about.pop("path")
     result = ZarrPythonResult(destination, path, about.pop("document"))
-    return path, ArrayValues(source, result=result, **about)
+    return path, ArrayValues(source, result=result, **about), stop_of(spec.run)
 
 
 @functools.lru_cache(maxsize=4)

@@ -240,8 +240,9 @@ def test_ctrl_c_ends_all_without_a_traceback(many, expected, tmp_path: Path) -> 
         start_new_session=True,
     )
     assert stopped.returncode == 130
-    assert stopped.stderr.startswith("zarrlift: interrupted. Continue with: zarrlift resume ")
-    assert len(stopped.stderr.splitlines()) == 1
+    stopping, interrupted = stopped.stderr.splitlines()
+    assert stopping.startswith("zarrlift: Stopping: ")
+    assert interrupted.startswith("zarrlift: interrupted. Continue with: zarrlift resume ")
     assert zarrlift.resume(place).ok
     assert files(place) == expected
 

@@ -250,15 +250,16 @@ def may_be_restored(row: BatchRow) -> bool:
 def verify_one(call: ArchiveCall, /, *, full: bool) -> tuple[Problem, ...]:
     """Compare a result with its source; the job of one that is equal says so."""
     options = call.options
-    report = verify(
-        call.job,
-        full=full,
-        **values(call.places, Places),
-        executor=None if options.engine is None else options.executor,
-        dask_address=options.dask_address if options.engine is not None else None,
-        workers=options.workers,
-        bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
-    )
+    with options.heeding_stop():
+        report = verify(
+            call.job,
+            full=full,
+            **values(call.places, Places),
+            executor=None if options.engine is None else options.executor,
+            dask_address=options.dask_address if options.engine is not None else None,
+            workers=options.workers,
+            bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
+        )
     return tuple(report.problems)
 
 

@@ -21,6 +21,7 @@ from ...core.problems import any_refusal
 from ...errors import JobError
 from ...planning.regrid.blocks import available_cores
 from ...recipe.options import Moved, Places, values
+from ...storage.giving_up import Stop
 from ...storage.open_storage import is_url
 from ...transfer.events import Ended, Event, Planned
 from ...transfer.executors.choice import in_process, open_engine
@@ -199,7 +200,7 @@ class Shared:
     """For one archive at a time."""
     threads: int
     """Archives side by side."""
-    stop: threading.Event
+    stop: Stop
     """Ends the runs of all archives at their next task."""
 
     def each(self, work: Callable[[BatchRow, RunOptions], T], rows: Iterable[BatchRow]) -> Iterator[T]:
@@ -241,7 +242,7 @@ def shared(options: RunOptions, *, waits: bool, alone: bool = False, runs: bool 
     `waits`: whether the work of an archive is mainly waiting for stores. `alone`: whether there is only one
     archive, which is then run as `migrate` does. Without `runs`, archives are only planned.
     """
-    stop = threading.Event()
+    stop = Stop()
     own = together = replace(options, stop=stop)
     threads = ELSEWHERE if waits and not alone else 1
     with ExitStack() as stack:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...errors import JobError
@@ -16,6 +15,7 @@ from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ...recipe.options import Executing, Request, Running, VerifyLevel, values
 from ...storage.bandwidth import Bandwidth
+from ...storage.giving_up import Stop
 from ...transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
 from ...transfer.executors.engine import Engine, SharedEngine
 from ...transfer.tasks import Task
@@ -59,7 +59,7 @@ class RunOptions(Running):
     verify: VerifyLevel = "sample"
     engine: Engine | None = None
     """The open engine of `executor`, if other runs use it too; None opens one for this run."""
-    stop: Event | None = None
+    stop: Stop | None = None
     """Ends the run at its next task when it is set, as Ctrl-C does."""
     limit: Bandwidth | None = None
     """The limit of bytes per second; archives of a batch share it."""
@@ -92,10 +92,9 @@ class RunOptions(Running):
         if self.limit is not None and outcome.state != "incomplete":
             self.limit.forget()
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the run is to end."""
-        return self.stop is not None and self.stop.is_set()
+    def heeding_stop(self) -> AbstractContextManager[None]:
+        """Let waits of this thread end with `stop`, by KeyboardInterrupt."""
+        return nullcontext() if self.stop is None else self.stop.heeded()
 
     @property
     def processes(self) -> bool:
@@ -133,6 +132,8 @@ class TaskExecutor:
     """Whether workers may be threads of this process."""
     under_way: Callable[[], dict[str, tuple[int, int]]] = dict
     """(chunks, bytes) read by running tasks, by array; known for threads only."""
+    give_up: Callable[[], None] = lambda: None
+    """Ends the tasks that run, before what they make is complete."""
 
 
 class _OwnPool(Engine):
@@ -217,15 +218,25 @@ def with_share(spec: WorkerSpec, limit: Bandwidth | None, engine: Engine) -> Wor
 
 def in_pool(engine: Engine, worker: Worker) -> TaskExecutor:
     """Tasks on threads given by the caller."""
-    return TaskExecutor(engine=engine, call=lambda task: (worker.run, task), under_way=worker.under_way)
+    return TaskExecutor(
+        engine=engine,
+        call=lambda task: (worker.run, task),
+        under_way=worker.under_way,
+        give_up=worker.stop.set,
+    )
 
 
 def own_pool(worker: Worker, workers: int, *, forks: bool = False) -> TaskExecutor:
     """Tasks on threads; with `forks`, on copies of this process if the system provides any."""
     with suppress(OSError):
         if forks:
-            copies = _OwnPool(ForkedPool(worker.run, workers, initializer=worker.forked), workers=workers)
-            return TaskExecutor(engine=copies, call=lambda task: (worker.run, task), in_threads=False)
+            pool = ForkedPool(worker.run, workers, initializer=worker.forked)
+            return TaskExecutor(
+                engine=_OwnPool(pool, workers=workers),
+                call=lambda task: (worker.run, task),
+                in_threads=False,
+                give_up=pool.give_up,
+            )
     threads = ThreadPoolExecutor(
         workers, thread_name_prefix="zarrlift", initializer=archive.set, initargs=(archive.get(),)
     )
@@ -273,6 +284,11 @@ class ForkedPool(Executor):
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
         for process in self._processes:
             process.close()
+
+    def give_up(self) -> None:
+        """End the processes, whatever they do."""
+        for process in self._processes:
+            process.end()
 
     def _ask(self, question: Any) -> Any:
         process = self._idle.get()

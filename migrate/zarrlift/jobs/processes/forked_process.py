@@ -128,11 +128,15 @@ class ForkedProcess:
         except ChildProcessError:
             return
 
-    def kill(self) -> None:
-        """Kill the process at once."""
+    def end(self) -> None:
+        """Let the system end the process at once; a call that waits for its answer fails."""
         with suppress(ProcessLookupError):
             if sys.platform != "win32":
                 os.kill(self._process, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill the process at once."""
+        self.end()
         self.close()
 
 

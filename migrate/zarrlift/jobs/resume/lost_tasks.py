@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,6 +28,7 @@ from ...planning.plans import ArrayPlan, Plan
 from ...planning.regrid.blocks import available_cores
 from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
+from ...storage.giving_up import Threads
 from ...storage.local.owner_process import boot_id
 from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_objects
 from ..ledger.last_run import last_run
@@ -303,7 +303,7 @@ def _wrong_tasks(
     try:
         objects = written(plan, inventory, source)
         values = both_sides(plan, source, destination)
-        with ThreadPoolExecutor(available_cores(), thread_name_prefix="zarrlift-check") as pool:
+        with Threads(available_cores(), "zarrlift-check") as pool:
             return {
                 number
                 for number in numbers

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.errors import ChunkError
 
 from ...core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
+from ..giving_up import check
 from ..listed_versions import Version, has_version
 from .files import READING, read_at
 
@@ -28,6 +29,10 @@ _NEXT: Final = frozenset(
 
 IN_ONE_READ: Final = 256 << 10
 """Maximum size for which a read and a write are faster than setting up an in-kernel copy."""
+
+
+_AT_ONCE: Final = 64 << 20
+"""Bytes that the kernel copies before Ctrl-C is noticed."""
 
 
 def write_all(descriptor: int, data: Buffer) -> None:
@@ -98,7 +103,7 @@ def copy_range(reading: int, writing: int, size: int) -> bool:
     done = 0
     while done < size:
         try:
-            count = os.copy_file_range(reading, writing, size - done, done)
+            count = os.copy_file_range(reading, writing, min(size - done, _AT_ONCE), done)
         except OSError as error:
             if done == 0 and error.errno in _NEXT:
                 return False
@@ -106,6 +111,7 @@ def copy_range(reading: int, writing: int, size: int) -> bool:
         if count == 0:
             raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
         done += count
+        check()
     return True
 
 
@@ -118,3 +124,4 @@ def copy_by_hand(reading: int, writing: int, size: int) -> None:
             raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
         write_all(writing, piece)
         done += len(piece)
+        check()

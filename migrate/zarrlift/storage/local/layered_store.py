@@ -52,7 +52,12 @@ class LayeredLocalStore(LocalStore):
     async def set(self, key: str, value: Buffer) -> None:
         """Write one whole object; OSError."""
         await self._ensure_open()
-        await asyncio.to_thread(self._write, key, value)
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write, key, value))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:  # a thread cannot be stopped: its partial object must be gone
+            await asyncio.wait([writing])
+            raise
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Like `set`, without an event loop."""

@@ -18,13 +18,15 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.system.clock import Clock
 from zarrstack.system.transient_errors import CODES, answers, may_pass, wanted_wait
 
 from .. import retries
+from ..giving_up import heeded_stop
 from ..silence import AnswerWatch
 
 T = TypeVar("T")
@@ -77,8 +79,17 @@ class ConcurrencyLimiter:
         """Make one request when its turn comes, and return the response.
 
         `single`: it is one for an object, whose duration says something of others; not such as a listing or
-        an upload in parts.
+        an upload in parts. It is cancelled if the thread that made it is to give up.
         """
+        stop = heeded_stop()
+        if stop is None:
+            return await self._repeated(ask, single=single)
+        end = partial(asyncio.get_running_loop().call_soon_threadsafe, _current_task().cancel)
+        with stop.ending(end):
+            await asyncio.sleep(0)  # ends here if it was stopped before
+            return await self._repeated(ask, single=single)
+
+    async def _repeated(self, ask: Callable[[], Awaitable[T]], *, single: bool) -> T:
         watched = single and self.watches
         if watched:
             self._watch.begin()
@@ -173,6 +184,12 @@ class ConcurrencyLimiter:
         if began >= self._halved:
             self.limit, self._answers = max(self.limit // 2, 1), 0
             self._halved = self._clock.now()
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def _delays() -> Iterator[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
@@ -83,8 +83,14 @@ def open_engine(choice: ExecutorChoice, *, workers: int | None, dask_address: st
 class _OwnEngine(Engine):
     """An executor that was made for one run."""
 
+    _waits = True
+
+    def give_up(self, tell: Callable[..., Any], *arguments: Any) -> None:
+        """Do not wait for the calls that run: nothing reaches them."""
+        self._waits = False
+
     def close(self) -> None:
-        self.executor.shutdown(wait=True, cancel_futures=True)
+        self.executor.shutdown(wait=self._waits, cancel_futures=True)
 
 
 def _from_entry(name: str, workers: int | None) -> Engine:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Final
 
@@ -38,6 +39,11 @@ class DaskEngine(Engine):
     def gave_up(self, error: BaseException) -> bool:
         """Whether Dask has repeated a task that killed its workers."""
         return type(error).__name__ == "KilledWorker"
+
+    def give_up(self, tell: Callable[..., Any], *arguments: Any) -> None:
+        """Call `tell` in every worker, beside its tasks."""
+        with contextlib.suppress(Exception):  # the scheduler no longer exists
+            self._client.run(tell, *arguments, wait=False, on_error="ignore")
 
     def close(self) -> None:
         """Close the client and the cluster, if they were made here."""

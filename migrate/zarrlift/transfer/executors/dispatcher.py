@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -90,8 +90,10 @@ class Dispatcher(Generic[T]):
         return [ended for call, future in calls if (ended := self._end(call, future)) is not None]
 
     def stop(self) -> None:
-        """Cancel calls that have not started."""
+        """Cancel calls that have not started, and wait for those that run in this process."""
         self.engine.stop(self._running)
+        if self.engine.in_process:
+            wait([future for future in self._running if not future.cancelled()])
 
     def _send(self, call: _Call[T]) -> None:
         try:

@@ -71,6 +71,12 @@ class Engine:
             with contextlib.suppress(Exception):  # the executor no longer exists
                 future.cancel()
 
+    def give_up(self, tell: Callable[..., Any], *arguments: Any) -> None:
+        """End the calls of a run that is interrupted, as far as its workers can be reached.
+
+        `tell` ends them in a worker process. An engine that ends its workers instead runs no other calls.
+        """
+
     def close(self) -> None:
         """Release what was created for this engine."""
 
@@ -85,6 +91,9 @@ class SharedEngine(Engine):
 
     def gave_up(self, error: BaseException) -> bool:
         return self._engine.gave_up(error)
+
+    def give_up(self, tell: Callable[..., Any], *arguments: Any) -> None:
+        self._engine.give_up(tell, *arguments)
 
     def wanted(self) -> int:
         """The number of calls of one run, within what its memory allows."""

@@ -28,7 +28,12 @@ class ProcessEngine(Engine):
     loses_single_calls = True
 
     def __init__(self, workers: int) -> None:
-        super().__init__(ProcessPool(workers), workers=workers)
+        self._pool = ProcessPool(workers)
+        super().__init__(self._pool, workers=workers)
+
+    def give_up(self, tell: Callable[..., Any], *arguments: Any) -> None:
+        """End the processes."""
+        self._pool.give_up()
 
     def close(self) -> None:
         self.executor.shutdown(wait=True, cancel_futures=True)
@@ -39,8 +44,10 @@ class ProcessPool(Executor):
 
     def __init__(self, workers: int) -> None:
         self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
-        for _ in range(workers):
-            self._idle.put(_Process())
+        self._processes = [_Process() for _ in range(workers)]
+        for process in self._processes:
+            self._idle.put(process)
+        self._given_up = False
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -56,9 +63,17 @@ class ProcessPool(Executor):
             except queue.Empty:
                 return
 
+    def give_up(self) -> None:
+        """End the processes: calls that run give up what they do, and no other call begins."""
+        self._given_up = True
+        for process in self._processes:
+            process.give_up()
+
     def _ask(self, question: Any) -> Any:
         process = self._idle.get()
         try:
+            if self._given_up:
+                raise BrokenExecutor("the worker processes were ended")
             return process.ask(question)
         finally:
             self._idle.put(process)
@@ -87,6 +102,11 @@ class _Process:
             raise error
         return result
 
+    def give_up(self) -> None:
+        """End the process, which may be in a call."""
+        with suppress(AttributeError, ValueError):  # it was not started, or has ended
+            self._process.terminate()
+
     def close(self) -> None:
         """End the process by closing its input."""
         if self._process is None:
@@ -109,16 +129,22 @@ class _Process:
 
 
 def _serve(pipe: Connection) -> None:
-    """Answer calls until the pipe is closed."""
+    """Answer calls until the pipe is closed; SIGTERM ends the process, after a call has given up."""
     _end_with_coordinator()
-    with suppress(EOFError, OSError):
+    try:
         while True:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             function, arguments, named = pipe.recv()
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 answer: tuple[Exception | None, Any] = (None, function(*arguments, **named))
             except Exception as error:  # noqa: BLE001 - the coordinator judges it
                 answer = (error, None)
             pipe.send(answer)
+    except (EOFError, OSError):
+        return
+    except KeyboardInterrupt:
+        os._exit(1)
 
 
 def _end_with_coordinator() -> None:

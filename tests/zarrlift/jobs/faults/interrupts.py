@@ -1,0 +1,207 @@
+"""Interrupt migrations by Ctrl-C, once or twice, at moments drawn at random; then resume, and compare.
+
+    python tests/zarrlift/jobs/faults/interrupts.py --runs 300 [--seed N] [--only TEXT]
+
+Every other command has a limit of bandwidth under which it would take hours. Wrong is: a command that does
+not end, an exit code that is not 130, no "Stopping" on standard error, a traceback, a temporary name that is
+left, or a result that differs after `resume`. The seed is printed; the exit code is 1 if anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[4]))
+
+import numpy as np
+import zarr
+from tests.support.bucket import Bucket, serving
+
+_PATIENCE = 60.0
+"""Seconds after which a command that was interrupted is stuck."""
+_START = 6.0
+"""Seconds in which a command has begun to move chunks, on a busy machine."""
+_LIMIT = "2kB/s"
+
+ROUTES = {
+    "copy": (),
+    "recode": ("--codecs", "zstd:3"),
+    "large shards": ("--shards", "10,1"),
+    "regrid": ("--chunks", "50,1000", "--shards", "20,1"),
+}
+EXECUTORS = {
+    "threads": (),
+    "processes": ("--executor", "processes", "--workers", "2"),
+    "dask": ("--executor", "dask", "--workers", "2"),
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is interrupted."""
+
+    route: str
+    executor: str
+    end: str
+    """Where the result is: "local" or "bucket"."""
+    limited: bool
+    verb: str = "migrate"
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        words = (self.verb, self.route, self.executor, self.end, "limited" if self.limited else "unlimited")
+        return ", ".join(words)
+
+
+WAYS = [
+    Way(route, executor, end, limited, verb)
+    for verb, executor, route, end, limited in product(
+        ("migrate", "verify"), EXECUTORS, ROUTES, ("local", "bucket"), (True, False)
+    )
+    if verb == "migrate" or (limited and route in ("copy", "large shards"))
+]
+
+
+class Site:
+    """A folder with an archive of 4 MB, and a bucket."""
+
+    def __init__(self, folder: Path, bucket: Bucket) -> None:
+        self.folder, self.bucket = folder, bucket
+        self.source = folder / "old.zarr"
+        self.values = np.random.default_rng(0).integers(0, 255, (2000, 2000), dtype="u1")
+        array = zarr.create_array(
+            self.source / "a",
+            shape=(2000, 2000),
+            chunks=(100, 1000),
+            dtype="u1",
+            zarr_format=2,
+            compressors=None,
+        )
+        array[:] = self.values
+
+    def wrong(self, way: Way, chance: random.Random) -> list[str]:
+        """What is wrong about one way, interrupted at a moment drawn from `chance`."""
+        name = f"new-{secrets.token_hex(4)}.zarr"
+        place = str(self.folder / name) if way.end == "local" else self.bucket.url(name)
+        options = (
+            ["--storage-options", f"dst:{json.dumps(self.bucket.options)}"] if way.end == "bucket" else []
+        )
+        job = ["--job", str(self.folder / f"{name}.zarrlift.db")]
+        begun = [str(self.source), place, *ROUTES[way.route], *options, *job]
+        limit = ["--bwlimit", _LIMIT] if way.limited else []
+        problems = []
+        words = ["migrate", *begun]
+        if way.verb == "verify":
+            problems = self._ended(words, 0)
+            words = ["verify", str(self.source), place, "--full", *options, *job]
+        twice = chance.random() < 0.5
+        words += [*EXECUTORS[way.executor], *limit]
+        problems += self._interrupted(words, chance.uniform(0, _START), twice=twice, way=way)
+        if way.verb == "verify":
+            return problems
+        problems += self._names(name, way, after_one=not twice)
+        if Path(job[1]).exists():
+            problems += self._ended(["resume", place, *job, *options, "--bwlimit", "off"], 0)
+        else:
+            problems += self._ended(["migrate", *begun], 0)
+        problems += self._names(name, way, after_one=True)
+        return problems + self._ended(["verify", str(self.source), place, "--full", *options, *job], 0)
+
+    def _interrupted(self, words: list[str], seconds: float, *, twice: bool, way: Way) -> list[str]:
+        with started(words) as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+                return []  # it was faster
+            for _ in range(2 if twice else 1):
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody gets it
+            try:
+                _, said = process.communicate(timeout=_PATIENCE)
+            except subprocess.TimeoutExpired:
+                return ["the command did not end"]
+        # Before Python has a handler, the system ends the process; a run may end just before it.
+        problems = []
+        if process.returncode not in (130, -signal.SIGINT, 0):
+            problems.append(f"exit code {process.returncode}: {said}")
+        if (
+            "Traceback" in said and way.executor != "dask"
+        ):  # whose processes print what they get while they start
+            problems.append(said)
+        if process.returncode == 130 and not twice and "interrupted" not in said and "Stopping" not in said:
+            problems.append(f"no word of the stop: {said!r}")
+        return problems
+
+    def _ended(self, words: list[str], code: int) -> list[str]:
+        with started(words) as process:
+            out, err = process.communicate(timeout=10 * _PATIENCE)
+        return [] if process.returncode == code else [f"{words[0]} exits {process.returncode}: {out} {err}"]
+
+    def _names(self, name: str, way: Way, *, after_one: bool) -> list[str]:
+        """Names of objects that are no part of a result, after a stop that could remove them."""
+        if way.end == "bucket":
+            names = sorted(self.bucket.stored(name))
+        else:
+            root = self.folder / name
+            names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+        expected = (".json", *map(str, range(10)))
+        strange = [
+            each for each in names if not each.endswith(expected) or "partial" in each or "zarrlift" in each
+        ]
+        return [f"left behind: {strange}"] if strange and after_one else []
+
+
+@contextmanager
+def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A command in a group of its own, of which nothing is left."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zarrlift.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    parser.add_argument("--only", default="", help="ways whose id contains this")
+    asked = parser.parse_args()
+    ways = [way for way in WAYS if asked.only in way.id]
+    print(f"seed {asked.seed}, {len(ways)} ways", flush=True)
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder, serving() as bucket:
+        site = Site(Path(folder), bucket)
+        for number in range(asked.runs):
+            way = ways[number % len(ways)]
+            for problem in site.wrong(way, random.Random(f"{asked.seed} {number}")):
+                wrong += 1
+                print(f"run {number}, {way.id}: {problem}", flush=True)
+    print(f"{asked.runs} runs, {wrong} wrong", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
