@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.job_archives import values
+from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.jobs.run import Run
@@ -69,3 +69,58 @@ def test_blocks_that_omit_fill_values_are_not_missing(
     for file in tmp_path.glob(".*zarrlift*"):
         file.unlink()
     assert not zarrlift.migrate(path, destination, recipe=options).ok
+
+
+def _incomplete_job(source: Path, destination: Path) -> None:
+    """A run that ended in order with one array that failed, which is mended then."""
+    chunk = source / "g/recode/0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination).ok
+    chunk.write_bytes(good)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize("verb", ["resume", "migrate", "update"])
+def test_chunks_of_a_published_array_are_written_again(
+    source: Path, destination: Path, complete: bool, verb: str
+) -> None:
+    if complete:
+        assert zarrlift.migrate(source, destination).ok
+    else:
+        _incomplete_job(source, destination)
+    shutil.rmtree(destination / "g/relink/c")
+    if verb == "update" and not complete:
+        assert zarrlift.resume(destination).ok
+    elif verb == "update":
+        assert zarrlift.update(destination).ok
+    else:
+        assert (
+            zarrlift.resume(destination) if verb == "resume" else zarrlift.migrate(source, destination)
+        ).ok
+    assert values(destination, 3) == values(source, 2)
+    assert zarrlift.resume(destination).state == "nothing to do"
+
+
+@pytest.mark.parametrize("change", ["fill", "source", "document", "written"])
+def test_an_array_that_may_not_be_repaired_is_named(source: Path, destination: Path, change: str) -> None:
+    assert zarrlift.migrate(source, destination).ok
+    array = zarr.open_array(destination / "g/relink", mode="r+")
+    if change == "fill":
+        array[0, 0] = array.fill_value
+        (destination / "g/relink/c/0/0").unlink(missing_ok=True)
+    else:
+        shutil.rmtree(destination / "g/relink/c/3")
+        if change == "source":
+            (source / "g/relink/3.3").unlink()
+        elif change == "document":
+            array.attrs["x"] = 1
+        else:
+            array[0, 0] = 5
+    before = tree(destination)
+    outcome = zarrlift.resume(destination)
+    assert not outcome.ok
+    assert [problem.node for problem in outcome.problems] == ["g/relink"]
+    assert tree(destination) == before
+    if change not in ("source", "document"):
+        assert zarrlift.update(destination, force=True).ok

@@ -161,6 +161,8 @@ class MissingObjects:
 
     tasks: frozenset[int]
     """Numbers of the tasks that wrote it."""
+    absent: Indexes
+    """Linear indexes of their absent objects, of those too that may have been omitted as empty."""
     count: int
     keys: tuple[str, ...]
     """The first ones; none if some objects may have been omitted as empty."""
@@ -201,11 +203,15 @@ def missing_objects(
             omitted |= of_task - task.dropped < int(expected[number])
     if not lacking:
         return None
-    layout, first = plan.destination, []
-    if not omitted:
-        absent = objects.indexes[~whole & np.isin(objects.numbers, list(lacking))][:_NAMED]
-        first = [layout.key(plan.path, layout.objects.coordinates(index)) for index in absent.tolist()]
-    return MissingObjects(tasks=frozenset(lacking), count=sum(lacking.values()), keys=tuple(first))
+    absent = objects.indexes[~whole & np.isin(objects.numbers, list(lacking))]
+    keys = () if omitted else first_keys(plan.path, plan.destination, absent)
+    count = sum(lacking.values())
+    return MissingObjects(tasks=frozenset(lacking), absent=absent, count=count, keys=keys)
+
+
+def first_keys(path: str, layout: Layout, indexes: Indexes) -> tuple[str, ...]:
+    """The keys of the first objects, to name them."""
+    return tuple(layout.key(path, layout.objects.coordinates(index)) for index in indexes[:_NAMED].tolist())
 
 
 def may_be_lost(job: Job) -> bool:
@@ -277,7 +283,7 @@ def compare_unsynced(
         if wrong and listed_now(array).fingerprint != array.fingerprint:
             continue  # it was listed before that; an array that an update keeps may have no source at all
         if wrong and row.state == "done":
-            _take_down(job, plan, destination, row.path)
+            take_down(job, plan, destination, row.path)
             job.record_node(row.id, "pending")
         job.forget_tasks(row.id, wrong)
     if uncompared is None:
@@ -316,7 +322,7 @@ def _wrong_tasks(
         return numbers
 
 
-def _take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
+def take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
     """Hide an array, also from consolidated metadata, until it is correct."""
     destination.delete(join(path, "zarr.json"))
     for row in job.nodes("group"):

@@ -32,6 +32,7 @@ from ..run_job import OpenJob, refuse_unmet
 from ..source_check import source_changed
 from ..stored_inventories import earlier_inventories, keep_inventory
 from ..units import count_text
+from .published_arrays import hide_incomplete, with_problems
 
 _ADVICE: Final = (
     "The arrays of this result are of different times: what was copied before is older. To have all of one"
@@ -46,11 +47,12 @@ def resume_job(it: OpenJob) -> Outcome:
         from ..update.update import update_job
 
         return update_job(it)
+    lacking = hide_incomplete(job, ends.source, ends.destination)
     if job.state != "incomplete" and not (job.state == "done" and it.loses):
         require_visible(job, ends.destination)
         remove_previous_tree(job, ends.destination)
         writer_for(ends.destination, job.id, fsync=False).close()
-        return nothing_to_do(job)
+        return with_problems(nothing_to_do(job), lacking)
     old = job.plan()  # first, so that nothing is changed if the file cannot be read
     with noted_run(job):
         job.note(**ends.options)
@@ -63,7 +65,7 @@ def resume_job(it: OpenJob) -> Outcome:
             refuse_unmet(fresh)
             merged = _merged(job, old, fresh, inventories, ends.destination)
             keep_inventory(job, inventories)
-            return it.run_to_end(merged, inventories)
+            return with_problems(it.run_to_end(merged, inventories), lacking)
 
 
 def _merged(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:

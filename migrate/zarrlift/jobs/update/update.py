@@ -48,6 +48,7 @@ from ..overwrite import set_aside
 from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
 from ..reconcile import reconcile
+from ..resume.published_arrays import hide_incomplete
 from ..run_job import OpenJob, refuse_unsuitable
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .retire import below_first, clear
@@ -99,12 +100,13 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
+        lacking = hide_incomplete(job, ends.source, ends.destination, force=updating.force)
         with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
                 job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
             )
             if not steps.any and job.state == "done" and not it.loses:
-                return replace(nothing_to_do(job), problems=steps.problems)
+                return replace(nothing_to_do(job), problems=(*steps.problems, *lacking))
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
@@ -113,7 +115,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
         if outcome.state == "done":
             job.note(update=None)
             job.commit()
-        problems = (*outcome.problems, *steps.problems)
+        problems = (*outcome.problems, *steps.problems, *lacking)
         return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
 
 

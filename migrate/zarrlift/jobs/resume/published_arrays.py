@@ -1,0 +1,165 @@
+"""Finds published arrays that lack some of what was recorded, and lets the job write it again where it may.
+
+An array is hidden and written again only if that replaces nothing of others: its document is the job's, no
+object was written after it, the source is unchanged, and the directories of the missing objects are gone.
+zarr deletes the file of a chunk that is set to its fill value, and leaves its directory: that may be a change
+by a user. Other arrays are reported and left as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.paths import join
+
+from ...archive.chunk_inventory import Inventory, take_inventory
+from ...planning.plans import ArrayPlan, Plan
+from ...planning.source_inventory import SourceInventory
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
+from ..ledger.ledger import Job
+from ..ledger.rows import NodeRow
+from ..ours import documents, whose
+from ..outcome import Outcome
+from ..stored_inventories import last_inventories
+from .lost_tasks import MissingObjects, first_keys, missing_objects, take_down
+
+_DOCUMENT: Final = MissingObjects(
+    tasks=frozenset(), absent=np.empty(0, np.int64), count=1, keys=("zarr.json",)
+)
+
+
+def hide_incomplete(
+    job: Job, source: Storage, destination: Storage, *, force: bool = False
+) -> tuple[Problem, ...]:
+    """Hide the published arrays that lack objects and may be repaired; the problems of all others.
+
+    The job is incomplete then. With `force`, only the source must be unchanged. StorageError.
+    """
+    plan, problems = job.plan(), []
+    for row, array, missing, reason in _incomplete(job, plan, source, destination, force=force):
+        if reason is not None:
+            problems.append(_problem(array, missing, reason))
+            continue
+        job.forget_tasks(row.id, missing.tasks)
+        job.record_node(row.id, "pending")
+        job.note(state="incomplete", verified=None)
+        job.commit()
+        take_down(job, plan, destination, row.path)
+        job.commit()
+    return tuple(problems)
+
+
+def incomplete_arrays(job: Job, source: Storage, destination: Storage) -> tuple[Problem, ...]:
+    """A problem for each published array that lacks objects; changes nothing. StorageError."""
+    found = _incomplete(job, job.plan(), source, destination, force=False)
+    return tuple(
+        _problem(array, missing, reason or "resume the job to write them again")
+        for _, array, missing, reason in found
+    )
+
+
+def _incomplete(
+    job: Job, plan: Plan, source: Storage, destination: Storage, *, force: bool
+) -> Iterator[tuple[NodeRow, ArrayPlan, MissingObjects, str | None]]:
+    """Rows, plans, what is missing, and why that may not be repaired."""
+    rows = {row.path: row for row in job.nodes("array") if row.state == "done"}
+    arrays = [array for array in plan.arrays if array.path in rows]
+    listed_now = SourceInventory(plan, source)
+    contents = documents(destination, [array.path for array in arrays])
+    with closing(last_inventories(job)) as inventories:
+        for array, (_, content) in zip(arrays, contents, strict=True):
+            row = rows[array.path]
+            missing = _missing(job, row, array, inventories.stored(array), source, destination)
+            if content is None:
+                missing = missing or _DOCUMENT
+            if missing is None:
+                continue
+            reason = None if force else _edited(job, row, array, missing, content, destination)
+            try:
+                unchanged = listed_now(array).fingerprint == array.fingerprint
+            except ZarrstackError:
+                unchanged = False
+            if not unchanged or (array.route.name == "stay" and missing is not _DOCUMENT):
+                reason = "the source no longer has these chunks as they were"
+            elif array.changes is not None and not missing.tasks and missing is not _DOCUMENT:
+                reason = "an update has replaced the record of these objects"
+            yield row, array, missing, reason
+
+
+def _missing(
+    job: Job,
+    row: NodeRow,
+    array: ArrayPlan,
+    inventory: Inventory | None,
+    source: Storage,
+    destination: Storage,
+) -> MissingObjects | None:
+    """What a listing of the array lacks; None if that is nothing, or cannot be known."""
+    if inventory is None or not inventory.certain or not destination.can_list:
+        return None
+    try:
+        missing = missing_objects(array, inventory.indexes, source, destination, job.recorded(row.id))
+    except ZarrstackError:
+        return None  # the indexes of the source's shards cannot be read
+    one_to_one = array.move.block_shape is None and not array.move.drop_empty
+    stays = array.route.name == "stay"
+    if missing is not None or not (stays or (array.changes is not None and one_to_one)):
+        return missing
+    # An update has recorded only what it has written.
+    layout = array.source if stays else array.destination
+    stored = take_inventory(destination, array.path, layout, names_only=True).indexes
+    absent = np.setdiff1d(inventory.indexes, stored, assume_unique=True)
+    if not len(absent):
+        return None
+    keys = first_keys(array.path, layout, absent)
+    return MissingObjects(tasks=frozenset(), absent=absent, count=len(absent), keys=keys)
+
+
+def _edited(
+    job: Job,
+    row: NodeRow,
+    array: ArrayPlan,
+    missing: MissingObjects,
+    content: bytes | None,
+    destination: Storage,
+) -> str | None:
+    """Why others may have changed an array on purpose; None if they have not."""
+    if content is None:
+        return "its document was removed"
+    if whose(job, array, content) != "current":
+        return "others have changed its document"
+    if not isinstance(destination, LocalStorage) or row.published_ns is None:
+        return "they may have been deleted on purpose, which a store does not show"
+    layout = array.destination
+    stored = take_inventory(destination, array.path, layout)
+    if stored.versions is not None and (stored.versions > row.published_ns).any():
+        return "others have written to the array since"
+    places = map(tuple, layout.objects.coordinates_of(missing.absent).tolist())
+    directories = {layout.key(array.path, place).rpartition("/")[0] for place in places}
+    if any(os.path.isdir(destination.path(directory)) for directory in directories):
+        return "they may have been deleted on purpose: zarr deletes chunks that are set to the fill value"
+    return None
+
+
+def _problem(array: ArrayPlan, missing: MissingObjects, reason: str) -> Problem:
+    return Problem(
+        kind="result-changed",
+        node=array.path,
+        message="a published array lacks objects that the job wrote",
+        key=join(array.path, "zarr.json"),
+        found=f"{missing} missing; {reason}",
+        advice="Put them back, or write them again from an unchanged source with: zarrlift update --force.",
+    )
+
+
+def with_problems(outcome: Outcome, problems: tuple[Problem, ...]) -> Outcome:
+    """The outcome with the problems of published arrays too."""
+    return replace(outcome, problems=(*outcome.problems, *problems)) if problems else outcome
