@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 import typer
 
-from ..recipe.options import JobPlace
+from ..recipe.options import JobPlace, Places
+from ..recipe.signatures import given
 from . import options as o
 from .option_groups import option
 from .session import DONE, PARTLY, Answer, plain, write
 from .verbs import answer_of, batch_of
 
 if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
     from ..jobs.job_report import JobReport
     from ..report.blocks import Block
 
@@ -33,7 +36,8 @@ def status(
         option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
     ] = False,
     check: Annotated[
-        bool, option("--check", help="Exit code 1 unless everything is migrated and nothing is refused.")
+        bool,
+        option("--check", help="List the result; exit code 1 unless all is migrated and present."),
     ] = False,
     html: o.Html = None,
     pictures: Annotated[
@@ -88,12 +92,18 @@ def status(
     current = _watched(ask, output, report_status, page) if watch else ask()
     code = PARTLY if watch and current.state not in ("done", "finished") else DONE
     report = None
+    lacking: tuple[Problem, ...] = ()
     if verbose or html or check or output.as_json:
         report = zarrlift.job_report(target, **keywords)
     if report is not None and html is not None:
         write_page(report, places if pictures else None)
     if check and report is not None:
-        code = DONE if report.state in ("done", "finished") and not report.refusals else PARTLY
+        from ..jobs.resume.published_arrays import incomplete_arrays
+
+        if report.state != "undone":
+            lacking = incomplete_arrays(target, JobPlace(**keywords), given(places, Places))
+        whole = report.state in ("done", "finished") and not report.refusals and not lacking
+        code = DONE if whole else PARTLY
     text: Callable[[], Iterable[Block]] = partial(report_status.blocks, current)
     if report is not None and (verbose or html):
         from ..report import job_report as report_job
@@ -101,7 +111,7 @@ def status(
         text = partial(report_job.blocks, report, html=html)
     return Answer(
         code=code,
-        text=text,
+        text=lambda: chain(text(), plain(map(str, lacking))),
         data=lambda: {**current.to_json(), **(report.to_json() if report else {})},
     )
 

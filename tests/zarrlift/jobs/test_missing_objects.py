@@ -12,6 +12,7 @@ import zarr
 from tests.support.job_archives import tree, values
 
 import zarrlift
+from zarrlift.cli import main
 from zarrlift.jobs.run import Run
 
 
@@ -124,3 +125,15 @@ def test_an_array_that_may_not_be_repaired_is_named(source: Path, destination: P
     assert tree(destination) == before
     if change not in ("source", "document"):
         assert zarrlift.update(destination, force=True).ok
+
+
+def test_status_checks_what_is_published(
+    source: Path, destination: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert zarrlift.migrate(source, destination).ok
+    assert main(["status", str(destination), "--check"]) == 0
+    shutil.rmtree(destination / "g/relink/c")
+    assert main(["status", str(destination), "--check"]) == 1
+    assert "g/relink" in capsys.readouterr().out
+    shutil.rmtree(source)
+    assert main(["status", str(destination), "--check"]) == 1

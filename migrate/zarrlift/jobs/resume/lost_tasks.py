@@ -205,8 +205,8 @@ def missing_objects(
         return None
     absent = objects.indexes[~whole & np.isin(objects.numbers, list(lacking))]
     keys = () if omitted else first_keys(plan.path, plan.destination, absent)
-    count = sum(lacking.values())
-    return MissingObjects(tasks=frozenset(lacking), absent=absent, count=count, keys=keys)
+    total = sum(lacking.values())
+    return MissingObjects(tasks=frozenset(lacking), absent=absent, count=total, keys=keys)
 
 
 def first_keys(path: str, layout: Layout, indexes: Indexes) -> tuple[str, ...]:

@@ -22,8 +22,12 @@ from zarrstack.core.paths import join
 from ...archive.chunk_inventory import Inventory, take_inventory
 from ...planning.plans import ArrayPlan, Plan
 from ...planning.source_inventory import SourceInventory
+from ...recipe.options import JobPlace, PathText, Places
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
+from ...storage.open_storage import open_storage
+from ...storage.transformer_stack import with_layers
+from ..ledger.find_job import find_job
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..ours import documents, whose
@@ -57,13 +61,24 @@ def hide_incomplete(
     return tuple(problems)
 
 
-def incomplete_arrays(job: Job, source: Storage, destination: Storage) -> tuple[Problem, ...]:
-    """A problem for each published array that lacks objects; changes nothing. StorageError."""
-    found = _incomplete(job, job.plan(), source, destination, force=False)
-    return tuple(
-        _problem(array, missing, reason or "resume the job to write them again")
-        for _, array, missing, reason in found
-    )
+def incomplete_arrays(target: PathText, place: JobPlace, places: Places) -> tuple[Problem, ...]:
+    """A problem for each published array of a job that lacks objects; changes nothing.
+
+    The source may be gone. JobError, UsageError, StorageError.
+    """
+    with Job.open(find_job(target, place), write=False) as job:
+        plan = job.plan()
+        options = places.of_result(in_place=plan.in_place)
+        opened = open_storage(plan.destination, storage_options=options, mode="w")
+        source = destination = with_layers(opened, job.record.dest_through)
+        if not plan.in_place:
+            opened = open_storage(plan.source, storage_options=places.storage_options, mode="w")
+            source = with_layers(opened, job.record.source_through)
+        found = _incomplete(job, plan, source, destination, force=False)
+        return tuple(
+            _problem(array, missing, reason or "resume the job to write them again")
+            for _, array, missing, reason in found
+        )
 
 
 def _incomplete(

@@ -234,7 +234,7 @@ def _require_unfinished(job: Job, plan: Plan, destination: Storage) -> None:
 
 
 def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
-    """Raise JobError for an incomplete copy, because a resume does not check completed arrays again.
+    """Raise JobError for an incomplete copy: that is not the whole of what the job has published.
 
     The expected chunks are derived from the source if it is unchanged.
     """
