@@ -183,6 +183,7 @@ class Run:
         # A forked copy holds the open files of this process. On SMB, where a deleted file stays until
         # everyone has closed it, a journal that it held could not be created again.
         self.job.commit()
+        self.writer.prepare()
         executor = self._engine.tasks([array.plan for array in arrays], worker)
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
         items = self._tasks(arrays, first_pass=first_pass)

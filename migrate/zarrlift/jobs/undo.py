@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Unpack
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 from zarrstack.core.paths import ancestors, join
 
 from ..planning.plans import ArrayPlan, Plan, Published
@@ -195,7 +194,8 @@ def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], pro
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
     """Remove the job's own directories; yields a refusal for each that cannot be removed."""
     for own in (directory_of(job.id), LAYERED):
-        shutil.rmtree(storage.path(own), ignore_errors=True)
+        with suppress(StorageError):
+            storage.delete_tree(own)
         if os.path.lexists(storage.path(own)):
             yield _kept_directory(own, "it cannot be emptied")
 
@@ -225,7 +225,10 @@ def _sweep(
         if not visible.isdisjoint(ancestors(f"{key}/")):
             continue
         try:
-            os.rmdir(place)
+            if place == str(storage.root):
+                os.rmdir(place)
+            else:
+                storage.delete_empty(key)
         except OSError as error:
             if error.errno not in _NOT_EMPTY:
                 yield _kept_directory(key, error.strerror or str(error))

@@ -109,5 +109,8 @@ class Writer(ABC):
     def forked(self) -> None:  # noqa: B027
         """Prepare a process made by `fork`, before it writes: it needs its own temporary names."""
 
+    def prepare(self) -> None:  # noqa: B027
+        """Make what workers elsewhere need to recognize the destination; DestinationError."""
+
     def close(self) -> None:  # noqa: B027
         """Remove temporary files, also those of a killed run."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,6 @@ from ..planning.routes import Move, Route, route_between
 from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage
-from ..storage.local.system_errors import storage_error
 from .shard_reader import ShardReader, present_candidates
 from .stored_chunks import MissingObject
 
@@ -311,15 +309,10 @@ def sweep(plan: ArrayPlan, destination: Storage) -> None:
     root = plan.between.layout.root
     assert root is not None
     if isinstance(destination, LocalStorage):
-        try:
-            shutil.rmtree(destination.path(root))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise storage_error("cannot delete", root, error) from error
+        destination.delete_tree(root)
         with contextlib.suppress(OSError):  # those of other arrays are still in it
             while root := root.rpartition("/")[0]:
-                os.rmdir(destination.path(root))
+                destination.delete_empty(root)
         return
     for key in list(destination.list_prefix(f"{root}/")):
         destination.delete(key)

@@ -28,6 +28,7 @@ from zarrstack.core.errors import Problem, UsageError
 
 from ...errors import JobError
 from ...storage.local.owner_process import OwnerProcess
+from ...storage.local.open_directories import OpenDirectory
 from ...storage.local.partial_files import create_file, partial_name
 from ...storage.local.presence import is_file
 from ...storage.local.sibling_names import sibling, with_suffix
@@ -157,7 +158,7 @@ class ListFile:
         """Write a new list, which appears complete; False if there is one, perhaps of another process."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            return create_file(str(self.path), self._text(rows))
+            return create_file(OpenDirectory(str(self.path.parent), None), self.path.name, self._text(rows))
         except OSError as error:
             raise self._unwritable(error) from error
 

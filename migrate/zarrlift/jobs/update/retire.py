@@ -95,5 +95,5 @@ def _prune(keys: Iterable[str], prefix: str, destination: Storage) -> None:
         empty = directory
         with suppress(OSError):  # something else is in it
             while empty and empty + "/" != prefix:
-                os.rmdir(destination.path(empty))
+                destination.delete_empty(empty)
                 empty = empty.rpartition("/")[0]

@@ -18,7 +18,8 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
-from .files import not_regular
+from .files import CREATING, not_regular
+from .open_directories import OpenDirectories
 from .scratch import LAYERED
 
 
@@ -65,14 +66,21 @@ class LayeredLocalStore(LocalStore):
 
     def _write(self, key: str, value: Buffer) -> None:
         self._check_writable()
-        path = self.root / key
-        temporary = self.scratch / uuid.uuid4().hex
-        self.scratch.mkdir(parents=True, exist_ok=True)
+        directory, _, name = key.rpartition("/")
+        directories = self.__dict__.setdefault("_directories", OpenDirectories(str(self.root)))
+        scratch, temporary = directories.at(LAYERED, make=True), uuid.uuid4().hex
+        descriptor = os.open(scratch.prefix + temporary, CREATING, 0o666, dir_fd=scratch.descriptor)
         try:
-            temporary.write_bytes(value.as_buffer_like())
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(temporary, path)
+            with open(descriptor, "wb") as file:
+                file.write(value.as_buffer_like())
+            at = directories.at(directory, make=True, fresh=True)
+            os.replace(
+                scratch.prefix + temporary,
+                at.prefix + name,
+                src_dir_fd=scratch.descriptor,
+                dst_dir_fd=at.descriptor,
+            )
         except BaseException:
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                os.unlink(scratch.prefix + temporary, dir_fd=scratch.descriptor)
             raise

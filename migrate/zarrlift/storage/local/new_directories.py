@@ -17,6 +17,7 @@ from .file_copy import write_all
 from .files import CREATING
 
 if TYPE_CHECKING:
+    from .open_directories import OpenDirectory
     from .writer import LocalWriter
 
 
@@ -36,9 +37,10 @@ class _NewDirectories:
 
     def __init__(self, writer: LocalWriter) -> None:
         self._writer = writer
-        self._filling = f"{writer.temporary()}-new"
+        self._directories = writer.storage.directories
+        self._name = f"{writer.temporary()}-new"
+        self._filling: OpenDirectory | None = None
         self._directory: str | None = None
-        self._new = False
 
     def __enter__(self) -> Callable[[str, Buffer], None]:
         return self._write
@@ -46,54 +48,69 @@ class _NewDirectories:
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         if kind is None:
             self._publish()
-        elif self._new:
-            shutil.rmtree(self._filling, ignore_errors=True)
+        elif self._filling is not None:
+            self._remove()
 
     def _write(self, key: str, data: Buffer) -> None:
         """Write one whole object; raises DestinationError, here or at the end."""
-        directory, _, name = self._writer.storage.path(key).rpartition(os.sep)
+        directory, _, name = key.rpartition("/")
         if directory != self._directory:
             self._begin(directory, key)
-        if not self._new:
+        filling = self._filling
+        if filling is None:
             self._writer.write(key, data)
             return
-        path = f"{self._filling}/{name}"
         try:
-            descriptor = os.open(path, CREATING, 0o666)
+            descriptor = os.open(filling.prefix + name, CREATING, 0o666, dir_fd=filling.descriptor)
             try:
                 write_all(descriptor, data)
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise self._writer.failed(path, key, error) from error
+            raise self._writer.failed(None, key, error) from error
 
     def _begin(self, directory: str, key: str) -> None:
         self._publish()
         self._directory = directory
         try:
-            if not os.path.lexists(directory):
-                os.mkdir(self._filling)
-                self._new = True
+            if directory and not self._exists(directory):
+                scratch = self._writer.scratch()
+                scratch.make(self._name)
+                self._filling = scratch.open(self._name)
         except OSError as error:
             raise self._writer.failed(None, key, error) from error
 
+    def _exists(self, directory: str) -> bool:
+        above, _, name = directory.rpartition("/")
+        try:
+            return self._directories.at(above).mode(name) is not None
+        except FileNotFoundError:
+            return False
+
     def _publish(self) -> None:
         """Give the directory its name; another task may have made it in the meantime."""
-        if not self._new:
+        filling, target = self._filling, self._directory
+        if filling is None:
             return
-        target = self._directory
         assert target is not None
+        self._filling = None
         try:
-            self._writer.make_directory(os.path.dirname(target))
             try:
-                os.rename(self._filling, target)
+                self._writer.publish(self._name, target)
             except OSError:
-                self._writer.make_directory(target)
-                for name in os.listdir(self._filling):
-                    os.replace(f"{self._filling}/{name}", f"{target}{os.sep}{name}")
-                os.rmdir(self._filling)
-            self._new = False
+                at = self._directories.at(target, make=True, fresh=True)
+                for name in os.listdir(filling.listed):
+                    os.replace(
+                        filling.prefix + name,
+                        at.prefix + name,
+                        src_dir_fd=filling.descriptor,
+                        dst_dir_fd=at.descriptor,
+                    )
+                self._remove()
         except OSError as error:
-            key = os.path.relpath(target, self._writer.storage.root).replace(os.sep, "/")
-            shutil.rmtree(self._filling, ignore_errors=True)
-            raise self._writer.failed(None, key, error) from error
+            self._remove()
+            raise self._writer.failed(None, target, error) from error
+
+    def _remove(self) -> None:
+        scratch = self._writer.scratch()
+        shutil.rmtree(scratch.prefix + self._name, ignore_errors=True, dir_fd=scratch.descriptor)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from .files import CREATING
+from .open_directories import OpenDirectory
 from .owner_process import OwnerProcess, state_of
 from .sibling_names import with_suffix
 
@@ -67,24 +69,25 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def create_file(path: str, data: bytes) -> bool:
+def create_file(at: OpenDirectory, name: str, data: bytes) -> bool:
     """Create a file if there is none; False if there is one. Of several callers, one succeeds. OSError."""
-    partial = partial_name(path)
+    path, partial = at.prefix + name, at.prefix + partial_name(name)
     try:
-        with open(partial, "wb") as file:
+        descriptor = os.open(partial, CREATING, 0o666, dir_fd=at.descriptor)
+        with open(descriptor, "wb") as file:
             file.write(data)
         try:
-            os.link(partial, path)
+            os.link(partial, path, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor)
         except FileExistsError:
             return False
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            return _create_slowly(path, data)
+            return _create_slowly(at, path, data)
         return True
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)
+            os.unlink(partial, dir_fd=at.descriptor)
 
 
 @contextlib.contextmanager
@@ -115,10 +118,10 @@ def may_link_in(directory: str | os.PathLike[str]) -> bool:
     return True
 
 
-def _create_slowly(path: str, data: bytes) -> bool:
+def _create_slowly(at: OpenDirectory, path: str, data: bytes) -> bool:
     """Like `create_file`, except that the file is briefly visible without content."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        descriptor = os.open(path, CREATING | os.O_EXCL, 0o666, dir_fd=at.descriptor)
     except FileExistsError:
         return False
     with open(descriptor, "wb") as file:

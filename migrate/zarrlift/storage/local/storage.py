@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,9 +15,12 @@ from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..base import CLAIM, DirectoryEntry, Storage
 from ..listed_versions import FILES_TELL, held, require_same, require_version
-from .files import ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
+from .file_copy import write_all
+from .files import CREATING, ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
+from .open_directories import OpenDirectories
 from .partial_files import create_file, partial_name
 from .presence import is_dir
+from .scratch import directory_of
 from .system_errors import storage_error
 
 if TYPE_CHECKING:
@@ -41,6 +45,11 @@ class LocalStorage(Storage):
         self._prefix = str(self.root).rstrip(os.sep) + os.sep
         self.real = os.path.realpath(self.root)
         """The root with links resolved, with which targets of links are compared."""
+        self.directories = OpenDirectories(str(self.root))
+        """What is written and deleted goes through these."""
+
+    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
+        return type(self), (self.root,)
 
     def path(self, key: str) -> str:
         """The path of an object in the file system."""
@@ -103,30 +112,65 @@ class LocalStorage(Storage):
 
     def put(self, key: str, data: bytes) -> None:
         """Write a temporary file and rename it, so a killed process leaves no partial document."""
-        path = self.path(key)
-        temporary = partial_name(path)
+        directory, name = self._split(key)
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(temporary, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
+            at = self.directories.at(directory, make=True, fresh=True)
+            temporary = at.prefix + partial_name(name)
+            descriptor = os.open(temporary, CREATING, 0o666, dir_fd=at.descriptor)
+            try:
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, at.prefix + name, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor)
         except OSError as error:
             raise storage_error("cannot write", key, error) from error
 
     def create(self, key: str, data: bytes) -> bool:
-        path = self.path(key)
+        directory, name = self._split(key)
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            return create_file(path, data)
+            return create_file(self.directories.at(directory, make=True, fresh=True), name, data)
         except OSError as error:
             raise storage_error("cannot write", key, error) from error
 
     def delete(self, key: str) -> None:
+        directory, name = self._split(key)
         try:
-            os.unlink(self.path(key))
+            at = self.directories.at(directory)
+            os.unlink(at.prefix + name, dir_fd=at.descriptor)
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise storage_error("cannot delete", key, error) from error
+
+    def delete_empty(self, key: str) -> None:
+        """Remove an empty directory; OSError."""
+        directory, name = self._split(key)
+        at = self.directories.at(directory)
+        os.rmdir(at.prefix + name, dir_fd=at.descriptor)
+
+    def delete_tree(self, key: str) -> None:
+        """Remove a directory with its content, which may be absent; StorageError.
+
+        Links in it are removed, and not their targets.
+        """
+        directory, name = self._split(key)
+        try:
+            at = self.directories.at(directory, fresh=True)
+            if at.mode(name) is not None:
+                shutil.rmtree(at.prefix + name, dir_fd=at.descriptor)
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise storage_error("cannot delete", key, error) from error
+
+    def attach(self, job_id: str, *, worker: bool = False) -> None:
+        """Let a worker open the root only if it has the directory that its job has made there."""
+        if worker:
+            self.directories.marker = directory_of(job_id)
+
+    def _split(self, key: str) -> tuple[str, str]:
+        """The key of the directory of an object, and its name in it; UsageError as from `path`."""
+        self.path(key)
+        directory, _, name = key.rpartition("/")
+        return directory, name
 
     def scandir(self, prefix: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
         """The entries of a directory; OSError."""

@@ -21,6 +21,7 @@ def storage_error(what: str, key: str, error: OSError) -> StorageError:
         errno.ENOSPC: "Free some space and resume.",
         errno.EACCES: "Check the permissions, then try again or resume.",
         errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
+        errno.ELOOP: "Put the directory that was there back in its place, then resume.",
         errno.EFBIG: "Raise the limit and resume, or write smaller objects.",
     }.get(error.errno or 0)
     found = error.strerror or str(error)

@@ -11,17 +11,18 @@ import contextlib
 import errno
 import itertools
 import os
-import shutil
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
+
+from zarrstack.core.errors import StorageError
 
 from ...core.codecs.base import Buffer, memory
 from ..listed_versions import Version, require_version
 from ..writer import DestinationError, ObjectStream, PayloadCheck, Writer
 from .file_copy import copy_by_hand, copy_range, ends_of_file, reflink, write_all
 from .files import CREATING, ReadLimit, open_regular, read_file
+from .open_directories import OpenDirectory
 from .scratch import directory_of
 from .storage import LocalStorage
 from .system_errors import storage_error
@@ -38,13 +39,14 @@ class FileStream(ObjectStream):
     """A temporary file that is renamed at the end."""
 
     def __init__(self, writer: LocalWriter, temporary: str, key: str, reserve: int) -> None:
+        """`temporary`: a name in the writer's scratch directory."""
         self.size = reserve
         self._writer = writer
-        self._path = temporary
+        self._name = temporary
         self._key = key
         self._descriptor = -1
         with self._closed_on_error():
-            self._descriptor = os.open(temporary, CREATING, 0o666)
+            self._descriptor = writer.created(temporary)
             if reserve:
                 os.lseek(self._descriptor, reserve, os.SEEK_SET)
 
@@ -77,12 +79,11 @@ class FileStream(ObjectStream):
             if self._writer.fsync:
                 os.fsync(self._descriptor)
             self._close()
-            self._writer.publish(self._path, self._key)
+            self._writer.publish(self._name, self._key)
 
     def discard(self) -> None:
         self._close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        self._writer.discard(self._name)
 
     @contextlib.contextmanager
     def _closed_on_error(self, codes: Collection[int] | None = None) -> Iterator[None]:
@@ -93,7 +94,7 @@ class FileStream(ObjectStream):
             if codes is not None and error.errno not in codes:
                 raise
             self._close()
-            raise self._writer.failed(self._path, self._key, error) from error
+            raise self._writer.failed(self._name, self._key, error) from error
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -113,10 +114,11 @@ class LocalWriter(Writer):
         self.storage = storage
         self.fsync = fsync
         self.in_place = in_place
-        self.scratch = storage.path(directory_of(job_id))
+        self._scratch_key = directory_of(job_id)
+        self._scratch: OpenDirectory | None = None
+        storage.directories.durable = fsync
         # Workers on several machines share the directory, and their process and thread ids may be equal.
         self._token = os.urandom(4).hex()
-        self._made: set[str] = set()
         self._streams = itertools.count()
         self._local = threading.local()
         self._no_reflink: set[tuple[int, int]] = set()
@@ -183,28 +185,30 @@ class LocalWriter(Writer):
             if (rest := memory(whole).nbytes) != size:
                 self.write(key, whole)
                 return rest
-        target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
-        try:
-            self.make_directory(target.rpartition(os.sep)[0])
+
+        def link(at: OpenDirectory, name: str) -> None:
+            target = at.prefix + name
             try:
-                os.link(real, target)
+                os.link(real, target, dst_dir_fd=at.descriptor)
             except FileExistsError:
                 # Left by an earlier, killed run of this job. Its array may be visible by now, so the name
                 # must exist at every moment; and rename() does nothing between two names of one file.
-                if not os.path.samestat(facts, os.lstat(target)):
-                    self._replace_by_link(real, target)
+                existing = os.stat(target, dir_fd=at.descriptor, follow_symlinks=False)
+                if not os.path.samestat(facts, existing):
+                    self._replace_by_link(real, at, name)
+
+        try:
+            self.named(key, link)
         except OSError as error:
             raise self.failed(None, key, error) from error
-        self._remember(target)
         return size
 
-    def _replace_by_link(self, real: str, target: str) -> None:
-        temporary = f"{self.temporary()}-link"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        os.link(real, temporary)
-        os.replace(temporary, target)
+    def _replace_by_link(self, real: str, at: OpenDirectory, name: str) -> None:
+        temporary, scratch = f"{self.temporary()}-link", self.scratch()
+        self.discard(temporary)
+        os.link(real, scratch.prefix + temporary, dst_dir_fd=scratch.descriptor)
+        self.rename(temporary, at, name)
 
     def settle(self) -> None:
         """With `fsync`, make the names written by this thread durable too."""
@@ -212,7 +216,7 @@ class LocalWriter(Writer):
             return
         touched: set[str] = getattr(self._local, "touched", set())
         for directory in touched:
-            _fsync_directory(directory)
+            self.storage.directories.at(directory).fsync()
         touched.clear()
 
     def forked(self) -> None:
@@ -220,15 +224,22 @@ class LocalWriter(Writer):
         self._token = os.urandom(4).hex()
         self._local = threading.local()
 
+    def prepare(self) -> None:
+        """Make the job's own directory, without which workers elsewhere write nothing; DestinationError."""
+        self.temporary()
+
     def close(self) -> None:
         """Remove the job's own directory."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._scratch = None
+        self._local = threading.local()
+        with contextlib.suppress(StorageError):
+            self.storage.delete_tree(self._scratch_key)
 
     def _make(self, key: str, fill: Callable[..., None], *data: Buffer) -> None:
         """Write an object with `fill(descriptor, *data)`; it appears when it is complete."""
         temporary = self.temporary()
         try:
-            descriptor = os.open(temporary, CREATING, 0o666)
+            descriptor = self.created(temporary)
             try:
                 fill(descriptor, *data)
                 if self.fsync:
@@ -253,66 +264,65 @@ class LocalWriter(Writer):
 
     def publish(self, temporary: str, key: str) -> None:
         """Rename a complete temporary file to its object; OSError."""
-        target = self.storage.path(key)
-        directory = target.rpartition(os.sep)[0]
-        if not self.in_place:
-            self.make_directory(directory)
-        try:
-            os.replace(temporary, target)
-        except FileNotFoundError:
-            if not self.in_place:
-                raise
-            self.make_directory(directory)
-            os.replace(temporary, target)
-        self._remember(target)
+        self.named(key, lambda at, name: self.rename(temporary, at, name))
 
-    def _remember(self, target: str) -> None:
+    def rename(self, temporary: str, at: OpenDirectory, name: str) -> None:
+        """Rename an entry of the scratch directory, which replaces a file of the new name; OSError."""
+        scratch = self.scratch()
+        os.replace(
+            scratch.prefix + temporary,
+            at.prefix + name,
+            src_dir_fd=scratch.descriptor,
+            dst_dir_fd=at.descriptor,
+        )
+
+    def named(self, key: str, give: Callable[[OpenDirectory, str], None]) -> None:
+        """Give an object its name with `give(directory, name)`; OSError."""
+        directory, _, name = key.rpartition("/")
+        try:
+            give(self.storage.directories.at(directory, make=True), name)
+        except FileNotFoundError:  # the open directory was removed
+            give(self.storage.directories.at(directory, make=True, fresh=True), name)
         if self.fsync:
             if not hasattr(self._local, "touched"):
                 self._local.touched = set()
-            self._local.touched.add(os.path.dirname(target))
+            self._local.touched.add(directory)
 
-    def make_directory(self, path: str) -> None:
-        """Make a directory below the root, and its parents, unless this writer has done so; OSError."""
-        if path in self._made:
-            return
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:
-            self.make_directory(os.path.dirname(path))
-            with contextlib.suppress(FileExistsError):  # another thread has created it
-                os.mkdir(path)
-        if self.fsync:
-            _fsync_directory(os.path.dirname(path))
-        self._made.add(path)
+    def scratch(self) -> OpenDirectory:
+        """The job's own directory, opened; it is made at the first use. OSError."""
+        scratch = self._scratch
+        if scratch is None:
+            root = self.storage.directories.root(make=True)
+            if self.storage.directories.marker is None:
+                root.make(self._scratch_key)
+            scratch = self._scratch = root.open(self._scratch_key)
+        return scratch
+
+    def created(self, temporary: str) -> int:
+        """The descriptor of a new file in the scratch directory; OSError."""
+        scratch = self.scratch()
+        return os.open(scratch.prefix + temporary, CREATING, 0o666, dir_fd=scratch.descriptor)
+
+    def discard(self, temporary: str) -> None:
+        """Remove a file of the scratch directory if it is there."""
+        with contextlib.suppress(OSError):
+            scratch = self.scratch()
+            os.unlink(scratch.prefix + temporary, dir_fd=scratch.descriptor)
 
     def temporary(self) -> str:
-        """The path of this thread's temporary file; DestinationError."""
+        """The name of this thread's temporary file in the scratch directory; DestinationError."""
         name: str | None = getattr(self._local, "name", None)
         if name is None:
             try:
-                os.makedirs(self.scratch, exist_ok=True)
+                self.scratch()
             except OSError as error:
-                raise self.failed(None, self.scratch, error) from error
-            name = self._local.name = f"{self.scratch}/{self._token}-{threading.get_ident()}"
+                raise self.failed(None, self._scratch_key, error) from error
+            name = self._local.name = f"{self._token}-{threading.get_ident()}"
         return name
 
     def failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:
         """The error to raise if the destination refuses; removes `temporary`."""
         if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            self.discard(temporary)
         plain = storage_error("cannot write", key, error).problem
         return DestinationError(plain.message, key=key, found=plain.found, advice=plain.advice)
-
-
-def _fsync_directory(path: str) -> None:
-    if sys.platform == "win32":  # directories cannot be opened, and names are durable anyway
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

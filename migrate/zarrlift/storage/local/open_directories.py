@@ -1,0 +1,187 @@
+"""Open directories below a root, so that nothing outside it is written or deleted.
+
+Each directory is opened in the one above it, without following links. A root that is a link is resolved when
+it is opened. Whatever is renamed or replaced by a link afterwards, an open directory remains the same one.
+Where the system has no such calls (Windows), paths are used, and each directory is checked before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Links: TypeAlias = Literal["refused", "inside", "followed"]
+"""Links in place of directories below the root: `inside` follows those whose targets are inside it."""
+
+BY_DESCRIPTOR: Final = {os.open, os.mkdir, os.unlink, os.rename, os.stat, os.link} <= os.supports_dir_fd
+"""Whether the system opens names within an open directory."""
+NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+"""For `os.open`: an error for a link."""
+_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+"""Errors of systems for a link that is not followed (EMLINK on FreeBSD)."""
+
+
+class OpenDirectory:
+    """A directory in which names are used: `os.unlink(at.prefix + name, dir_fd=at.descriptor)`."""
+
+    __slots__ = ("descriptor", "prefix")
+
+    def __init__(self, path: str, descriptor: int | None) -> None:
+        self.descriptor = descriptor
+        self.prefix = "" if descriptor is not None else path.rstrip(os.sep) + os.sep
+
+    def __del__(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+    @property
+    def listed(self) -> int | str:
+        """What `os.listdir` takes for this directory."""
+        return self.prefix if self.descriptor is None else self.descriptor
+
+    def mode(self, name: str) -> int | None:
+        """The mode of an entry, which may be a link; None if it is absent. OSError."""
+        try:
+            return os.stat(self.prefix + name, dir_fd=self.descriptor, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str, *, follow: bool = False) -> OpenDirectory:
+        """A directory in this one; OSError, with a text of its own for a link."""
+        path = self.prefix + name
+        try:
+            if self.descriptor is None:
+                if not follow and _is_link(path):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                if not stat.S_ISDIR(os.stat(path).st_mode):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                return OpenDirectory(path, None)
+            flags = _DIRECTORY if follow else _DIRECTORY | NO_LINK
+            return OpenDirectory(path, os.open(path, flags, dir_fd=self.descriptor))
+        except OSError as error:
+            if error.errno in _LINK and (target := self._target(name)) is not None:
+                raise OSError(errno.ELOOP, f"a link to {target} in place of the directory {name}") from error
+            raise
+
+    def make(self, name: str) -> bool:
+        """Make a directory in this one; False if there is something of this name. OSError."""
+        try:
+            os.mkdir(self.prefix + name, dir_fd=self.descriptor)
+        except FileExistsError:
+            return False
+        return True
+
+    def fsync(self) -> None:
+        """Make the names in this directory durable; on Windows they are. OSError."""
+        if self.descriptor is not None:
+            os.fsync(self.descriptor)
+
+    def _target(self, name: str) -> str | None:
+        try:
+            return os.readlink(self.prefix + name, dir_fd=self.descriptor)
+        except OSError:
+            return None
+
+
+class _Position(NamedTuple):
+    """The directory that a thread has used last, and those above it, from the root."""
+
+    key: str
+    names: tuple[str, ...]
+    directories: tuple[OpenDirectory, ...]
+
+
+class OpenDirectories:
+    """Opens directories below one root. Each thread keeps the directories above its last one open."""
+
+    def __init__(self, path: str) -> None:
+        self.links: Links = "refused"
+        self.marker: str | None = None
+        """A directory that the root must contain: without it, the root was replaced by another directory."""
+        self.durable = False
+        """Whether new directories are on disk before they are used."""
+        self._path = path
+        self._root: OpenDirectory | None = None
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def forget(self) -> None:
+        """Open the root again at the next use, because it was renamed or removed by the job itself."""
+        self._root = None
+        self._local = threading.local()
+
+    def root(self, *, make: bool = False) -> OpenDirectory:
+        """The root; OSError if it is missing, unless it is to be made."""
+        root = self._root
+        if root is None:
+            with self._lock:
+                root = self._root = self._root or self._opened(make=make)
+        return root
+
+    def _opened(self, *, make: bool) -> OpenDirectory:
+        if make and self.marker is None:
+            os.makedirs(self._path, exist_ok=True)
+        descriptor = os.open(self._path, _DIRECTORY) if BY_DESCRIPTOR else None
+        root = OpenDirectory(self._path, descriptor)
+        if self.marker is not None and not stat.S_ISDIR(root.mode(self.marker) or 0):
+            found = f"another directory at {self._path}: {self.marker} of this job is not in it"
+            raise OSError(errno.ENOENT, found)
+        return root
+
+    def at(self, key: str, *, make: bool = False, fresh: bool = False) -> OpenDirectory:
+        """The directory with a key ("" is the root); OSError. `fresh`: opened again from the root."""
+        position: _Position | None = getattr(self._local, "position", None)
+        if position is not None and position.key == key and not fresh:
+            return position.directories[-1]
+        return self._move(None if fresh else position, key, make=make)
+
+    def _move(self, before: _Position | None, key: str, *, make: bool) -> OpenDirectory:
+        names = tuple(key.split("/")) if key else ()
+        directories = [self.root(make=make)]
+        if before is not None:
+            for name, earlier, directory in zip(names, before.names, before.directories[1:], strict=False):
+                if name != earlier:
+                    break
+                directories.append(directory)
+        for name in names[len(directories) - 1 :]:
+            directories.append(self._below(directories[-1], name, names[: len(directories)], make=make))
+        self._local.position = _Position(key, names, tuple(directories))
+        return directories[-1]
+
+    def _below(
+        self, above: OpenDirectory, name: str, names: tuple[str, ...], *, make: bool
+    ) -> OpenDirectory:
+        try:
+            try:
+                return above.open(name, follow=self.links == "followed")
+            except FileNotFoundError:
+                if not make:
+                    raise
+                if above.make(name) and self.durable:  # another thread may be faster
+                    above.fsync()
+                return above.open(name)
+        except OSError as error:
+            if error.errno != errno.ELOOP or self.links != "inside":
+                raise
+            return self._inside(names, error)
+
+    def _inside(self, names: tuple[str, ...], refused: OSError) -> OpenDirectory:
+        """The target of a link within the root, opened without following other links."""
+        root = os.path.realpath(self._path)
+        target = os.path.relpath(os.path.realpath(os.path.join(root, *names)), root)
+        if target == os.curdir or target.split(os.sep)[0] == os.pardir or os.path.isabs(target):
+            raise refused
+        directory = self.root()
+        for name in target.split(os.sep):
+            directory = directory.open(name)
+        return directory
+
+
+def _is_link(path: str) -> bool:
+    """Whether a path of Windows is a link or a junction."""
+    reparse = getattr(os.lstat(path), "st_reparse_tag", 0)
+    return os.path.islink(path) or reparse == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1)
