@@ -34,6 +34,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.local import byte_locks, owner_process, partial_files
+from zarrlift.storage.local.open_directories import OpenDirectory
 from zarrlift.storage.local.owner_process import OwnerProcess
 from zarrlift.storage.local.partial_files import partial_name, sweep_partial
 from zarrlift.storage.local.storage import LocalStorage
@@ -381,10 +382,10 @@ def test_where_no_file_may_be_made_beside_it_the_archive_holds_its_claim(
     """In an archive whose directory belongs to another user, say; whoever may write there sees it too."""
     link = os.link
 
-    def only_inside(before: str, after: str) -> None:
+    def only_inside(before: str, after: str, **directories: int | None) -> None:
         if after.endswith(claiming.BESIDE):
             _refuse()
-        link(before, after)
+        link(before, after, **directories)
 
     with monkeypatch.context() as patched:
         patched.setattr(partial_files.os, "link", only_inside)
@@ -399,13 +400,13 @@ def test_where_no_file_may_be_made_beside_it_the_archive_holds_its_claim(
 
 
 def test_without_hard_links_a_claim_is_exclusive_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_links(*_: object) -> None:
+    def no_links(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(partial_files.os, "link", no_links)
-    file = str(tmp_path / "claim")
-    assert [partial_files.create_file(file, data) for data in (b"one", b"two")] == [True, False]
-    assert Path(file).read_bytes() == b"one"
+    file, at = tmp_path / "claim", OpenDirectory(str(tmp_path), None)
+    assert [partial_files.create_file(at, file.name, data) for data in (b"one", b"two")] == [True, False]
+    assert file.read_bytes() == b"one"
 
 
 def test_a_claim_in_a_store_is_seen_by_no_reader(source: Path, tmp_path: Path) -> None:

@@ -209,9 +209,10 @@ def test_undo_names_a_directory_that_cannot_be_removed(
         (destination / stuck / "inner").mkdir(parents=True)
 
     def refuse(place: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
-        if dir_fd is not None or os.fspath(place) == str(destination / stuck):
+        inner = stuck and os.path.basename(stuck) == os.fspath(place).rpartition("/")[2]
+        if inner or os.fspath(place) in (str(destination / stuck), "inner"):
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), place)
-        rmdir(place)
+        rmdir(place, dir_fd=dir_fd)
 
     rmdir = os.rmdir
     monkeypatch.setattr(os, "rmdir", refuse)

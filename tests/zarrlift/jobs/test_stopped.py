@@ -274,7 +274,7 @@ def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
 ) -> None:
     assert zarrlift.migrate(source, destination).ok
 
-    def refuse(place: str) -> None:
+    def refuse(place: str, *, dir_fd: int | None = None) -> None:
         raise OSError(errno.EIO, "Input/output error", place)
 
     with monkeypatch.context() as patched:

@@ -7,6 +7,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,13 +62,13 @@ def test_a_link_replaces_another_file_at_once(
     target.write_bytes(b"another")
     link = os.link
 
-    def linked(source: str, name: str) -> None:
+    def linked(source: str, name: str, **directories: int | None) -> None:
         assert target.exists()
-        link(source, name)
+        link(source, name, **directories)
 
     with monkeypatch.context() as patched:
         patched.setattr(module.os, "link", linked)
-        patched.setattr(module.os, "unlink", lambda path: (path != str(target)) or pytest.fail("unlinked"))
+        patched.setattr(module.os, "unlink", lambda path, dir_fd: path == "0" and pytest.fail("unlinked"))
         assert writer.link(str(tmp_path / "source"), "0", Anything()) == 7
     assert target.samefile(tmp_path / "source")
     writer.close()
@@ -82,7 +83,14 @@ def test_a_new_directory_appears_with_its_objects(
     writer: LocalWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    monkeypatch.delattr(module.os, "replace")
+    renamed: list[str] = []
+    replace = os.replace
+
+    def renames(source: str, target: str, **directories: int | None) -> None:
+        renamed.append(target)
+        replace(source, target, **directories)
+
+    monkeypatch.setattr(module.os, "replace", renames)
     with writing(writer) as write:
         write("c/0/0", b"a")
         write("c/0/1", b"b")
@@ -90,23 +98,18 @@ def test_a_new_directory_appears_with_its_objects(
         write("c/1/0", b"c")
         assert _names(out / "c") == ["0/0", "0/1"]
     assert _names(out / "c") == ["0/0", "0/1", "1/0"]
+    assert renamed == ["0", "1"]
     writer.close()
     assert [path.name for path in out.iterdir()] == ["c"]
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_directory_that_another_task_has_made_is_added_to(
-    writer: LocalWriter, tmp_path: Path, linked: bool
-) -> None:
+def test_a_directory_that_another_task_has_made_is_added_to(writer: LocalWriter, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with writing(writer) as write:
         write("c/0/0", b"mine")
         write("c/0/1", b"mine")
-        theirs = tmp_path / "elsewhere" if linked else out / "c/0"
+        theirs = out / "c/0"
         theirs.mkdir(parents=True)
-        if linked:
-            (out / "c").mkdir()
-            (out / "c/0").symlink_to(theirs, target_is_directory=True)
         (theirs / "1").write_bytes(b"theirs")
         (theirs / "2").write_bytes(b"theirs")
     assert {name: (out / "c/0" / name).read_bytes() for name in ("0", "1", "2")} == {
@@ -164,9 +167,9 @@ def test_with_fsync_a_file_is_on_disk_before_it_has_its_name(
         synced.add(os.fstat(descriptor).st_ino)
         fsync(descriptor)
 
-    def renames(source: str, target: str) -> None:
-        named.append(os.stat(source).st_ino in synced)
-        rename(source, target)
+    def renames(source: str, target: str, *, src_dir_fd: int | None, dst_dir_fd: int | None) -> None:
+        named.append(os.stat(source, dir_fd=src_dir_fd).st_ino in synced)
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "fsync", syncs)
     monkeypatch.setattr(os, "replace", renames)
@@ -183,6 +186,71 @@ def test_with_fsync_a_file_is_on_disk_before_it_has_its_name(
     synced.clear()
     writer.settle()
     assert directory in synced
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("linked", ["c", "c/0"])
+def test_nothing_is_written_through_a_link_below_the_root(
+    writer: LocalWriter, tmp_path: Path, linked: str, together: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "0").mkdir(parents=True)
+    (elsewhere / "0/1").write_bytes(b"theirs")
+    link = tmp_path / "out" / linked
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere, target_is_directory=True)
+
+    def write() -> None:
+        with writing(writer) if together else nullcontext(writer.write) as each:
+            each("c/0/0", b"mine")
+
+    with pytest.raises(DestinationError) as raised:
+        write()
+    assert f"a link to {elsewhere} in place of the directory" in str(raised.value.problem.found)
+    for call in (
+        lambda: writer.copy(str(tmp_path / "source"), "c/0/0", Anything()),
+        lambda: writer.link(str(tmp_path / "source"), "c/0/0", Anything()),
+        lambda: writer.storage.put("c/0/0", b"mine"),
+        lambda: writer.storage.create("c/0/0", b"mine"),
+        lambda: writer.storage.delete("c/0/1"),
+    ):
+        with pytest.raises(StorageError, match="cannot"):
+            call()
+    assert _names(elsewhere) == ["0/1"]
+    assert (elsewhere / "0/1").read_bytes() == b"theirs"
+
+
+def test_an_open_directory_is_written_to_when_a_link_takes_its_place(
+    writer: LocalWriter, tmp_path: Path
+) -> None:
+    """The root is resolved once, and so is each directory that is being written to."""
+    writer.write("c/0/0", b"mine")
+    (tmp_path / "elsewhere/c/0").mkdir(parents=True)
+    (tmp_path / "out").rename(tmp_path / "away")
+    (tmp_path / "out").symlink_to("elsewhere", target_is_directory=True)
+    writer.write("c/0/1", b"mine")
+    writer.write("c/1/0", b"mine")
+    writer.storage.put("zarr.json", b"mine")
+    writer.close()
+    assert _names(tmp_path / "elsewhere") == []
+    assert _names(tmp_path / "away") == ["c/0/0", "c/0/1", "c/1/0", "zarr.json"]
+
+
+def test_a_worker_writes_only_where_the_directory_of_its_job_is(writer: LocalWriter, tmp_path: Path) -> None:
+    writer.prepare()
+    (tmp_path / "another").mkdir()
+    for root in ("out", "another", "missing"):
+        storage = LocalStorage(tmp_path / root)
+        storage.attach("0123abcd", worker=True)
+        worker = LocalWriter(storage, "0123abcd")
+        if root == "out":
+            worker.write("c/0", b"mine")
+            continue
+        with pytest.raises(DestinationError, match="cannot write"):
+            worker.write("c/0", b"mine")
+    assert _names(tmp_path / "out") == ["c/0"]
+    assert list((tmp_path / "another").iterdir()) == []
+    assert not (tmp_path / "missing").exists()
 
 
 # Objects that are written piece by piece: nothing is there before the end, and then all of it.
@@ -274,7 +342,7 @@ def test_a_disk_that_takes_less_than_it_is_given(most, tmp_path, monkeypatch) ->
 
 @pytest.mark.parametrize("call", ["writev", "write", "replace"])
 def test_a_full_disk_ends_the_task_and_leaves_nothing(call, tmp_path, monkeypatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     writer = LocalWriter(LocalStorage(tmp_path), "job")

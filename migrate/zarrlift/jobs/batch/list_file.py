@@ -27,8 +27,8 @@ from typing import Any, Final
 from zarrstack.core.errors import Problem, UsageError
 
 from ...errors import JobError
-from ...storage.local.owner_process import OwnerProcess
 from ...storage.local.open_directories import OpenDirectory
+from ...storage.local.owner_process import OwnerProcess
 from ...storage.local.partial_files import create_file, partial_name
 from ...storage.local.presence import is_file
 from ...storage.local.sibling_names import sibling, with_suffix

@@ -16,7 +16,9 @@ from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
 
 from ..listed_versions import Version, require_version
 
-CREATING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+CREATING: Final = (
+    os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+)
 """For `os.open`, not through a link. Without O_BINARY, Windows would convert line ends."""
 
 

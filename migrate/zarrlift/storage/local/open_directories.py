@@ -56,7 +56,7 @@ class OpenDirectory:
         try:
             if self.descriptor is None:
                 if not follow and _is_link(path):
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))  # noqa: TRY301
                 if not stat.S_ISDIR(os.stat(path).st_mode):
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 return OpenDirectory(path, None)
@@ -152,9 +152,7 @@ class OpenDirectories:
         self._local.position = _Position(key, names, tuple(directories))
         return directories[-1]
 
-    def _below(
-        self, above: OpenDirectory, name: str, names: tuple[str, ...], *, make: bool
-    ) -> OpenDirectory:
+    def _below(self, above: OpenDirectory, name: str, names: tuple[str, ...], *, make: bool) -> OpenDirectory:
         try:
             try:
                 return above.open(name, follow=self.links == "followed")
