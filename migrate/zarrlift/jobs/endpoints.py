@@ -234,7 +234,7 @@ def _source(place: Place, options: StorageOptions, *, in_place: bool, follow_lin
     if not in_place or (text is not None and not is_url(text)):
         first = open_storage(place, storage_options=options, follow_links=follow_links)
         if in_place and isinstance(first, LocalStorage):
-            first.directories.links = "followed" if follow_links else "inside"
+            first.opened.links = "followed" if follow_links else "inside"
         if not in_place or isinstance(first, LocalStorage):
             return first
     return open_storage(place, storage_options=options, mode="w", follow_links=follow_links)

@@ -212,7 +212,7 @@ def opened_result(
         )
         place.document_bound = WRITTEN
         if plan.in_place and isinstance(place, LocalStorage):
-            place.directories.links = "followed" if plan.reading.follow_links else "inside"
+            place.opened.links = "followed" if plan.reading.follow_links else "inside"
         refuse_unsupported(verb, place, in_place=plan.in_place)
         done = it.state == ("undone" if verb == "undo" else "finished")
         if done:

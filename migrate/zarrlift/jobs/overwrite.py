@@ -36,7 +36,7 @@ def set_aside(job: Job, destination: Storage) -> None:
         if not os.path.lexists(old) and os.path.lexists(destination.root):
             try:
                 os.rename(destination.root, old)
-                destination.directories.forget()
+                destination.opened.forget()
             except OSError as error:
                 raise storage_error("cannot set the old tree aside", str(destination.root), error) from error
     job.note(set_aside="yes")
@@ -57,7 +57,7 @@ def restore_previous_tree(job: Job, destination: Storage) -> Problem | None:
         except OSError as error:
             found = error.strerror or str(error)
         else:
-            destination.directories.forget()
+            destination.opened.forget()
             return None
     return Problem(
         kind="aside",

@@ -37,7 +37,7 @@ class _NewDirectories:
 
     def __init__(self, writer: LocalWriter) -> None:
         self._writer = writer
-        self._directories = writer.storage.directories
+        self._directories = writer.storage.opened
         self._name = f"{writer.temporary()}-new"
         self._filling: OpenDirectory | None = None
         self._directory: str | None = None

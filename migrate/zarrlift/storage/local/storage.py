@@ -45,7 +45,7 @@ class LocalStorage(Storage):
         self._prefix = str(self.root).rstrip(os.sep) + os.sep
         self.real = os.path.realpath(self.root)
         """The root with links resolved, with which targets of links are compared."""
-        self.directories = OpenDirectories(str(self.root))
+        self.opened = OpenDirectories(str(self.root))
         """What is written and deleted goes through these."""
 
     def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
@@ -114,7 +114,7 @@ class LocalStorage(Storage):
         """Write a temporary file and rename it, so a killed process leaves no partial document."""
         directory, name = self._split(key)
         try:
-            at = self.directories.at(directory, make=True, fresh=True)
+            at = self.opened.at(directory, make=True, fresh=True)
             temporary = at.prefix + partial_name(name)
             descriptor = os.open(temporary, CREATING, 0o666, dir_fd=at.descriptor)
             try:
@@ -128,14 +128,14 @@ class LocalStorage(Storage):
     def create(self, key: str, data: bytes) -> bool:
         directory, name = self._split(key)
         try:
-            return create_file(self.directories.at(directory, make=True, fresh=True), name, data)
+            return create_file(self.opened.at(directory, make=True, fresh=True), name, data)
         except OSError as error:
             raise storage_error("cannot write", key, error) from error
 
     def delete(self, key: str) -> None:
         directory, name = self._split(key)
         try:
-            at = self.directories.at(directory)
+            at = self.opened.at(directory)
             os.unlink(at.prefix + name, dir_fd=at.descriptor)
         except OSError as error:
             if error.errno not in _ABSENT:
@@ -144,7 +144,7 @@ class LocalStorage(Storage):
     def delete_empty(self, key: str) -> None:
         """Remove an empty directory; OSError."""
         directory, name = self._split(key)
-        at = self.directories.at(directory)
+        at = self.opened.at(directory)
         os.rmdir(at.prefix + name, dir_fd=at.descriptor)
 
     def delete_tree(self, key: str) -> None:
@@ -154,7 +154,7 @@ class LocalStorage(Storage):
         """
         directory, name = self._split(key)
         try:
-            at = self.directories.at(directory, fresh=True)
+            at = self.opened.at(directory, fresh=True)
             if at.mode(name) is not None:
                 shutil.rmtree(at.prefix + name, dir_fd=at.descriptor)
         except OSError as error:
@@ -164,7 +164,7 @@ class LocalStorage(Storage):
     def attach(self, job_id: str, *, worker: bool = False) -> None:
         """Let a worker open the root only if it has the directory that its job has made there."""
         if worker:
-            self.directories.marker = directory_of(job_id)
+            self.opened.marker = directory_of(job_id)
 
     def _split(self, key: str) -> tuple[str, str]:
         """The key of the directory of an object, and its name in it; UsageError as from `path`."""

@@ -116,7 +116,7 @@ class LocalWriter(Writer):
         self.in_place = in_place
         self._scratch_key = directory_of(job_id)
         self._scratch: OpenDirectory | None = None
-        storage.directories.durable = fsync
+        storage.opened.durable = fsync
         # Workers on several machines share the directory, and their process and thread ids may be equal.
         self._token = os.urandom(4).hex()
         self._streams = itertools.count()
@@ -216,7 +216,7 @@ class LocalWriter(Writer):
             return
         touched: set[str] = getattr(self._local, "touched", set())
         for directory in touched:
-            self.storage.directories.at(directory).fsync()
+            self.storage.opened.at(directory).fsync()
         touched.clear()
 
     def forked(self) -> None:
@@ -280,9 +280,9 @@ class LocalWriter(Writer):
         """Give an object its name with `give(directory, name)`; OSError."""
         directory, _, name = key.rpartition("/")
         try:
-            give(self.storage.directories.at(directory, make=True), name)
+            give(self.storage.opened.at(directory, make=True), name)
         except FileNotFoundError:  # the open directory was removed
-            give(self.storage.directories.at(directory, make=True, fresh=True), name)
+            give(self.storage.opened.at(directory, make=True, fresh=True), name)
         if self.fsync:
             if not hasattr(self._local, "touched"):
                 self._local.touched = set()
@@ -292,8 +292,8 @@ class LocalWriter(Writer):
         """The job's own directory, opened; it is made at the first use. OSError."""
         scratch = self._scratch
         if scratch is None:
-            root = self.storage.directories.root(make=True)
-            if self.storage.directories.marker is None:
+            root = self.storage.opened.root(make=True)
+            if self.storage.opened.marker is None:
                 root.make(self._scratch_key)
             scratch = self._scratch = root.open(self._scratch_key)
         return scratch
