@@ -97,9 +97,9 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
     with monkeypatch.context() as patched:
         rmtree = shutil.rmtree
 
-        def stop(place: str, *, ignore_errors: bool = False) -> None:
-            if place.startswith(f"{earlier}/"):  # the job's own directory
-                return rmtree(place, ignore_errors=ignore_errors)
+        def stop(place: str, *, ignore_errors: bool = False, dir_fd: int | None = None) -> None:
+            if dir_fd is not None:  # the job's own directory
+                return rmtree(place, ignore_errors=ignore_errors, dir_fd=dir_fd)
             for file in [path for path in Path(place).rglob("c/*/*") if path.is_file()][:removed]:
                 file.unlink()
             raise KeyboardInterrupt
@@ -495,16 +495,20 @@ def test_an_update_with_fsync_flushes_what_hides_and_narrows(
         flushed.append(os.fstat(descriptor).st_ino)
         really(descriptor)
 
-    def publish(temporary: str, target: str) -> None:
-        if target.endswith("zarr.json"):
-            assert os.stat(temporary).st_ino in flushed, target
-            published.append(os.path.relpath(target, destination))
-        replace(temporary, target)
+    def publish(temporary: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        if target == "zarr.json":
+            assert os.stat(temporary, dir_fd=src_dir_fd).st_ino in flushed, target
+            directory = os.fstat(dst_dir_fd).st_ino
+            published.extend(path for path in ("", "h/rewrite") if is_at(destination / path, directory))
+        replace(temporary, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    def is_at(path: Path, inode: int) -> bool:
+        return path.stat().st_ino == inode
 
     monkeypatch.setattr(writing.os, "fsync", fsync)
     monkeypatch.setattr(writing.os, "replace", publish)
     assert zarrlift.update(destination, fsync=True).ok
-    assert published[:2] == ["zarr.json", "h/rewrite/zarr.json"]
+    assert published[:2] == ["", "h/rewrite"]
     assert values(destination, 3) == values(source, 2)
 
 
