@@ -13,6 +13,7 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.storage.local.scratch import LAYERED
 from zarrstack.core.errors import StorageError, UsageError
 
 
@@ -47,11 +48,12 @@ def test_what_an_undo_was_writing_through_a_layer_is_removed_by_the_next(
     assert zarrlift.migrate(source, destination, dest_through="checksum").ok
     replace = os.replace
 
-    def failing(old: Path, new: Path) -> None:
-        if str(new).endswith(".crc32c"):
-            shutil.copy(old, f"{old}.left")  # which only a process that is not killed removes itself
+    def failing(old: str, new: str, **directories: int | None) -> None:
+        if new.endswith(".crc32c"):
+            written = destination / LAYERED / old
+            shutil.copy(written, f"{written}.left")  # which only a process that is not killed removes itself
             raise OSError(errno.EIO, "Input/output error")
-        replace(old, new)
+        replace(old, new, **directories)
 
     monkeypatch.setattr(os, "replace", failing)
     with pytest.raises(StorageError):
