@@ -77,6 +77,7 @@ DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 FILL: Final = "_FillValue"
 MISSING: Final = "missing_value"
 _TEXT: Final = frozenset({"string", "fixed_length_utf32"})
+_WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 class Xarray(Convention):
@@ -218,7 +219,7 @@ def _equals_fill(stated: JSON, fill: Any) -> bool:
     if isinstance(fill, bytes | np.bytes_):
         return isinstance(stated, str) and stated.encode().rstrip(b"\0") == bytes(fill).rstrip(b"\0")
     if isinstance(stated, str) and not isinstance(fill, str | np.str_):
-        stated = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.get(stated)
+        stated = _WORDS.get(stated)
     try:
         with np.errstate(over="raise"):  # a number outside the type's range is not a value of it
             return bool(stated == fill) or bool(np.isnan(stated) and np.isnan(fill))
@@ -227,23 +228,41 @@ def _equals_fill(stated: JSON, fill: Any) -> bool:
 
 
 def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
-    """The attribute `_FillValue` of an array without a fill value, in the v3 form."""
+    """The mask by the attribute `_FillValue` of an array without a fill value.
+
+    It is a value of the data type in the v3 form, or the same attribute as `missing_value`, with which xarray
+    shows on v3 what `_FillValue` made it show on v2 (2026.9.0, for each data type and kind of value).
+    """
     assert node.layout is not None
     data_type = node.layout.data_type
     value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
     if data_type.name in _TEXT and isinstance(value, str):
         return _text_mask(value, node, problems)
-    try:
-        with np.errstate(over="raise"):  # a number outside the type's range is not infinity
-            form = encoded(np.asarray(value, dtype=data_type.numpy)[()], data_type)
-    except (TypeError, ValueError, ArithmeticError):
-        form = None
+    form = _exactly(value, data_type)
     if form is not None:
         return _Mask(add={FILL: form})
-    message = f"xarray cannot open the result: the attribute {FILL} is not a value of the array's data type"
-    advice = "Correct or remove the attribute."
-    problems.append(finding("warning", node.path, message, excerpt(stated), str(data_type), advice=advice))
-    return _Mask()
+    existing = node.attributes.get(MISSING, stated)
+    if canonical(existing) != canonical(stated):
+        message = f"the attribute {FILL} is removed: xarray cannot read it on Zarr v3, and {MISSING} differs"
+        problems.append(finding("warning", node.path, message, excerpt(stated), excerpt(existing)))
+        return _Mask(drop=True)
+    message = f"the attribute {FILL} becomes {MISSING}: on Zarr v3 xarray cannot open an array with it"
+    problems.append(finding("note", node.path, message, excerpt(stated), str(data_type)))
+    return _Mask(add={MISSING: stated}, drop=True)
+
+
+def _exactly(value: JSON, data_type: DataType) -> JSON:
+    """A JSON value as xarray's `_FillValue` on Zarr v3; None if it is not a value of the data type."""
+    kind = data_type.numpy.kind
+    number: Any = _WORDS.get(value, value) if isinstance(value, str) and kind in "fc" else value
+    if isinstance(number, bool) != (kind == "b") or not isinstance(number, int | float):
+        return None
+    try:
+        with np.errstate(over="raise"):  # a number outside the type's range is not infinity
+            exact = np.asarray(number, dtype=data_type.numpy)[()]
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+    return None if kind in "iu" and exact != number else encoded(exact, data_type)
 
 
 def _text_mask(fill: str, node: ArrayNode, problems: list[Problem]) -> _Mask:

@@ -77,8 +77,8 @@ def xarray(node: Node, result: ResultNode) -> Iterator[Finding]:
         yield "list of dimension names", canonical(list(names)), canonical(labels)
     dtype = native(metadata)
     if dtype.names is not None or dtype.kind not in "biufc":
-        if "_FillValue" in result.attributes and dtype.kind in "TUO":
-            yield "mask of texts", "_FillValue, which xarray cannot read", "missing_value, or none"
+        if "_FillValue" in result.attributes:
+            yield "mask", "_FillValue, which xarray cannot read", "missing_value, or none"
         return
     stated = result.attributes.get("_FillValue")
     if node.fill_is_null and "_FillValue" not in node.attributes:
@@ -86,7 +86,11 @@ def xarray(node: Node, result: ResultNode) -> Iterator[Finding]:
             yield "mask", canonical(stated), "none: the source states no fill value"
         return
     masks = _decoded(stated, dtype)
-    wanted = _number(node.attributes["_FillValue"], dtype) if node.fill_is_null else metadata.fill_value
+    wanted = metadata.fill_value
+    if node.fill_is_null:
+        wanted = _number(node.attributes["_FillValue"], dtype)
+        if stated is None and wanted is None:
+            return  # it masked nothing, or what `missing_value` masks in the result
     if masks is None or wanted is None or not _alike(masks, dtype.type(wanted)):
         yield "mask", canonical(stated), repr(wanted)
 
@@ -116,12 +120,18 @@ def _double(text: str) -> float:
 
 
 def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
-    """The number in a legacy attribute."""
+    """The number in a legacy attribute; None if it is not a value of the data type."""
     value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
-    try:
-        return dtype.type(value)
-    except (TypeError, ValueError, OverflowError):
+    if isinstance(value, str) and (dtype.kind not in "fc" or value not in ("NaN", "Infinity", "-Infinity")):
         return None
+    if not isinstance(value, int | float | str) or isinstance(value, bool) != (dtype.kind == "b"):
+        return None
+    try:
+        with np.errstate(over="raise"):
+            number = dtype.type(value)
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+    return None if dtype.kind in "iu" and number != value else number
 
 
 def ome(node: Node, result: ResultNode) -> Iterator[Finding]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import warnings
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import xarray
+import zarr
 from tests.support.documents import layout
 
+import zarrlift
 from zarrlift.archive.nodes import Archive, ArrayNode, SourceDocument
 from zarrlift.conventions import Change
 from zarrlift.conventions.apply import apply_conventions
@@ -168,7 +174,48 @@ def test_bytes_are_masked_no_more_which_is_said() -> None:
     assert [problem.severity for problem in told] == ["warning"]
 
 
-def test_an_attribute_that_xarray_cannot_read_is_named() -> None:
-    change, told = recognise(node(1, {**NAMED, "_FillValue": "x"}, data_type=BYTES, fill="", stated=None))
-    assert change.attributes == {"_FillValue": "x"}
-    assert ["cannot open" in problem.message for problem in told] == [True]
+@pytest.mark.parametrize(
+    ("data_type", "stated"),
+    [(BYTES, "x"), ("int16", "-9"), ("int16", 2.5), ("uint8", 300), ("float64", "-9"), ("float32", [1, 2])],
+)
+def test_an_attribute_that_xarray_cannot_read_becomes_missing_value(data_type: Any, stated: Any) -> None:
+    fill = "" if data_type is BYTES else 0
+    change, told = recognise(
+        node(1, {**NAMED, "_FillValue": stated}, data_type=data_type, fill=fill, stated=None)
+    )
+    assert change.attributes == {"missing_value": stated}
+    assert [problem.severity for problem in told] == ["note"]
+
+
+def test_another_missing_value_is_kept() -> None:
+    attributes = {**NAMED, "_FillValue": "x", "missing_value": "y"}
+    change, told = recognise(node(1, attributes, data_type=BYTES, fill="", stated=None))
+    assert change.attributes == {"missing_value": "y"}
+    assert [problem.severity for problem in told] == ["warning"]
+
+
+STATED = ["-", "-9", 9, 300, 2.5, True, "NaN", [9], ["-"], [1, 2], "AAAAAAAAIsA=", "", -1]
+STORED: dict[str, list[Any]] = {
+    "S1": [b"a", b"-", b"c"], "S3": [b"ab", b"-", b"-9"], "U2": ["a", "-", "-9"], "?": [True, False, True],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u1", "f4", "f8", "?", "c16", "S1", "S3", "U2", "M8[s]", "m8[s]"])
+def test_xarray_shows_the_same_whatever_the_attribute_says(dtype: str, tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    values = np.array(STORED.get(dtype, [1, 9, 3])).astype(dtype)
+    for number, stated in enumerate(STATED):
+        array = group.create_array(f"v{number}", data=values, fill_value=None)
+        array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": stated})
+
+    def shown(place: Path, version: int) -> dict[Any, list[str]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = xarray.open_zarr(place, chunks=None, consolidated=False, zarr_format=version)
+            return {name: [str(value) for value in each.values.flat] for name, each in dataset.items()}
+
+    before = shown(tmp_path / "a.zarr", 2)
+    assert zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr").ok
+    assert shown(tmp_path / "b.zarr", 3) == before
+    report = zarrlift.verify(tmp_path / "a.zarr", tmp_path / "b.zarr", full=True)
+    assert report.ok, report
