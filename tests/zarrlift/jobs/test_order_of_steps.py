@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -47,10 +48,10 @@ class Steps:
 
     def _appearing(self, whole: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(source: Any, target: Any, *rest: Any, **named: Any) -> Any:
-            path = Path(source)
+            path, place = located(source, named.get("src_dir_fd")), located(target, named.get("dst_dir_fd"))
             for each in [path] if path.is_file() else path.rglob("*") if path.is_dir() else ():
                 if each.is_file():
-                    self._step("appears", Path(target) / each.relative_to(path), each.read_bytes())
+                    self._step("appears", place / each.relative_to(path), each.read_bytes())
             return whole(source, target, *rest, **named)
 
         return wrapped
@@ -71,6 +72,11 @@ class Steps:
     def existing(self) -> set[str]:
         """The files below the directory."""
         return {path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file()}
+
+
+def located(name: Any, directory: int | None) -> Path:
+    """The path of a name in an open directory, or of a path."""
+    return Path(name) if directory is None else Path(os.readlink(f"/proc/self/fd/{directory}"), name)
 
 
 @pytest.fixture
@@ -215,7 +221,7 @@ def test_an_update_shows_a_larger_array_after_its_chunks(source: Path, result: P
 def test_an_update_is_recorded_before_it_changes_anything(source: Path, result: Path, steps: Steps) -> None:
     assert zarrlift.migrate(source, result, recipe=Recipe(consolidate=True)).ok
     zarr.open_array(source, path="g/recode", mode="r+", zarr_format=2)[:20] = 5
-    (source / "h/rewrite/.zarray").unlink()
+    shutil.rmtree(source / "h/rewrite")
     facts = "SELECT name, value FROM meta WHERE name IN ('state', 'update')"
 
     def look(kind: str, key: str, content: bytes) -> None:

@@ -224,13 +224,13 @@ FAULTS = (
             Edit(
                 f"{_JOBS}/finish.py",
                 "        it.job.legacy.keep(legacy)\n"
-                "        it.job.commit(now=True)\n"
+                "        it.job.commit()\n"
                 "        for key, _ in legacy:\n"
                 "            it.place.delete(key)\n",
                 "        for key, _ in legacy:\n"
                 "            it.place.delete(key)\n"
                 "        it.job.legacy.keep(legacy)\n"
-                "        it.job.commit(now=True)\n",
+                "        it.job.commit()\n",
             ),
         ),
         tests=(_ORDER,),
