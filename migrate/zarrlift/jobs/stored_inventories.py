@@ -38,10 +38,12 @@ def has_inventory(job: Path) -> bool:
 
 
 def keep_inventory(job: Job, inventories: Inventories) -> None:
-    """Keep the listings of a job for later runs of it, unless they have a file of their own."""
+    """Keep the listings of a job for later runs of it: in its file, or in the file that they have."""
     if (content := inventories.to_keep()) is not None:
         job.listing.keep(content)
         job.commit()
+    else:
+        inventories.complete()
 
 
 def _lists_slowly(source: Storage) -> bool:
