@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.jobs.run import Run
 from zarrlift.storage.base import DirectoryEntry
 from zarrlift.storage.local import presence
 from zarrlift.storage.local.storage import LocalStorage
@@ -301,3 +303,23 @@ def test_to_any_store(
 def without_documents(found: dict[str, bytes]) -> dict[str, bytes]:
     """Stored chunks and shards; consolidated metadata is a matter of what a source can list."""
     return {key: data for key, data in found.items() if not key.endswith("zarr.json")}
+
+
+def test_a_block_that_is_gone_is_missed_without_a_listing_of_the_source(
+    archive: Path, web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What exists in the source is not known, but a block that was written has an object."""
+    destination, publish, removed = tmp_path / "out.zarr", Run._publish, []
+
+    def removing(run: Run, arrays: list[Any]) -> None:
+        for array in arrays:
+            if array.plan.path == "g/recode":
+                removed.extend((destination / "g" / "recode").rglob("c/*"))
+                shutil.rmtree(destination / "g" / "recode" / "c")
+        publish(run, arrays)
+
+    monkeypatch.setattr(Run, "_publish", removing)
+    outcome = zarrlift.migrate(web, destination, recipe=Recipe(base=OPTIONS["both"]))
+    assert removed
+    assert [problem.node for problem in outcome.problems] == ["g/recode"]
+    assert not (destination / "g" / "recode" / "zarr.json").exists()

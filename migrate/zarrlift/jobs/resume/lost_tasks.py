@@ -18,7 +18,7 @@ import numpy as np
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import NOT_LISTED, Indexes, Inventory, take_inventory
+from ...archive.chunk_inventory import NOT_LISTED, UNLISTED, Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...core.grid.frames import Shards
 from ...core.grid.grid import Grid
@@ -181,8 +181,9 @@ def missing_objects(
 ) -> MissingObjects | None:
     """What a listing of names lacks of the recorded work of an array's only or second pass.
 
-    `present` are the source's objects. What tasks have omitted as empty is not missing. StorageError,
-    ChunkError.
+    `present` are the source's objects. What tasks have omitted as empty is not missing. Of a source that
+    cannot be listed, `present` is the whole grid: a block that was written has one object at least.
+    StorageError, ChunkError.
     """
     blocks_of_shards = plan.move.block_shape is not None and isinstance(plan.source.frame, Shards)
     if not plan.tasks or not destination.can_list or (blocks_of_shards and source.requests is not None):
@@ -192,11 +193,14 @@ def missing_objects(
     whole = objects.whole(stored)
     count = np.bincount(objects.numbers[whole], minlength=plan.tasks)
     expected = np.bincount(objects.numbers, minlength=plan.tasks)
+    unlisted = plan.fingerprint == UNLISTED
     lacking, omitted = {}, False
     for number, task in recorded.items():
         if number < 0:
             continue
         of_task = task.chunks if plan.move.block_shape is None else int(expected[number])
+        if unlisted and plan.move.block_shape is not None:
+            of_task = min(of_task, task.chunks, 1 if plan.between is None else 0)
         lacks = of_task - task.dropped - int(count[number])
         if lacks > 0:
             lacking[number] = lacks
