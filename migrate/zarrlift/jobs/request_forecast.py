@@ -90,8 +90,7 @@ def _move(
     sizes = None if inventory is None else inventory.sizes
     sharded = isinstance(array.source.frame, Shards)
     reads.update(get=array.reads, bytes_read=array.bytes_read)
-    unread = sharded and array.move.block_shape is not None  # see `missing_objects`
-    if array.tasks and not unread:
+    if array.tasks:
         writes["list"] += 1 + written // PAGE  # before it is published
     writes.update(bytes_written=array.bytes_out)
     size = array.bytes_out // max(written, 1)

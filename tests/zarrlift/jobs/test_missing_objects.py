@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,11 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.jobs.resume.published_arrays import incomplete_arrays
 from zarrlift.jobs.run import Run
+from zarrlift.recipe.options import JobPlace, Places
+from zarrlift.storage.local.storage import LocalStorage
+from zarrlift.transfer.worker import Worker
 
 
 def _removing(monkeypatch: pytest.MonkeyPatch, destination: Path, key: str) -> None:
@@ -137,3 +142,88 @@ def test_status_checks_what_is_published(
     assert "g/relink" in capsys.readouterr().out
     shutil.rmtree(source)
     assert main(["status", str(destination), "--check"]) == 1
+
+
+@pytest.mark.parametrize("at", ["before", "between"])
+def test_an_array_is_hidden_after_a_kill_on_the_way(
+    source: Path, destination: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from the metadata of the root: a kill before the first or the second of its two documents goes."""
+    assert zarrlift.migrate(source, destination, recipe=zarrlift.Recipe(consolidate=True)).ok
+    shutil.rmtree(destination / "g/relink/c")
+    delete = LocalStorage.delete
+
+    def killed(storage: LocalStorage, key: str) -> None:
+        if key == ("g/relink/zarr.json" if at == "before" else "zarr.json"):
+            raise KeyboardInterrupt
+        delete(storage, key)
+
+    monkeypatch.setattr(LocalStorage, "delete", killed)
+    with pytest.raises((KeyboardInterrupt, zarrlift.Interrupted)):
+        zarrlift.resume(destination)
+    monkeypatch.undo()
+    run, visible = Worker.run, []
+
+    def looking(self: Worker, *arguments: Any) -> Any:
+        visible.extend(key for key in ("zarr.json", "g/relink/zarr.json") if (destination / key).exists())
+        return run(self, *arguments)
+
+    monkeypatch.setattr(Worker, "run", looking)
+    assert zarrlift.resume(destination, executor="threads").ok
+    assert not visible
+    assert values(destination, 3) == values(source, 2)
+
+
+def test_a_root_that_others_changed_is_not_hidden(source: Path, destination: Path) -> None:
+    assert zarrlift.migrate(source, destination, recipe=zarrlift.Recipe(consolidate=True)).ok
+    shutil.rmtree(destination / "g/relink/c")
+    document = json.loads((destination / "zarr.json").read_text())
+    document["attributes"]["by a user"] = 1
+    (destination / "zarr.json").write_text(json.dumps(document))
+    before = tree(destination)
+    outcome = zarrlift.resume(destination)
+    assert [problem.node for problem in outcome.problems] == ["g/relink"]
+    assert tree(destination) == before
+
+
+def test_an_array_resized_by_its_user_is_named(source: Path, destination: Path) -> None:
+    assert zarrlift.migrate(source, destination).ok
+    array = zarr.open_array(destination / "g/relink", mode="r+")
+    array.resize(tuple(size // 2 for size in array.shape))
+    before = tree(destination)
+    outcome = zarrlift.resume(destination)
+    assert [problem.node for problem in outcome.problems] == ["g/relink"]
+    assert "document" in str(outcome.problems[0].found)
+    assert tree(destination) == before
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_in_place_a_chunk_that_is_gone_is_named(
+    source: Path, finished: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert zarrlift.migrate(source, in_place=True).ok
+    if finished:
+        assert zarrlift.verify(source).ok
+        assert zarrlift.finish(source).ok
+    (source / "g/relink/3.3").unlink()
+    before = tree(source)
+    outcome = zarrlift.resume(source)
+    assert [problem.node for problem in outcome.problems] == ["g/relink"]
+    assert "g/relink/3.3" in str(outcome.problems[0].found)
+    assert tree(source) == before
+    assert main(["status", str(source), "--check"]) == 1
+    assert "g/relink" in capsys.readouterr().out
+
+
+def test_shards_whose_source_is_gone_are_compared(tmp_path: Path) -> None:
+    """The indexes of the source's shards say what was written; without them, each block has an object."""
+    array = zarr.create_array(tmp_path / "in.zarr", shape=(64,), chunks=(4,), shards=(16,), dtype="i4")
+    array[:] = np.arange(1, 65)
+    result = tmp_path / "out.zarr"
+    assert zarrlift.migrate(
+        tmp_path / "in.zarr", result, recipe=zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="8"))
+    ).ok
+    shutil.rmtree(tmp_path / "in.zarr")
+    assert not incomplete_arrays(result, JobPlace(), Places())
+    shutil.rmtree(result / "c")
+    assert incomplete_arrays(result, JobPlace(), Places())

@@ -230,8 +230,8 @@ class Job:
 
     def recorded(self, node: int) -> dict[int, RecordedTask]:
         """Recorded tasks of a node, by number."""
-        rows = self._db.rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
-        return {number: RecordedTask(chunks, dropped) for number, chunks, dropped in rows}
+        rows = self._db.rows("SELECT number, chunks, dropped, bytes_out FROM task WHERE node = ?", (node,))
+        return {number: RecordedTask(*figures) for number, *figures in rows}
 
     def record_synced(self) -> None:
         """Record that the recorded work has reached the disk. Durable at the next commit."""

@@ -50,6 +50,8 @@ class RecordedTask(NamedTuple):
     """Number of source objects moved; 0 for a first pass."""
     dropped: int
     """Number of those omitted as empty."""
+    bytes_out: int = 0
+    """Number of bytes written."""
 
 
 class PlannedWork(NamedTuple):

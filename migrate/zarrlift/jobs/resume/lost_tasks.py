@@ -84,8 +84,13 @@ class WrittenObjects:
         return np.asarray(whole)
 
 
-def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenObjects:
-    """The output of an array's only or second pass; StorageError, ChunkError."""
+def written(
+    plan: ArrayPlan, inventory: Inventory, source: Storage, *, unread: bool = False
+) -> WrittenObjects:
+    """The output of an array's only or second pass; StorageError, ChunkError.
+
+    With `unread`, blocks have all of their objects, without a look at the source.
+    """
     layout = plan.destination
     only = changed_units(plan)
     if plan.move.block_shape is None:
@@ -93,7 +98,7 @@ def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenOb
         if only is not None:
             indexes = np.intersect1d(indexes, only, assume_unique=True)
         return WrittenObjects.of(layout, indexes, plan.bounds, None)
-    inner_chunks = inner_chunks_reached(plan, inventory, source)
+    inner_chunks = None if unread else inner_chunks_reached(plan, inventory, source)
     objects = layout.objects
     indexes = (
         np.arange(objects.total, dtype=np.int64)
@@ -181,30 +186,38 @@ def missing_objects(
 ) -> MissingObjects | None:
     """What a listing of names lacks of the recorded work of an array's only or second pass.
 
-    `present` are the source's objects. What tasks have omitted as empty is not missing. Of a source that
-    cannot be listed, `present` is the whole grid: a block that was written has one object at least.
-    StorageError, ChunkError.
+    `present` are the source's objects; the whole grid if it cannot be listed. What tasks have omitted as
+    empty is not missing. Where a source cannot be listed, or the indexes of its shards cannot be read again
+    (or are in a store, where that takes long), a task that has written anything must have an object.
+    StorageError.
     """
-    blocks_of_shards = plan.move.block_shape is not None and isinstance(plan.source.frame, Shards)
-    if not plan.tasks or not destination.can_list or (blocks_of_shards and source.requests is not None):
-        return None  # the indexes of shards in a store would be read once more
+    if not plan.tasks or not destination.can_list:
+        return None
+    blocks, listed = plan.move.block_shape is not None, replace(NOT_LISTED, indexes=present)
+    in_store = isinstance(plan.source.frame, Shards) and source.requests is not None
+    unread = blocks and (plan.fingerprint == UNLISTED or in_store)
     stored = take_inventory(destination, plan.path, plan.destination, names_only=True)
-    objects = written(plan, replace(NOT_LISTED, indexes=present), source)
+    wrote = [number for number, task in recorded.items() if number >= 0 and task.bytes_out]
+    try:
+        objects = written(plan, listed, source, unread=unread)
+        unread = unread or (blocks and not np.isin(wrote, objects.numbers).all())  # shards are gone
+    except ZarrstackError:
+        unread = True
+    if unread:
+        objects = written(plan, listed, source, unread=True)
     whole = objects.whole(stored)
     count = np.bincount(objects.numbers[whole], minlength=plan.tasks)
     expected = np.bincount(objects.numbers, minlength=plan.tasks)
-    unlisted = plan.fingerprint == UNLISTED
     lacking, omitted = {}, False
     for number, task in recorded.items():
         if number < 0:
             continue
-        of_task = task.chunks if plan.move.block_shape is None else int(expected[number])
-        if unlisted and plan.move.block_shape is not None:
-            of_task = min(of_task, task.chunks, 1 if plan.between is None else 0)
-        lacks = of_task - task.dropped - int(count[number])
-        if lacks > 0:
-            lacking[number] = lacks
-            omitted |= of_task - task.dropped < int(expected[number])
+        of_task = (int(expected[number]) if blocks else task.chunks) - task.dropped
+        if unread:
+            of_task = 1 if task.bytes_out else 0
+        if of_task > count[number]:
+            lacking[number] = of_task - int(count[number])
+            omitted |= of_task < int(expected[number])
     if not lacking:
         return None
     absent = objects.indexes[~whole & np.isin(objects.numbers, list(lacking))]

@@ -19,7 +19,7 @@ import numpy as np
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import Inventory, take_inventory
+from ...archive.chunk_inventory import UNLISTED, Inventory, take_inventory
 from ...planning.plans import ArrayPlan, Plan
 from ...planning.source_inventory import SourceInventory
 from ...recipe.options import JobPlace, PathText, Places
@@ -48,17 +48,30 @@ def hide_incomplete(
     The job is incomplete then. With `force`, only the source must be unchanged. StorageError.
     """
     plan, problems = job.plan(), []
+    _hide_begun(job, plan, destination)
     for row, array, missing, reason in _incomplete(job, plan, source, destination, force=force):
         if reason is not None:
             problems.append(_problem(array, missing, reason))
             continue
         job.forget_tasks(row.id, missing.tasks)
         job.record_node(row.id, "pending")
-        job.note(state="incomplete", verified=None)
+        job.note(state="incomplete", verified=None, hiding=row.path)
         job.commit()
-        take_down(job, plan, destination, row.path)
-        job.commit()
+        _hide_begun(job, plan, destination)
     return tuple(problems)
+
+
+def _hide_begun(job: Job, plan: Plan, destination: Storage) -> None:
+    """Hide the array that the job has recorded for it, unless its document is one of others by now."""
+    path = job.fact("hiding")
+    if path is None:
+        return
+    content = destination.get(join(path, "zarr.json"))
+    array = next((array for array in plan.arrays if array.path == path), None)
+    if array is not None and (content is None or whose(job, array, content) == "current"):
+        take_down(job, plan, destination, path)
+    job.note(hiding=None)
+    job.commit()
 
 
 def incomplete_arrays(target: PathText, place: JobPlace, places: Places) -> tuple[Problem, ...]:
@@ -97,7 +110,7 @@ def _incomplete(
                 missing = missing or _DOCUMENT
             if missing is None:
                 continue
-            reason = None if force else _edited(job, row, array, missing, content, destination)
+            reason = None if force else _edited(job, plan, row, array, missing, content, destination)
             try:
                 unchanged = listed_now(array).fingerprint == array.fingerprint
             except ZarrstackError:
@@ -118,12 +131,12 @@ def _missing(
     destination: Storage,
 ) -> MissingObjects | None:
     """What a listing of the array lacks; None if that is nothing, or cannot be known."""
-    if inventory is None or not inventory.certain or not destination.can_list:
+    if inventory is None and array.fingerprint == UNLISTED:
+        everything = np.arange(array.source.objects.total, dtype=np.int64)
+        return missing_objects(array, everything, source, destination, job.recorded(row.id))
+    if inventory is None or not destination.can_list:
         return None
-    try:
-        missing = missing_objects(array, inventory.indexes, source, destination, job.recorded(row.id))
-    except ZarrstackError:
-        return None  # the indexes of the source's shards cannot be read
+    missing = missing_objects(array, inventory.indexes, source, destination, job.recorded(row.id))
     one_to_one = array.move.block_shape is None and not array.move.drop_empty
     stays = array.route.name == "stay"
     if missing is not None or not (stays or (array.changes is not None and one_to_one)):
@@ -138,8 +151,16 @@ def _missing(
     return MissingObjects(tasks=frozenset(), absent=absent, count=len(absent), keys=keys)
 
 
+def _others_root(job: Job, plan: Plan, destination: Storage) -> bool:
+    """Whether others have changed a root that is hidden with each array."""
+    root = next((group for group in plan.groups if not group.path), None)
+    content = destination.get("zarr.json") if plan.consolidate and root is not None else None
+    return root is not None and content is not None and whose(job, root, content) == "others"
+
+
 def _edited(
     job: Job,
+    plan: Plan,
     row: NodeRow,
     array: ArrayPlan,
     missing: MissingObjects,
@@ -151,6 +172,8 @@ def _edited(
         return "its document was removed"
     if whose(job, array, content) != "current":
         return "others have changed its document"
+    if _others_root(job, plan, destination):
+        return "others have changed the document of the root, which contains that of the array"
     if not isinstance(destination, LocalStorage) or row.published_ns is None:
         return "they may have been deleted on purpose, which a store does not show"
     layout = array.destination
@@ -165,13 +188,15 @@ def _edited(
 
 
 def _problem(array: ArrayPlan, missing: MissingObjects, reason: str) -> Problem:
+    again = "Put them back, or write them again from an unchanged source with: zarrlift update --force."
+    in_place = "If they were deleted on purpose, leave them so; otherwise put them back."
     return Problem(
         kind="result-changed",
         node=array.path,
         message="a published array lacks objects that the job wrote",
         key=join(array.path, "zarr.json"),
         found=f"{missing} missing; {reason}",
-        advice="Put them back, or write them again from an unchanged source with: zarrlift update --force.",
+        advice=in_place if array.route.name == "stay" else again,
     )
 
 
