@@ -178,3 +178,17 @@ def test_what_is_replaced_while_the_store_copies_it_is_named(
     assert bucket.asked["copy"] == 2
     assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", "1")}
     assert "zarr.json" not in bucket.stored("out")
+
+
+def test_a_published_array_that_lacks_a_chunk_is_named(our_bucket: Bucket, tmp_path: Path) -> None:
+    """A store does not show whether it was deleted on purpose, so only `force` writes it again."""
+    case = Case(our_bucket, deleted, tmp_path)
+    assert case.migrate().ok
+    our_bucket.server.remove("out/a/c/1")
+    before = our_bucket.stored("out")
+    outcome = case.resume()
+    assert [problem.node for problem in outcome.problems] == ["a"]
+    assert "a/c/1" in str(outcome.problems[0].found)
+    assert our_bucket.stored("out").keys() == before.keys()
+    assert zarrlift.update(case.job, force=True, **case.options).ok
+    assert our_bucket.stored("out").keys() == before.keys() | {"a/c/1"}

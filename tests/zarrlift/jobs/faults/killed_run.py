@@ -45,7 +45,11 @@ def main() -> int:
                 return
         elif event not in _WATCHED:
             return
-        if not any(isinstance(detail, str) and detail.startswith(directory) for detail in details):
+        paths = [
+            each for each in details[: 2 if event in ("os.rename", "os.link") else 1] if isinstance(each, str)
+        ]
+        # A name within an open directory is relative.
+        if not any(path.startswith(directory) or not os.path.isabs(path) for path in paths):
             return
         with lock:
             count += 1
