@@ -24,7 +24,8 @@ from zarrlift.planning import planner
 from zarrlift.planning.regrid import two_passes
 from zarrlift.planning.regrid.blocks import BASE, Blocks, available_cores
 from zarrlift.storage.local.scratch import PASSES
-from zarrlift.transfer import tasks
+from zarrlift.storage.local.storage import LocalStorage
+from zarrlift.storage.local.system_errors import storage_error
 
 SHAPE = (600, 400)
 ROOM = 20_000
@@ -128,14 +129,14 @@ def test_what_lies_between_and_cannot_be_removed_fails_its_array(
     """Published above it, it would stay for good: a finished job has nothing to do."""
 
     with monkeypatch.context() as patched:
-        rmtree = shutil.rmtree
+        delete_tree = LocalStorage.delete_tree
 
-        def refuse(place: str, *, ignore_errors: bool = False) -> None:
-            if PASSES in place:
-                raise OSError(errno.EIO, "Input/output error", place)
-            rmtree(place, ignore_errors=ignore_errors)
+        def refuse(storage: LocalStorage, key: str) -> None:
+            if PASSES in key:
+                raise storage_error("cannot delete", key, OSError(errno.EIO, "Input/output error"))
+            delete_tree(storage, key)
 
-        patched.setattr(tasks.shutil, "rmtree", refuse)
+        patched.setattr(LocalStorage, "delete_tree", refuse)
         (problem,) = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS).problems
     assert (problem.kind, problem.node) == ("storage", "a")
     assert zarrlift.resume(tmp_path / "new").ok
@@ -213,17 +214,18 @@ def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
 ) -> None:
     """Nothing of the result is made anew out of what is left of it."""
     with monkeypatch.context() as patched:
-        rmtree, close = shutil.rmtree, Job.close
+        delete_tree, close = LocalStorage.delete_tree, Job.close
 
-        def stop(place: str, *, ignore_errors: bool = False) -> None:
-            if PASSES not in place:
-                return rmtree(place, ignore_errors=ignore_errors)
-            files = [path for path in Path(place).rglob("*") if path.is_file()]
+        def stop(storage: LocalStorage, key: str) -> None:
+            if PASSES not in key:
+                delete_tree(storage, key)
+                return
+            files = [path for path in Path(storage.path(key)).rglob("*") if path.is_file()]
             for file in files[left:]:
                 file.unlink()
             raise Killed
 
-        patched.setattr(tasks.shutil, "rmtree", stop)
+        patched.setattr(LocalStorage, "delete_tree", stop)
 
         def lose(job: Job) -> None:
             if job._db.in_transaction:

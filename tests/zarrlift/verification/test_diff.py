@@ -399,5 +399,7 @@ def test_ctrl_c_ends_with_130_and_leaves_both_alone(values: np.ndarray, tmp_path
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == "zarrlift: interrupted. Nothing was changed.\n"
+    stopping, interrupted = err.splitlines()
+    assert stopping.startswith("zarrlift: Stopping: ")
+    assert interrupted == "zarrlift: interrupted. Nothing was changed."
     assert stored(tmp_path) == before
