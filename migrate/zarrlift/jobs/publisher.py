@@ -73,10 +73,8 @@ class Publisher:
             try:
                 self._root = HeldRoot(place.root)
             except OSError as error:
-                plain = storage_error("cannot write", str(place.root), error).problem
-                raise DestinationError(
-                    plain.message, key=plain.key, found=plain.found, advice=plain.advice
-                ) from error
+                plain = storage_error("cannot write", str(place.root), error)
+                raise DestinationError.of(plain.problem) from error
 
     def require_root(self) -> None:
         """Raise DestinationError if the destination is another directory now."""

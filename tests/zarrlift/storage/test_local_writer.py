@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,13 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+from zarr.core.buffer import cpu
 
 from zarrlift.core.codecs.base import Buffer, HeadAndTail
 from zarrlift.storage.base import Storage
 from zarrlift.storage.local import files
 from zarrlift.storage.local import writer as module
+from zarrlift.storage.local.layered_store import LayeredLocalStore
 from zarrlift.storage.local.new_directories import writing
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import FileStream, LocalWriter
@@ -440,3 +443,19 @@ def test_only_the_job_s_own_directory_holds_what_is_half_written(tmp_path) -> No
     assert {file.parent.name for file in tmp_path.rglob("*") if file.is_file()} == {".zarrlift-job"}
     stream.finish()
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == [tmp_path / "deep/down/c/0"]
+
+
+@pytest.mark.parametrize("kind", ["storage", "store with layers"])
+def test_what_has_written_can_be_sent_to_another_process(kind: str, tmp_path: Path) -> None:
+    """The directories that it holds open are those of this process."""
+    if kind == "storage":
+        storage = LocalStorage(tmp_path)
+        storage.put("a/b", b"x")
+        assert pickle.loads(pickle.dumps(storage)).get("a/b") == b"x"
+        return
+    store = LayeredLocalStore(tmp_path)
+    store._is_open = True
+    store.set_sync("a/b", cpu.Buffer.from_bytes(b"x"))
+    other = pickle.loads(pickle.dumps(store))
+    other.set_sync("a/c", cpu.Buffer.from_bytes(b"y"))
+    assert (tmp_path / "a/b").read_bytes() + (tmp_path / "a/c").read_bytes() == b"xy"

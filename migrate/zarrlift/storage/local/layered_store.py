@@ -11,6 +11,7 @@ import contextlib
 import os
 import stat
 import uuid
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
-from .files import CREATING, not_regular
+from .files import not_regular
 from .open_directories import OpenDirectories
 from .scratch import LAYERED
 
@@ -45,6 +46,10 @@ class LayeredLocalStore(LocalStore):
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise not_regular(mode)
 
+    @cached_property
+    def _directories(self) -> OpenDirectories:
+        return OpenDirectories(str(self.root))
+
     @property
     def scratch(self) -> Path:
         """The directory for partial objects."""
@@ -67,20 +72,13 @@ class LayeredLocalStore(LocalStore):
     def _write(self, key: str, value: Buffer) -> None:
         self._check_writable()
         directory, _, name = key.rpartition("/")
-        directories = self.__dict__.setdefault("_directories", OpenDirectories(str(self.root)))
-        scratch, temporary = directories.at(LAYERED, make=True), uuid.uuid4().hex
-        descriptor = os.open(scratch.prefix + temporary, CREATING, 0o666, dir_fd=scratch.descriptor)
+        scratch, temporary = self._directories.at(LAYERED, make=True), uuid.uuid4().hex
+        descriptor = scratch.create(temporary)
         try:
             with open(descriptor, "wb") as file:
                 file.write(value.as_buffer_like())
-            at = directories.at(directory, make=True, fresh=True)
-            os.replace(
-                scratch.prefix + temporary,
-                at.prefix + name,
-                src_dir_fd=scratch.descriptor,
-                dst_dir_fd=at.descriptor,
-            )
+            scratch.rename(temporary, self._directories.at(directory, make=True, fresh=True), name)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(scratch.prefix + temporary, dir_fd=scratch.descriptor)
+                scratch.unlink(temporary)
             raise

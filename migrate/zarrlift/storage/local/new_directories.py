@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ...core.codecs.base import Buffer
 from .file_copy import write_all
-from .files import CREATING
 
 if TYPE_CHECKING:
     from .open_directories import OpenDirectory
@@ -61,7 +60,7 @@ class _NewDirectories:
             self._writer.write(key, data)
             return
         try:
-            descriptor = os.open(filling.prefix + name, CREATING, 0o666, dir_fd=filling.descriptor)
+            descriptor = filling.create(name)
             try:
                 write_all(descriptor, data)
             finally:
@@ -100,12 +99,7 @@ class _NewDirectories:
             except OSError:
                 at = self._directories.at(target, make=True, fresh=True)
                 for name in os.listdir(filling.listed):
-                    os.replace(
-                        filling.prefix + name,
-                        at.prefix + name,
-                        src_dir_fd=filling.descriptor,
-                        dst_dir_fd=at.descriptor,
-                    )
+                    filling.rename(name, at, name)
                 self._remove()
         except OSError as error:
             self._remove()

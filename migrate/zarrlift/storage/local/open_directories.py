@@ -11,7 +11,9 @@ import errno
 import os
 import stat
 import threading
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from .files import CREATING
 
 Links: TypeAlias = Literal["refused", "inside", "followed"]
 """Links in place of directories below the root: `inside` follows those whose targets are inside it."""
@@ -26,7 +28,7 @@ _LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 
 class OpenDirectory:
-    """A directory in which names are used: `os.unlink(at.prefix + name, dir_fd=at.descriptor)`."""
+    """A directory in which names are used, also as `os.rmdir(at.prefix + name, dir_fd=at.descriptor)`."""
 
     __slots__ = ("descriptor", "prefix")
 
@@ -75,6 +77,21 @@ class OpenDirectory:
             return False
         return True
 
+    def create(self, name: str, *, exclusive: bool = False) -> int:
+        """The descriptor of a new file, which replaces the content of one unless `exclusive`; OSError."""
+        flags = CREATING | os.O_EXCL if exclusive else CREATING
+        return os.open(self.prefix + name, flags, 0o666, dir_fd=self.descriptor)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file or a link; OSError."""
+        os.unlink(self.prefix + name, dir_fd=self.descriptor)
+
+    def rename(self, name: str, to: OpenDirectory, new: str) -> None:
+        """Rename an entry to `new` in another directory, where it replaces a file; OSError."""
+        os.replace(
+            self.prefix + name, to.prefix + new, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor
+        )
+
     def fsync(self) -> None:
         """Make the names in this directory durable; on Windows they are. OSError."""
         if self.descriptor is not None:
@@ -109,6 +126,14 @@ class OpenDirectories:
         self._lock = threading.Lock()
         self._local = threading.local()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the directories itself.
+        return {"links": self.links, "marker": self.marker, "durable": self.durable, "path": self._path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"])  # type: ignore[misc]
+        self.links, self.marker, self.durable = state["links"], state["marker"], state["durable"]
+
     def forget(self) -> None:
         """Open the root again at the next use, because it was renamed or removed by the job itself."""
         self._root = None
@@ -128,8 +153,9 @@ class OpenDirectories:
         descriptor = os.open(self._path, _DIRECTORY) if BY_DESCRIPTOR else None
         root = OpenDirectory(self._path, descriptor)
         if self.marker is not None and not stat.S_ISDIR(root.mode(self.marker) or 0):
-            found = f"another directory at {self._path}: {self.marker} of this job is not in it"
-            raise OSError(errno.ENOENT, found)
+            raise OSError(
+                errno.ENOENT, f"another directory at {self._path}: {self.marker} of this job is not in it"
+            )
         return root
 
     def at(self, key: str, *, make: bool = False, fresh: bool = False) -> OpenDirectory:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from .files import CREATING
 from .open_directories import OpenDirectory
 from .owner_process import OwnerProcess, state_of
 from .sibling_names import with_suffix
@@ -71,23 +70,24 @@ def _remove(path: str) -> None:
 
 def create_file(at: OpenDirectory, name: str, data: bytes) -> bool:
     """Create a file if there is none; False if there is one. Of several callers, one succeeds. OSError."""
-    path, partial = at.prefix + name, at.prefix + partial_name(name)
+    partial = partial_name(name)
     try:
-        descriptor = os.open(partial, CREATING, 0o666, dir_fd=at.descriptor)
-        with open(descriptor, "wb") as file:
+        with open(at.create(partial), "wb") as file:
             file.write(data)
         try:
-            os.link(partial, path, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor)
+            os.link(
+                at.prefix + partial, at.prefix + name, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor
+            )
         except FileExistsError:
             return False
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            return _create_slowly(at, path, data)
+            return _create_slowly(at, name, data)
         return True
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial, dir_fd=at.descriptor)
+            at.unlink(partial)
 
 
 @contextlib.contextmanager
@@ -118,10 +118,10 @@ def may_link_in(directory: str | os.PathLike[str]) -> bool:
     return True
 
 
-def _create_slowly(at: OpenDirectory, path: str, data: bytes) -> bool:
+def _create_slowly(at: OpenDirectory, name: str, data: bytes) -> bool:
     """Like `create_file`, except that the file is briefly visible without content."""
     try:
-        descriptor = os.open(path, CREATING | os.O_EXCL, 0o666, dir_fd=at.descriptor)
+        descriptor = at.create(name, exclusive=True)
     except FileExistsError:
         return False
     with open(descriptor, "wb") as file:

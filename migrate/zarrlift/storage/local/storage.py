@@ -16,7 +16,7 @@ from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 from ..base import CLAIM, DirectoryEntry, Storage
 from ..listed_versions import FILES_TELL, held, require_same, require_version
 from .file_copy import write_all
-from .files import CREATING, ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
+from .files import ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
 from .open_directories import OpenDirectories
 from .partial_files import create_file, partial_name
 from .presence import is_dir
@@ -47,9 +47,6 @@ class LocalStorage(Storage):
         """The root with links resolved, with which targets of links are compared."""
         self.opened = OpenDirectories(str(self.root))
         """What is written and deleted goes through these."""
-
-    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
-        return type(self), (self.root,)
 
     def path(self, key: str) -> str:
         """The path of an object in the file system."""
@@ -115,13 +112,13 @@ class LocalStorage(Storage):
         directory, name = self._split(key)
         try:
             at = self.opened.at(directory, make=True, fresh=True)
-            temporary = at.prefix + partial_name(name)
-            descriptor = os.open(temporary, CREATING, 0o666, dir_fd=at.descriptor)
+            temporary = partial_name(name)
+            descriptor = at.create(temporary)
             try:
                 write_all(descriptor, data)
             finally:
                 os.close(descriptor)
-            os.replace(temporary, at.prefix + name, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor)
+            at.rename(temporary, at, name)
         except OSError as error:
             raise storage_error("cannot write", key, error) from error
 
@@ -135,8 +132,7 @@ class LocalStorage(Storage):
     def delete(self, key: str) -> None:
         directory, name = self._split(key)
         try:
-            at = self.opened.at(directory)
-            os.unlink(at.prefix + name, dir_fd=at.descriptor)
+            self.opened.at(directory).unlink(name)
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise storage_error("cannot delete", key, error) from error

@@ -13,6 +13,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from zarrstack.core.errors import StorageError
@@ -21,7 +22,7 @@ from ...core.codecs.base import Buffer, memory
 from ..listed_versions import Version, require_version
 from ..writer import DestinationError, ObjectStream, PayloadCheck, Writer
 from .file_copy import copy_by_hand, copy_range, ends_of_file, reflink, write_all
-from .files import CREATING, ReadLimit, open_regular, read_file
+from .files import ReadLimit, open_regular, read_file
 from .open_directories import OpenDirectory
 from .scratch import directory_of
 from .storage import LocalStorage
@@ -46,7 +47,7 @@ class FileStream(ObjectStream):
         self._key = key
         self._descriptor = -1
         with self._closed_on_error():
-            self._descriptor = writer.created(temporary)
+            self._descriptor = writer.scratch().create(temporary)
             if reserve:
                 os.lseek(self._descriptor, reserve, os.SEEK_SET)
 
@@ -208,7 +209,7 @@ class LocalWriter(Writer):
         temporary, scratch = f"{self.temporary()}-link", self.scratch()
         self.discard(temporary)
         os.link(real, scratch.prefix + temporary, dst_dir_fd=scratch.descriptor)
-        self.rename(temporary, at, name)
+        scratch.rename(temporary, at, name)
 
     def settle(self) -> None:
         """With `fsync`, make the names written by this thread durable too."""
@@ -239,7 +240,7 @@ class LocalWriter(Writer):
         """Write an object with `fill(descriptor, *data)`; it appears when it is complete."""
         temporary = self.temporary()
         try:
-            descriptor = self.created(temporary)
+            descriptor = self.scratch().create(temporary)
             try:
                 fill(descriptor, *data)
                 if self.fsync:
@@ -264,17 +265,7 @@ class LocalWriter(Writer):
 
     def publish(self, temporary: str, key: str) -> None:
         """Rename a complete temporary file to its object; OSError."""
-        self.named(key, lambda at, name: self.rename(temporary, at, name))
-
-    def rename(self, temporary: str, at: OpenDirectory, name: str) -> None:
-        """Rename an entry of the scratch directory, which replaces a file of the new name; OSError."""
-        scratch = self.scratch()
-        os.replace(
-            scratch.prefix + temporary,
-            at.prefix + name,
-            src_dir_fd=scratch.descriptor,
-            dst_dir_fd=at.descriptor,
-        )
+        self.named(key, partial(self.scratch().rename, temporary))
 
     def named(self, key: str, give: Callable[[OpenDirectory, str], None]) -> None:
         """Give an object its name with `give(directory, name)`; OSError."""
@@ -298,16 +289,10 @@ class LocalWriter(Writer):
             scratch = self._scratch = root.open(self._scratch_key)
         return scratch
 
-    def created(self, temporary: str) -> int:
-        """The descriptor of a new file in the scratch directory; OSError."""
-        scratch = self.scratch()
-        return os.open(scratch.prefix + temporary, CREATING, 0o666, dir_fd=scratch.descriptor)
-
     def discard(self, temporary: str) -> None:
         """Remove a file of the scratch directory if it is there."""
         with contextlib.suppress(OSError):
-            scratch = self.scratch()
-            os.unlink(scratch.prefix + temporary, dir_fd=scratch.descriptor)
+            self.scratch().unlink(temporary)
 
     def temporary(self) -> str:
         """The name of this thread's temporary file in the scratch directory; DestinationError."""
@@ -324,5 +309,4 @@ class LocalWriter(Writer):
         """The error to raise if the destination refuses; removes `temporary`."""
         if temporary is not None:
             self.discard(temporary)
-        plain = storage_error("cannot write", key, error).problem
-        return DestinationError(plain.message, key=key, found=plain.found, advice=plain.advice)
+        return DestinationError.of(storage_error("cannot write", key, error).problem)
