@@ -111,9 +111,9 @@ def unclaimed_files(
         node = nodes.get(path)
         chunks = (place.chunk,) if place.chunk and node is not None else ()
         is_explicit = node is not None and (node.documents or node.refused or place.documents)
-        known = names if is_explicit else ()
+        processed = names if is_explicit else ()
         for name in (*place.files, *chunks):
-            if name not in known and not is_litter(name):
+            if name not in processed and not is_litter(name):
                 yield join(path, name)
 
 

@@ -87,10 +87,10 @@ def incomplete_arrays(target: PathText, place: JobPlace, places: Places) -> tupl
         if not plan.in_place:
             opened = open_storage(plan.source, storage_options=places.storage_options, mode="w")
             source = with_layers(opened, job.record.source_through)
-        found = _incomplete(job, plan, source, destination, force=False)
+        incomplete = _incomplete(job, plan, source, destination, force=False)
         return tuple(
             _problem(array, missing, reason or "resume the job to write them again")
-            for _, array, missing, reason in found
+            for _, array, missing, reason in incomplete
         )
 
 

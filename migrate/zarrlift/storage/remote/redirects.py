@@ -133,8 +133,8 @@ class _Guard:
             "." not in host or any(f".{host.rstrip('.')}".endswith(f".{end}") for end in _LOCAL)
         ):
             return f"{host} is a name of a local network"
-        known = self._addresses.get(host, []) if resolved else []
-        for address in [literal] if literal is not None else known:
+        addresses = self._addresses.get(host, []) if resolved else []
+        for address in [literal] if literal is not None else addresses:
             if not is_public(address):
                 return f"{host} is {address}, which is not a public address"
         return None
