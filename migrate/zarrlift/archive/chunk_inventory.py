@@ -23,7 +23,7 @@ from ..storage.base import Storage
 from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
-from .chunk_columns import MAX_IN_MEMORY, ChunkColumns, Columns
+from .chunk_columns import MAX_IN_MEMORY, ChunkColumns
 from .chunk_indexes import NO_CHUNK, chunk_indexes
 from .local_scan import METADATA, ChunkScan, is_others_name, scan
 from .nodes import Layout
@@ -140,9 +140,9 @@ def nothing_there() -> Inventory:
     return inventory_of(ChunkScan())
 
 
-def inventory_of(listing: ChunkScan, columns: Columns | None = None) -> Inventory:
-    """The inventory of the chunks that were found; of `columns` if they are not in `listing`."""
-    indexes, sizes, versions = listing.chunks.sorted() if columns is None else columns
+def inventory_of(listing: ChunkScan) -> Inventory:
+    """The inventory of the chunks that were found."""
+    indexes, sizes, versions = listing.chunks.sorted()
     facts = indexes, sizes if listing.sized else None, versions if listing.versioned else None
     return Inventory(
         indexes=indexes,

@@ -157,7 +157,6 @@ def migrate(
     - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
-    - `inventory`: an S3 Inventory (CSV, or its `manifest.json`), which replaces the listing of the source.
     - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
       options.
     - `ro_crate`: write `ro-crate-metadata.json` at the root.

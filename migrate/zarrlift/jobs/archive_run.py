@@ -62,7 +62,7 @@ class ArchiveRequest(Request, Places):
 
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
-        plan, inventories = ends.plan(self.recipe, self.format, inventory=self.inventory)
+        plan, inventories = ends.plan(self.recipe, self.format)
         plan = refuse_existing_documents(plan, ends.source)
         refuse_unapplied(plan)
         if ends.source.requests is None and ends.destination.requests is None:
@@ -144,7 +144,6 @@ def new_job(
                 request.format,
                 elsewhere=options.on_other_machines,
                 inventories=inventories,
-                inventory=request.inventory,
             )
         plan = refuse_existing_documents(plan, ends.source)
         refuse_unsuitable(plan)

@@ -11,13 +11,12 @@ from pathlib import Path
 from zarrstack.core.errors import UsageError
 
 from ..archive.nodes import Layout
-from ..archive.store_inventory import StoreInventory
 from ..formats.describe import describe
 from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..planning.without_collecting import without_collecting
-from ..recipe.options import Format, PathText, Places, Reading, Request, StorageOptions
+from ..recipe.options import Format, Places, Reading, Request, StorageOptions
 from ..recipe.recipe import Recipe
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
@@ -129,17 +128,12 @@ class Endpoints:
         *,
         elsewhere: bool = False,
         inventories: Inventories | None = None,
-        inventory: PathText | None = None,
         earlier: Mapping[str, Layout] | None = None,
     ) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it.
 
-        `elsewhere`: for workers on other machines. `inventories` and `earlier` as for `make_plan`;
-        `inventory` is a file of the store's own, for a source without layers.
+        `elsewhere`: for workers on other machines. `inventories` and `earlier` as for `make_plan`.
         """
-        if inventory is not None and self.source_through:
-            raise UsageError("an inventory is for a source without layers", found=self.source_through)
-        store_inventory = None if inventory is None else StoreInventory.open(Path(inventory))
         inventories = Inventories() if inventories is None else inventories
         archive = describe(self.source, format=format, options=self.reading)
         goal = None if self.in_place else self.destination.url if self.named else "v3"
@@ -173,7 +167,6 @@ class Endpoints:
             reading=self.reading,
             elsewhere=elsewhere,
             inventories=inventories,
-            store_inventory=store_inventory,
             earlier=earlier,
         )
         if self.destination.on_branch:

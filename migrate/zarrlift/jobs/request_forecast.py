@@ -53,7 +53,7 @@ def forecast(
     reads["list"] = listing_requests(moving, plan.groups) if source.can_list else 0
     if isinstance(source, StoreStorage):
         reads.update(get=source.sent["cannot read"], list=source.sent["cannot list"])
-        if request.inventory is None and source.can_list:
+        if source.can_list:
             reads["list"] += listing_requests(plan.arrays, ()) - len(plan.arrays)  # further pages
     # A claim is made twice, to see whether the store refuses the second one, and read three times. In place,
     # each `zarr.json` is looked for.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
-from zarrstack.core.errors import UsageError
+from collections.abc import Iterator, Mapping
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
-from ..archive.nodes import ArrayNode, Node
-from ..archive.store_inventory import RoutedListing, StoreInventory
+from ..archive.nodes import ArrayNode
 from ..storage.listed_versions import Timestamp
 from .array_planner import digests
 from .plans import ArrayPlan
@@ -26,7 +23,6 @@ class Inventories:
         """Before anything is read for the plan."""
         self._file = file
         self._earlier = earlier or {}
-        self._routed: RoutedListing | None = None
         self._held: dict[str, Inventory] = {}
         self._stored: set[str] = set()
         self.listed = 0
@@ -38,37 +34,8 @@ class Inventories:
         """Add to the number of listed objects."""
         self.listed += objects
 
-    def list_from(
-        self,
-        inventory: StoreInventory,
-        url: str,
-        nodes: Iterable[Node],
-        children: Mapping[str, frozenset[str]],
-    ) -> None:
-        """Take the objects of these nodes from a store's own inventory instead of listing; UsageError.
-
-        `children` are the names in directories that are no chunks.
-        """
-        routed = RoutedListing(
-            (node.path, node.layout, children.get(node.path, frozenset()))
-            for node in nodes
-            if isinstance(node, ArrayNode) and node.layout is not None
-        )
-        for page in inventory.pages(url):
-            routed.take(page)
-            self.count(len(page.keys))
-        if not routed.objects:
-            raise UsageError(
-                "the inventory has no object of the source",
-                key=str(inventory.files[0]),
-                expected=f"keys below {url}",
-            )
-        self._routed = routed
-
     def reuse(self, node: ArrayNode) -> Inventory | None:
         """The stored inventory of an array whose documents are unchanged since; None to list it."""
-        if self._routed is not None:
-            return self._routed.inventory(node.path)
         before = self._earlier.get(node.path)
         if before is None or before.source != node.layout or before.source_digests != digests(node.documents):
             return None

@@ -13,7 +13,6 @@ from zarrstack.core.paths import parents
 from zarrstack.core.similar_names import did_you_mean
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
-from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..core.node_paths import names_below
 from ..core.problems import any_refusal, note, warning
@@ -42,14 +41,13 @@ def make_plan(
     listing: bool = True,
     elsewhere: bool = False,
     inventories: Inventories | None = None,
-    store_inventory: StoreInventory | None = None,
     earlier: Mapping[str, Layout] | None = None,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
     `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
-    put into `inventories`, which may hold earlier ones that are still valid; `store_inventory` replaces them.
+    put into `inventories`, which may hold earlier ones that are still valid.
     `earlier` are the layouts of an existing result by path, whose automatic shards are kept.
     A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
     (UsageError).
@@ -81,8 +79,6 @@ def make_plan(
         reuse=inventories.reuse,
         count=inventories.count,
     )
-    if store_inventory is not None:
-        inventories.list_from(store_inventory, storage.url, map(applied.described, archive.nodes), children)
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue

@@ -27,7 +27,6 @@ class RequestKeywords(DescribingKeywords, total=False):
     """What is asked for one archive besides its places and its recipe; a batch stores it for each."""
 
     in_place: bool
-    inventory: PathText | None
     source_through: str | None
     dest_through: str | None
     link: Link

@@ -156,11 +156,6 @@ class Request(Describing):
     in_place: bool = option(
         False, "Add v3 metadata to the source; its chunks are unchanged.", bool, heading="Where"
     )
-    inventory: PathText | None = option(
-        None,
-        "An S3 Inventory of the source (CSV or its manifest.json), used instead of listing.",
-        metavar="FILE",
-    )
     source_through: str | None = option(
         None,
         "Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",

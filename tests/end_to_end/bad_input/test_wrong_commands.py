@@ -109,7 +109,6 @@ migrate ocean.zarr out.zarr --verify all
 migrate ocean.zarr out.zarr --from zarr4
 migrate ocean.zarr out.zarr --recipe folder
 migrate ocean.zarr out.zarr --log folder
-migrate ocean.zarr out.zarr --inventory nope.json
 migrate ocean.zarr out.zarr --dask-address tcp://127.0.0.1:1
 migrate ocean.zarr s3:/bucket/out.zarr
 migrate s3:/bucket/in.zarr out.zarr

@@ -231,7 +231,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --allow-fallback --max-document-size 1GiB --digest --inventory manifest.json"
+        " --axes kept --allow-fallback --max-document-size 1GiB --digest"
         " --provenance --ro-crate --log log.jsonl"
     )
     assert main(words.split()) == 0
@@ -257,7 +257,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "follow_links": True,
         "storage_options": {"anon": True, "endpoint_url": "http://x"},
         "dest_storage_options": {"a": {"b": 1}},
-        "inventory": "manifest.json",
         "source_through": "retry",
         "dest_through": "log:x.jsonl",
         "axes": "kept",

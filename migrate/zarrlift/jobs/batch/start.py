@@ -56,7 +56,7 @@ def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
         ends = request.open()
         if not row.in_place:
             refuse_existing(ends.destination, overwrite=request.overwrite)
-        plan, _ = ends.plan(request.recipe, request.format, inventory=request.inventory)
+        plan, _ = ends.plan(request.recipe, request.format)
         plan = refuse_existing_documents(plan, ends.source)
         refuse_unsuitable(plan)
         refuse_unapplied(plan)
@@ -174,8 +174,6 @@ def _listed(
     plans: bool,
 ) -> tuple[str, ...]:
     """Write the list, or check that it is of these archives and add new ones if asked; else returns them."""
-    if wanted.inventory is not None:
-        raise UsageError("an inventory is of one archive", expected="a column of the manifest")
     if wanted.in_place and (wanted.overwrite or to is not None):
         raise UsageError("a migration in place has no destination, and nothing to overwrite", found=to)
     opening = how[1].storage_options

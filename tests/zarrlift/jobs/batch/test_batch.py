@@ -475,7 +475,6 @@ def test_an_archive_of_a_batch_is_that_of_any_job(
         (("run", "old", "--to", "x/{other}"), "the template has an unknown field"),
         (("run", "old", "--to", "x/{name}", "--in-place"), "no destination"),
         (("run", "old", *TO_RELATIVE, "--list", "v3.jsonl"), "a list needs the usual suffix"),
-        (("run", "old", *TO_RELATIVE, "--inventory", "file.csv"), "an inventory is of one archive"),
     ],
 )
 def test_what_is_wrong_with_a_request(
