@@ -143,7 +143,6 @@ run("finish", "--yes", "--yes", source)
 """
     told(system, script, tmp_path, source, place)
     assert values(source, 3) == values(place, 3)
-    assert b"\r" not in (tmp_path / "run.prom").read_bytes()
 
 
 @pytest.mark.slow
