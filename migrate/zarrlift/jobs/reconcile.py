@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from zarrstack.core.paths import join
+
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
@@ -35,11 +37,18 @@ def reconcile(job: Job, old: Plan, fresh: Plan, policy: Policy) -> tuple[Planned
     for path in sorted(planned.keys() | current.keys()):
         if path not in planned:
             chosen.append(policy.added(current[path]))
-        elif path not in current:
+        elif path not in current or (old.in_place and _is_only_result(planned[path], current[path])):
             chosen.append(policy.gone(rows[path], planned[path]))
         else:
             chosen.append(policy.compared(rows[path], planned[path], current[path]))
     return tuple(node for node in chosen if node is not None)
+
+
+def _is_only_result(earlier: Planned, new: Planned) -> bool:
+    """Whether a node, in place, has nothing but the document that the job has published for it."""
+    key = join(new.path, "zarr.json")
+    is_refused = isinstance(new, Refusal) and not isinstance(earlier, Refusal)
+    return is_refused and all(problem.key == key for problem in new.problems)
 
 
 def same_plan(before: Planned, now: Planned) -> bool:

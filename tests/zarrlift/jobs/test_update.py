@@ -376,6 +376,31 @@ def test_in_place_documents_follow(tmp_path: Path) -> None:
         zarrlift.update(source)
 
 
+def test_in_place_what_is_left_of_a_removed_array_is_the_result_of_the_job(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    assert zarrlift.migrate(source, in_place=True).ok
+    for file in (source / "h/rewrite").iterdir():
+        if file.name != "zarr.json":
+            file.unlink()
+    kept = zarrlift.update(source)
+    assert any("the source no longer has this node" in problem.message for problem in kept.problems)
+    assert any("lacks objects" in problem.message for problem in kept.problems)
+    removed = zarrlift.update(source, delete=True)
+    assert removed.ok and not removed.problems
+    assert not (source / "h/rewrite/zarr.json").exists()
+    assert zarrlift.verify(source, full=True).ok
+
+
+def test_in_place_a_chunk_that_the_source_has_deleted_is_accepted_by_an_update(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    assert zarrlift.migrate(source, in_place=True).ok
+    next(file for file in (source / "h/rewrite").iterdir() if file.name[0].isdigit()).unlink()
+    assert any("lacks objects" in problem.message for problem in zarrlift.resume(source).problems)
+    updated = zarrlift.update(source)
+    assert updated.ok and not updated.problems
+    assert zarrlift.resume(source).ok
+
+
 def test_digests_are_those_of_the_new_values(tmp_path: Path) -> None:
     source, result = changed_archive(tmp_path, digest=True)
     assert zarrlift.update(result).ok

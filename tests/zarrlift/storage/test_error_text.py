@@ -12,6 +12,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from zipfile import ZipFile
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full/x").write_bytes(b"")
+    with ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr(".zgroup", '{"zarr_format": 2}')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -198,6 +201,7 @@ NAME_IT = "The job file of a copy is next to its destination: name the destinati
         ),
         ("resume bad.db", 1, f"this is not a job file: bad.db; found a text file. {NAME_IT}"),
         ("status zero.db", 1, f"this is not a job file: zero.db; found an empty file. {NAME_IT}"),
+        ("status a.zip", 1, f"this is not a job file: a.zip; found a zip file. {NAME_IT}"),
         ("undo --yes notes.txt", 1, f"this is not a job file: notes.txt; found a text file. {NAME_IT}"),
         (
             "resume other.db",

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+from zipfile import is_zipfile
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
@@ -145,6 +146,8 @@ def _what(path: Path) -> str:
     from ...storage.containers.places import HEAD
     from ...storage.foreign_files import known_file
 
+    if is_zipfile(path):
+        return "a zip file"
     try:
         with path.open("rb") as file:
             return known_file(file.read(HEAD))[0]

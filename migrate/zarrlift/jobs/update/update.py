@@ -107,6 +107,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             )
             if not steps.any and job.state == "done" and not it.loses:
                 return replace(nothing_to_do(job), problems=(*steps.problems, *lacking))
+            lacking = tuple(problem for problem in lacking if problem.node not in _remade(plan, steps))
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
@@ -117,6 +118,12 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             job.commit()
         problems = (*outcome.problems, *steps.problems, *lacking)
         return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
+
+
+def _remade(plan: Plan, steps: Steps) -> set[str]:
+    """Paths of the nodes of which no object is as before: what they lacked does not matter any more."""
+    changed = steps.swapped if plan.in_place else ()
+    return {node.path for node in (*steps.removed, *(new for _, new in (*steps.hidden, *changed)))}
 
 
 def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
