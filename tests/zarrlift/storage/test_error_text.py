@@ -12,8 +12,8 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from zipfile import ZipFile
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest

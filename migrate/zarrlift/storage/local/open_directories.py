@@ -88,9 +88,7 @@ class OpenDirectory:
 
     def rename(self, name: str, to: OpenDirectory, new: str) -> None:
         """Rename an entry to `new` in another directory, where it replaces a file; OSError."""
-        os.replace(
-            self.prefix + name, to.prefix + new, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor
-        )
+        os.replace(self.prefix + name, to.prefix + new, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
 
     def fsync(self) -> None:
         """Make the names in this directory durable; on Windows they are. OSError."""

@@ -75,9 +75,7 @@ def create_file(at: OpenDirectory, name: str, data: bytes) -> bool:
         with open(at.create(partial), "wb") as file:
             file.write(data)
         try:
-            os.link(
-                at.prefix + partial, at.prefix + name, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor
-            )
+            os.link(at.prefix + partial, at.prefix + name, src_dir_fd=at.descriptor, dst_dir_fd=at.descriptor)
         except FileExistsError:
             return False
         except OSError as error:
