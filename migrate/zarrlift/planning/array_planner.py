@@ -22,7 +22,15 @@ from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import located
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
-from .chunk_checks import TrailingBytes, fit_problem, memory_problem, object_problem, size_problems
+from .chunk_checks import (
+    TrailingBytes,
+    damage_problem,
+    exact_size,
+    fit_problem,
+    memory_problem,
+    object_problem,
+    size_problems,
+)
 from .destination import destination_layout
 from .estimates import DENSE, figures
 from .n5_checks import block_problems, mode_problem, shard_problem
@@ -73,6 +81,7 @@ class ArrayPlanner:
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
         self._head = IdentityCache(array_head)
+        self._exact_size = IdentityCache(exact_size)
         self._strict = IdentityCache(strict_attributes)
 
     def plan(
@@ -255,8 +264,11 @@ class ArrayPlanner:
             problems.append(large.at(node=node.path, key=source.prefix(node.path) + name))
         if problems:
             return problems
+        size = self._exact_size(source)
         if (wrong := memory_problem(source, inventory) or fit_problem(source, inventory)) is not None:
             problems.append(wrong.at(node=node.path, key=key))
+        elif (wrong := damage_problem(node.path, self.storage, source, inventory, size)) is not None:
+            problems.append(wrong)
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
             other = object_problem(node.path, self.storage, source, inventory)
             problems.extend([] if other is None else [other])

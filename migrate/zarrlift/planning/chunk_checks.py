@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.errors import CastError, ChunkError, MetadataError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
@@ -36,6 +36,7 @@ from ..core.problems import note, refusal
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
+from .chunk_advice import with_advice
 
 _ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs for values of any kind, unlike those of variable-length text and bytes."""
@@ -84,6 +85,43 @@ def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
         advice = "Correct the codec or the chunk shape, or exclude the array with --exclude."
         return replace(error.problem, advice=advice)
     except ZarrstackError:  # such as pickles, which are reported elsewhere
+        return None
+    return None
+
+
+def exact_size(source: Layout) -> int | None:
+    """The size in bytes of every stored chunk, if the codecs encode each to the same size."""
+    if source.frame is not None:
+        return None
+    try:
+        size = Pipeline(source.chain, source.chunk_shape, source.data_type).sizes[-1]
+    except ZarrstackError:  # reported elsewhere
+        return None
+    return size.at_most if size.exact else None
+
+
+def damage_problem(
+    path: str, storage: Storage, source: Layout, inventory: Inventory, size: int | None
+) -> Problem | None:
+    """The problem of the first chunk, if none has `size`, which all should have, and it cannot be decoded.
+
+    If only some have another size, the run reports them. Listed sizes alone prove nothing: a store may serve
+    decompressed what it holds compressed.
+    """
+    if size is None or inventory.sizes is None or (inventory.sizes == size).any():
+        return None
+    key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
+    try:
+        payload = storage.get(key, object_bound(source))
+        if payload is not None:
+            object_decoder(source).decode(payload)
+    except ChunkError as error:
+        problem = error.at(node=path, key=key).problem
+        if len(inventory.indexes) > 1:
+            more = "no chunk of this array has the size that follows from its metadata"
+            problem = replace(problem, message=f"{problem.message}; {more}")
+        return with_advice(problem, storage, source)
+    except (ZarrstackError, MemoryError):  # reported by the run
         return None
     return None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +20,16 @@ from tests.support.damaged_archives import (
     run,
     said_of,
     tree,
+    write_archive,
+    write_array,
 )
 from tests.support.fixtures_index import FORMATS, GOOD, BadCase, bad_cases
+
+from zarrlift.archive.chunk_inventory import take_inventory
+from zarrlift.archive.nodes import ArrayNode
+from zarrlift.formats.describe import describe
+from zarrlift.planning.chunk_checks import damage_problem, exact_size
+from zarrlift.storage.open_storage import open_storage
 
 ALL = {str(case): case for form in FORMATS for case in bad_cases(form)}
 PLAIN = tuple(case for form in ("zarr_v2", "zarr_v1") for case in bad_cases(form))
@@ -244,3 +254,35 @@ def test_every_bad_block_of_an_n5_array_is_named(tmp_path: Path) -> None:
     ]
     assert "shorter than its header" in ran.refusals[0]["message"]
     assert "unknown mode" in ran.refusals[1]["message"]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{}, {"filters": [{"id": "delta", "dtype": "<i4"}]}, {"order": "F"}],
+    ids=["plain", "filtered", "transposed"],
+)
+def test_a_plan_refuses_sizes_that_no_chunk_without_compression_has(
+    tmp_path: Path, members: dict[str, Any]
+) -> None:
+    place = write_archive(tmp_path / "old")
+    write_array(place / "wrong", {"0": bytes(36), "1": bytes(36)}, **members)
+    assert migrate(place, tmp_path / "new", "--dry-run").code == 1
+    (problem,) = migrate(place, tmp_path / "new").refusals
+    assert (problem["node"], problem["key"]) == ("wrong", "wrong/0")
+    assert "no chunk of this array has the size that follows from its metadata" in problem["message"]
+    write_array(place / "wrong", {"0": bytes(16)}, **members)
+    assert migrate(place, tmp_path / "some", "--dry-run").code == 0  # one damaged chunk fails the run
+
+
+def test_a_plan_does_not_refuse_what_a_store_serves_with_another_size(tmp_path: Path) -> None:
+    write_array(tmp_path, {"0": bytes(16), "1": bytes(16)})
+    storage = open_storage(tmp_path)
+    (node,) = describe(storage).nodes
+    assert isinstance(node, ArrayNode)
+    layout = node.layout
+    assert layout is not None
+    listing = take_inventory(storage, "", layout)
+    assert listing.sizes is not None
+    compressed = replace(listing, sizes=listing.sizes // 2)
+    assert exact_size(layout) == 16
+    assert damage_problem("", storage, layout, compressed, 16) is None
