@@ -28,8 +28,6 @@ EXAMPLES: Final = {
     "zarrlift status cells.zarr --html report.html --check",
     "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",
     "diff": "zarrlift diff zarrlift-demo/ocean.zarr ocean3.zarr --full",
-    "digest": "zarrlift digest zarrlift-demo/ocean.zarr --output ocean.digest\n"
-    "zarrlift verify ocean3.zarr --digest ocean.digest",
     "finish": "cp -r zarrlift-demo/ocean.zarr in-place.zarr\n"
     "zarrlift migrate in-place.zarr --in-place\n"
     "zarrlift verify in-place.zarr\n"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .jobs.batch.start import batch
     from .jobs.census.assess import census
     from .jobs.census.census import Census
-    from .jobs.comparing import diff, digest
+    from .jobs.comparing import diff
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .recipe.recipe import ArrayRecipe, Recipe
     from .recipe.toml_file import load_recipe
     from .verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
-    from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
     from .views.reverse import ReverseView, present
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "Archive": "archive.nodes",
     "ArchiveDiff": "verification.archive_diff",
-    "ArchiveDigest": "verification.digest_report",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "ArrayReport": "jobs.job_report",
@@ -70,7 +68,6 @@ _HOMES = {
     "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
     "diff": "jobs.comparing",
-    "digest": "jobs.comparing",
     "finish": "jobs.finish",
     "inspect": "jobs.api",
     "job_report": "jobs.job_report",
@@ -93,7 +90,6 @@ _HOMES = {
 __all__ = [
     "Archive",
     "ArchiveDiff",
-    "ArchiveDigest",
     "ArrayNode",
     "ArrayRecipe",
     "ArrayReport",
@@ -121,7 +117,6 @@ __all__ = [
     "batch",
     "census",
     "diff",
-    "digest",
     "finish",
     "inspect",
     "job_report",

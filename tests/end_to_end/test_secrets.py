@@ -104,7 +104,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
     watched = ("--log", "run.jsonl")
     how = ("--executor", executor, "--workers", "2", "--verbose", *watched)
-    origin = ("--digest", "--provenance", "--ro-crate")
+    origin = ("--provenance", "--ro-crate")
     target = "s3://bucket/out"
     run("migrate", "--dry-run", source, target, *sides, *layers, "--json")
 
@@ -127,7 +127,6 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
         run("status", "--check", "--verbose", JOB, *sides, *words)
     run("inspect", source, *sides[:2], "--html", "inspect.html")
     run("verify", source, target, *sides, "--job", JOB, *how[:4], "--full")
-    run("digest", source, *sides[:2], "--json")
     run("undo", "--yes", "--yes", JOB, *sides, "--json")
     assert run.said > 10_000
 
@@ -144,7 +143,6 @@ WRONG = {
     "resume": ("resume", SIGNED),
     "undo": ("undo", "--yes", BEFORE),
     "verify": ("verify", SIGNED, BEFORE),
-    "digest": ("digest", SIGNED, "--json"),
     "options that are no pair": ("inspect", "s3://b/x", "--storage-options", f"{WORD}-alone"),
     "options that are no JSON": ("inspect", "s3://b/x", "--storage-options", f'{{"secret": "{WORD}'),
     "options of no use": ("inspect", "source.zarr", "--storage-options", f"secret={WORD}-word"),

@@ -29,7 +29,7 @@ ROOMS = {
     "zarrlift.core": (
         "problems", "json_document", "frozen_json", "codec_spec",
         "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
-        "data_types", "chain", "grid", "digest", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
+        "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
     "zarrlift": (
         "errors", "core", "storage", "recipe", "archive", "formats", "conventions", "planning",

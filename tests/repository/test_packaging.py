@@ -22,7 +22,6 @@ import pytest
 import zarrlift
 from zarrlift.jobs.batch import list_file
 from zarrlift.jobs.ledger import database
-from zarrlift.verification import digest_report
 from zarrstack.layers.cache import folder_control
 
 ROOT = Path(__file__).parents[2]
@@ -282,7 +281,6 @@ def test_the_versions_of_files_are_those_of_the_code() -> None:
     versions = {
         "job (": database.VERSION,
         "list of a batch": str(list_file.VERSION),
-        "digests | 1": str(digest_report._VERSION),
         "disk tier": str(folder_control.VERSION),
     }
     assert {name: row(name)[1] for name in versions} == versions

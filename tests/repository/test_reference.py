@@ -223,14 +223,11 @@ migrate OCEAN new.zarr --dry-run --provenance --show /
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db
 status cells.zarrlift.db
-migrate mixed.zarr mixed3.zarr --codecs zstd:3 --digest --shards auto --log log.jsonl
+migrate mixed.zarr mixed3.zarr --codecs zstd:3 --shards auto --log log.jsonl
 resume mixed3.zarr
 status mixed3.zarr
 migrate broken.zarr broken3.zarr --log log.jsonl
 status broken3.zarr
-digest mixed.zarr --output mixed.digest
-digest broken.zarr
-verify mixed3.zarr --digest mixed.digest
 CHANGE
 verify mixed.zarr mixed3.zarr --full
 diff mixed.zarr mixed3.zarr --full
@@ -360,7 +357,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "old.zarr",
         f"memory://{uuid.uuid4()}/new.zarr",
         job=folder / "new.zarrlift.db",
-        digest=True,
         dest_storage_options={"token": SECRET},
     )
     return Path(outcome.job)

@@ -1,4 +1,4 @@
-"""The commands that change nothing: inspect, verify, digest, list, diff."""
+"""The commands that change nothing: inspect, verify, list, diff."""
 
 from __future__ import annotations
 
@@ -130,14 +130,6 @@ def verify(
             "--no-list", help="Do not compare the names and sizes of all objects first (for 10^9 objects)."
         ),
     ] = False,
-    digests: Annotated[
-        str | None,
-        option(
-            "--digest",
-            help="Compare the values of SRC with digests: a file of `zarrlift digest`, or a job.",
-            metavar="FILE",
-        ),
-    ] = None,
     recipe_file: Recipe = None,
     options: o.Comparing,
     storage: o.ComparedStorage,
@@ -149,8 +141,8 @@ def verify(
     """
     batch = None if destination is not None else batch_of(source, only, options)
     if batch is not None:
-        if no_list or digests is not None or recipe_file is not None:
-            raise usage("--no-list, --digest and --recipe are for one archive", expected="SRC and DST")
+        if no_list or recipe_file is not None:
+            raise usage("--no-list and --recipe are for one archive", expected="SRC and DST")
         return run_verb(batch, options, storage, output, full=full)
 
     import zarrlift
@@ -161,7 +153,6 @@ def verify(
             destination,
             full=full,
             no_list=no_list,
-            digests=digests,
             recipe=load_recipe(recipe_file),
             progress=progress,
             **options.arguments(),
@@ -169,29 +160,6 @@ def verify(
         )
     answer = Answer.of(report, DONE if report.ok else PARTLY)
     return replace(answer, wrong=answer.text)
-
-
-def digest(
-    source: Annotated[str, typer.Argument(help="An archive, or a job file.", metavar="SRC")],
-    *,
-    output_file: Annotated[
-        str | None,
-        option("--output", "-o", help="Write the digests to a file, for verify --digest.", metavar="FILE"),
-    ] = None,
-    reading: o.Reading,
-    storage: o.SourceStorage,
-    output: o.WatchedOutput,
-) -> Answer:
-    """Compute a digest of the values of each array, which does not depend on how they are stored."""
-    import zarrlift
-
-    from ..jobs.comparing import write_digests
-
-    with output.watched() as progress:
-        digests = zarrlift.digest(source, progress=progress, **reading.arguments(), **storage.arguments())
-    if output_file is not None:
-        write_digests(digests, output_file)
-    return Answer.of(digests, PARTLY if digests.problems else DONE)
 
 
 def list_(

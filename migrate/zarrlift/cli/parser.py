@@ -46,7 +46,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("status_command", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
     "diff": ("inspect_commands", "Compare any two archives: nodes, metadata and values."),
-    "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),

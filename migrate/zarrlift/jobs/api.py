@@ -145,7 +145,6 @@ def migrate(
     - `bwlimit`: the bytes per second at each end, such as "50MB/s", of all workers together; `limit` changes
       it. In place, nothing is limited.
     - `verify`: how much is compared before an array is published.
-    - `digest`: store a digest of the values of each array in the job (see `digest`).
     - `fsync`: protect the result against power failures.
     - `no_list`: do not list the objects of an array before it is published (for 10^9 objects).
     - `link="hard"`: share unchanged chunks with the source.

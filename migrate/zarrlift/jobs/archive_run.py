@@ -100,9 +100,7 @@ def migrate_archive(
             from .opened_job import UnclaimedJob, open_claimed
             from .resume.resume_job import resume_job
 
-            existing = UnclaimedJob(
-                verb="resume", path=path, ends=ends, options=options, digest=request.digest
-            )
+            existing = UnclaimedJob(verb="resume", path=path, ends=ends, options=options)
             with open_claimed(existing, claim, progress) as it:
                 return it.end(resume_job(it))
         with (
@@ -158,7 +156,6 @@ def new_job(
             provenance=ends.provenance,
         )
         notes = {"source_place": ends.lasting_place, **ends.options}
-        notes |= {"digest": "yes"} if request.digest else {}
         job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
         with job, noted_run(job):
             keep_inventory(job, inventories)

@@ -217,7 +217,6 @@ class Endpoints:
             fsync=options.fsync,
             hard_links=job.record.link == "hard",
             recheck=options.verify != "none",
-            digest=job.has_digests and options.verify != "full",  # a full check does so for all routes
         )
 
 

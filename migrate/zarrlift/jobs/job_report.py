@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from zarrstack.core.errors import Problem, short
 from zarrstack.core.json_text import JSONObject
@@ -89,7 +89,6 @@ class ArrayReport(FieldsAsJSON):
     bytes_written: int = 0
     dropped: int = 0
     """Chunks omitted because they contained only the fill value."""
-    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +212,6 @@ _SUMMED = (
 _FACTS = {
     "link": "--link",
     "overwrite": "--overwrite",
-    "digest": "--digest",
     "source_through": "--source-through",
     "dest_through": "--dest-through",
 }
@@ -223,7 +221,7 @@ _ORDER = {"refusal": 0, "warning": 1, "note": 2}
 
 @explicit
 def job_report(target: PathText, **options: Unpack[JobPlaceKeywords]) -> JobReport:
-    """Report what a job did: each array with its route, sizes and digest, and all problems.
+    """Report what a job did: each array with its route and sizes, and all problems.
 
     A running job is not affected. The arguments are those of `status`. Only the job file is read.
 
@@ -248,9 +246,8 @@ def report_of(job: Job) -> JobReport:
     retries = job.fact("retries")
     rows = {row.path: row for row in job.nodes()}
     both, last = job.totals(), job.totals(passes="last")
-    digests = {path: _digest(data) for path, data in job.digests.documents()}
     arrays = [
-        _array(node, rows[node.path], both, last, digests.get(node.path))
+        _array(node, rows[node.path], both, last)
         for node in plan.nodes
         if isinstance(node, ArrayPlan) or (isinstance(node, Refusal) and node.kind == "array")
     ]
@@ -286,11 +283,7 @@ def report_of(job: Job) -> JobReport:
 
 
 def _array(
-    plan: Planned,
-    row: NodeRow,
-    both: Mapping[int, TaskTotals],
-    last: Mapping[int, TaskTotals],
-    digest: str | None,
+    plan: Planned, row: NodeRow, both: Mapping[int, TaskTotals], last: Mapping[int, TaskTotals]
 ) -> ArrayReport:
     """An array, with what is recorded of both passes and of the last one, by node."""
     if not isinstance(plan, ArrayPlan):
@@ -317,14 +310,7 @@ def _array(
         bytes_read=moved.bytes_in,
         bytes_written=moved.bytes_out,
         dropped=moved.dropped,
-        digest=digest,
     )
-
-
-def _digest(document: Any) -> str:
-    from ..core.digest.value_digest import ArrayDigest
-
-    return ArrayDigest.from_json(document).text
 
 
 def _options(job: Job) -> dict[str, str]:

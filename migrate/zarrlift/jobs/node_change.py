@@ -23,7 +23,6 @@ from ..storage.base import Storage
 from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest
 
-_DIGEST = "The attribute zarrlift will also have the digest of all arrays, and the time of the migration."
 _TIME = "The attribute zarrlift will have the time of the migration."
 
 
@@ -55,7 +54,7 @@ def node_change(
     plan = migration.plan_of(ends)
     change = change_of(plan_node(plan, path.strip("/")), plan, ends.source)
     if not change.path and migration.provenance:
-        return replace(change, notes=(_DIGEST if migration.digest else _TIME,))
+        return replace(change, notes=(_TIME,))
     return change
 
 

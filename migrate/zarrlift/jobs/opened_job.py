@@ -88,8 +88,6 @@ class UnclaimedJob:
     path: Path
     ends: Endpoints
     options: RunOptions
-    digest: bool = False
-    """Whether digests are asked for, which the job may not have so far."""
 
 
 def unclaimed_job(
@@ -152,8 +150,6 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, progress: Progress | Non
         if crashed and job.state in ("incomplete", "done"):
             find_torn_documents(job, ends.destination)
         require_output(job, ends.destination)
-        if unclaimed.digest and job.state == "incomplete":
-            job.note(digest="yes")
         options.follow_limit(unclaimed.path)
         yield OpenJob(
             job=job,

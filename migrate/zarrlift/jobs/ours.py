@@ -50,7 +50,7 @@ _FORCE: Final = "Update with --force to replace it, or migrate to another place.
 def whose(job: Job, node: Published, content: bytes) -> Whose:
     """Whose a document of a node is.
 
-    That of the root depends on the work done so far, if it has consolidated metadata or a digest.
+    That of the root depends on the work done so far, if it has consolidated metadata.
     """
     if content == document(node.document):
         return "current"

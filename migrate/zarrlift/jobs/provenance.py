@@ -7,17 +7,15 @@ interrupted. The file is an RO-Crate 1.1 (https://www.researchobject.org/ro-crat
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.version import __version__
 
 from ..planning.plans import Plan
@@ -27,7 +25,6 @@ from .units import FORMATS
 
 ATTRIBUTE: Final = "zarrlift"
 CRATE: Final = "ro-crate-metadata.json"
-_DIGEST: Final = "digest"
 _PREVIOUS: Final = "previous"
 _MEMBERS: Final = frozenset({"version", "time", "source", "options"})
 _SPECIFICATION: Final = "https://w3id.org/ro/crate/1.1"
@@ -37,7 +34,7 @@ class Provenance(NamedTuple):
     """What a job writes of itself."""
 
     attribute: JSONObject
-    """The value of the root's attribute, without what is known only when the root is published."""
+    """The value of the root's attribute."""
     in_attribute: bool
     """Whether the attribute is written."""
     in_crate: bool
@@ -159,19 +156,6 @@ class Provenance(NamedTuple):
         return json.dumps(document, indent=2).encode() + b"\n"
 
 
-def with_digest(document: JSONObject, digests: Iterable[tuple[str, JSON]]) -> JSONObject:
-    """A root's document with a digest of those of all arrays in its attribute."""
-    attributes = document["attributes"]
-    value = {**attributes[ATTRIBUTE], _DIGEST: digest_of(digests)}
-    return {**document, "attributes": {**attributes, ATTRIBUTE: value}}
-
-
-def digest_of(digests: Iterable[tuple[str, JSON]]) -> str:
-    """One digest for the arrays of an archive: BLAKE2b (32 bytes) of the canonical JSON of path -> digest."""
-    text = canonical(dict(sorted(digests)))
-    return "blake2b-256:" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
-
-
 def as_expected(
     attributes: JSONObject,
     source: JSONObject,
@@ -179,7 +163,6 @@ def as_expected(
     has_job: bool,
     provenance: Provenance | None,
     format: str,
-    digest: str | None,
 ) -> JSONObject:
     """The attributes of a result's root as they are without the provenance that zarrlift has added.
 
@@ -191,8 +174,7 @@ def as_expected(
     if has_job:
         if provenance is None or not provenance.in_attribute:
             return attributes
-        expected = provenance.value(format, before)
-        if value not in (expected, {**expected, _DIGEST: digest}):
+        if value != provenance.value(format, before):
             return attributes
     elif value.get(_PREVIOUS) != before:
         return attributes

@@ -11,16 +11,14 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
-from ..archive.chunk_inventory import take_inventory
 from ..core.json_document import document
 from ..core.problems import any_refusal
-from ..errors import JobError, WorkerError
+from ..errors import JobError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
@@ -28,18 +26,12 @@ from ..storage.local.held_root import HeldRoot
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
 from ..storage.writer import DestinationError, Writer
-from ..transfer.executors.dispatcher import LostTaskError
 from ..transfer.extra_files import copy_file
-from . import provenance
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .ours import OWN, note_root_document, whose
 from .provenance import CRATE
-
-if TYPE_CHECKING:
-    from ..core.digest.value_digest import ArrayDigest
-    from ..verification.elsewhere import Elsewhere
 
 
 @dataclass
@@ -55,8 +47,6 @@ class Publisher:
     """The destination without layers."""
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
-    elsewhere: Callable[[], Elsewhere | None]
-    """What reads all values of an array on workers elsewhere, if there are any."""
 
     def __post_init__(self) -> None:
         run = last_run(self.job)
@@ -86,43 +76,11 @@ class Publisher:
         if self._root is not None:
             self._root.close()
 
-    def publish_array(self, row: NodeRow, plan: ArrayPlan, sums: bytes | None) -> int | None:
-        """Publish an array whose chunks are all written, and store its digest if the job has digests.
-
-        `sums` are those of all its values, if a check has added them up. JobError if another document is
-        there, or if the values of its digest cannot be read.
-        """
-        if self.job.has_digests:
-            try:
-                self.job.digests.record(row.id, self._digest(row, plan, sums))
-            except LostTaskError as error:
-                raise JobError.of(error.problem) from error
-            except WorkerError:
-                raise
-            except ZarrstackError as error:
-                raise JobError.of(error.problem) from error
+    def publish_array(self, plan: ArrayPlan) -> int | None:
+        """Publish an array whose chunks are all written; JobError if another document is there."""
         if not plan.path:
             self._crate()
         return self.publish(plan, plan.document)
-
-    def _digest(self, row: NodeRow, plan: ArrayPlan, checked: bytes | None) -> ArrayDigest:
-        """The digest of an array whose chunks are all written; ZarrstackError if they cannot be read.
-
-        Without the sums of a check, those of the tasks are added up. Tasks that pass on whole objects
-        (`relink`), and none (`stay`), see no values: the result is then read.
-        """
-        from ..core.digest.value_digest import BlockSums, ValueSums
-
-        layout = plan.destination
-        sums = BlockSums.from_bytes(checked) if checked else self.job.digests.sums(row.id, plan.tasks)
-        if sums is not None:
-            return ValueSums(layout.shape, layout.data_type, layout.fill_value).digest(sums)
-        from ..verification.value_digests import digest_array
-
-        inventory, pickle = take_inventory(self.destination, plan.path, layout), plan.move.allow_pickle
-        return digest_array(
-            self.destination, plan.path, layout, inventory, allow_pickle=pickle, elsewhere=self.elsewhere()
-        )
 
     def _crate(self) -> None:
         """Write the root's `ro-crate-metadata.json`, if the job has one."""
@@ -172,11 +130,8 @@ class Publisher:
         groups: list[GroupPlan] = sorted(
             self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
         )
-        origin = self.job.record.provenance
-        with_digest = origin is not None and origin.in_attribute and self.job.has_digests
-        depends = self.plan.consolidate or with_digest
         for group in groups:
-            if group.path == "" and depends:
+            if group.path == "" and self.plan.consolidate:
                 continue
             row = state[group.path]
             if row.state == "done":
@@ -184,10 +139,9 @@ class Publisher:
             if not self._publish_group(row, group, group.document) and self.plan.in_place:
                 return  # a document above would hide it
         root = next((group for group in groups if group.path == ""), None)
-        if root is not None and depends and not json.loads(self.job.fact("update") or "{}").get("keeps_root"):
+        keeps_root = json.loads(self.job.fact("update") or "{}").get("keeps_root")
+        if root is not None and self.plan.consolidate and not keeps_root:
             content = self.plan.document("", {row.path for row in self.job.nodes() if row.state == "done"})
-            if with_digest:
-                content = provenance.with_digest(content, self.job.digests.documents())
             expected = digest(document(content))
             if state[""].state != "done" or self.job.fact("root_document") != expected:
                 # If a run is killed here, the earlier document exists and this one remains to be written.

@@ -31,7 +31,7 @@ from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker
 from . import log_messages
 from .branch import branch_of
-from .checks.checks import Checked, Checks, Found, Question
+from .checks.checks import Checks, Found, Question
 from .disk_sync import DiskSync
 from .endpoints import Endpoints
 from .ledger.last_run import Throughput, note_moving
@@ -75,8 +75,7 @@ class Run:
         self._source_check = SourceCheck(source, plan, inventories)
         self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
         self._publisher = Publisher(
-            *(job, plan, source, destination, self.writer, ends.place),
-            *(self._source_check.group, self._engine.elsewhere),
+            *(job, plan, source, destination, self.writer, ends.place, self._source_check.group)
         )
         self._moved = MoveResult()
         self._throughput = Throughput(job)
@@ -178,7 +177,6 @@ class Run:
             self.writer,
             hard_links=self.job.record.link == "hard",
             recheck=self.options.verify != "none",
-            digest=self.job.has_digests and self.options.verify != "full",
         )
         # A forked copy holds the open files of this process. On SMB, where a deleted file stays until
         # everyone has closed it, a journal that it held could not be created again.
@@ -294,8 +292,8 @@ class Run:
         """Take the results of so many checks, of all by default: those that are right are published."""
         for _ in range(len(self._checking) if begun is None else begun):
             arrays, results, changes = self._checking.popleft()
-            for array, (problems, sums), change in zip(arrays, results(), changes(), strict=True):
-                array.sums, changed = sums, change
+            for array, problems, change in zip(arrays, results(), changes(), strict=True):
+                changed = change
                 if problems and change is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
@@ -326,7 +324,7 @@ class Run:
         """Write the document of an array; its modification time, if the storage has one."""
         try:
             self._require_objects(array)
-            written = self._publisher.publish_array(array.row, array.plan, array.sums)
+            written = self._publisher.publish_array(array.plan)
             retire([array], self._tasks, self.destination, outside=True)
         except DestinationError:
             raise
@@ -353,10 +351,10 @@ class Run:
         """Start to verify; the returned function gives the result for each array."""
         level = self.options.verify
         if level == "none":
-            return lambda: [Checked()] * len(arrays)
+            return lambda: [()] * len(arrays)
         items = [self._tasks.to_check(array, listed=level == "sample") for array in arrays]
         checks = self._engine.checks(level, self.checks)
-        question = Question(self.job.id, level, items, self._engine.budget, self.job.has_digests)
+        question = Question(self.job.id, level, items, self._engine.budget)
         return checks.submit(question)
 
     def _look_for_new_nodes(self) -> None:

@@ -60,8 +60,6 @@ class RunArray:
     failures: int = 0
     missing: Callable[[], MissingObjects | None] = lambda: None
     """Lists what was written; returns what is missing. StorageError, ChunkError."""
-    sums: bytes | None = None
-    """The digest of its values (`BlockSums`), if the checks have added them up."""
 
     def fail(self, problems: tuple[Problem, ...]) -> None:
         """Record problems of the array."""

@@ -16,7 +16,7 @@ from zarrstack.core.errors import Problem, UsageError
 from ..errors import JobError, WorkerError
 from ..recipe.format_names import require_installed
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
-from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, SourceOptions, values
+from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, values
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.local.files import WRITTEN
@@ -26,7 +26,6 @@ from ..transfer.worker import WorkerSpec, give_up, sent
 from ..verification.archives import verify_archives
 from ..verification.listed_objects import Listings
 from ..verification.report import VerificationReport
-from .comparing import Digests
 from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
@@ -35,7 +34,7 @@ from .ledger.rows import JobRecord
 from .observed import ticking
 from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice
-from .provenance import as_expected, digest_of
+from .provenance import as_expected
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
@@ -52,7 +51,6 @@ def verify(
     *,
     full: bool = False,
     recipe: Recipe | None = None,
-    digests: Digests | None = None,
     no_list: bool = False,
     progress: ProgressChoice = None,
     **options: Unpack[_Verifying],
@@ -74,9 +72,6 @@ def verify(
     differences, whatever is sampled. With `no_list`, for 10^9 objects, only samples are compared, of the
     chunks that a job has listed, if there is one.
 
-    With `digests`, the values of `source`, any archive, are compared with digests instead of another archive:
-    those in a file that `zarrlift digest` wrote, or those of a job. Only arrays are compared.
-
     Raises
     ------
     UsageError
@@ -97,20 +92,6 @@ def verify(
     from ..formats.detect import detect
 
     described, places, job, executing = given(options, Describing, Places, JobPlace, Executing)
-    if digests is not None:
-        if destination is not None or full or recipe is not None or job.job is not None or no_list:
-            raise UsageError(
-                "digests are compared with one archive",
-                expected="the archive and --digest alone, without a job, a recipe, --full or --no-list",
-            )
-        from ..verification.digest_report import compare_digests
-        from .comparing import digest as digest_of
-        from .comparing import load_digests
-
-        expected = load_digests(digests)
-        opening = values(places, SourceOptions)
-        actual = digest_of(source, progress=progress, **values(described, Describing), **opening)
-        return compare_digests(actual, expected)
     if no_list and full:
         raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
     run_options = RunOptions.of(executing)
@@ -170,7 +151,6 @@ def verify(
             has_job=known_job is not None,
             provenance=record.provenance,
             format=archive.format,
-            digest=None if known_job is None else known_job.digest,
         ),
     )
     spec: WorkerSpec | None = None
@@ -270,8 +250,6 @@ class _KnownJob(NamedTuple):
     destination: str
     in_place: bool
     recipe: Recipe
-    digest: str | None
-    """The digest of all arrays, if the job has digests."""
 
 
 def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _KnownJob | None:
@@ -284,13 +262,10 @@ def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _Know
         target = ""
     try:
         with Job.open(find_job(target, job), write=False) as opened:
-            plan, places, record = opened.header, settled(opened, writes=False), opened.record
+            plan, places = opened.header, settled(opened, writes=False)
             in_place, recipe = plan["in_place"], Recipe.from_json(plan["recipe"])
             destination_url = places.source_url if in_place else str(places.destination)
-            digest = None
-            if record.provenance and opened.has_digests:
-                digest = digest_of(opened.digests.documents())
-        return _KnownJob(opened, places.source_url, destination_url, in_place, recipe, digest)
+        return _KnownJob(opened, places.source_url, destination_url, in_place, recipe)
     except (JobError, KeyError):
         if required:
             raise

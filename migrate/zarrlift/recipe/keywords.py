@@ -32,7 +32,6 @@ class RequestKeywords(DescribingKeywords, total=False):
     link: Link
     overwrite: bool
     verify: VerifyLevel
-    digest: bool
     provenance: bool
     ro_crate: bool
 

@@ -173,7 +173,6 @@ class Request(Describing):
     verify: VerifyLevel = option(
         "sample", "How much is compared before an array is published.", VerifyLevel, "Result"
     )
-    digest: bool = option(False, "Store a digest of the values of each array in the job.", bool, "Result")
     provenance: bool = option(
         False, "Write where the result comes from into an attribute of its root.", bool, "Result"
     )

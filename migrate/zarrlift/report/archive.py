@@ -1,4 +1,4 @@
-"""What `zarrlift inspect` shows, the tree of an archive, its problems and a summary; and its digests."""
+"""What `zarrlift inspect` shows, the tree of an archive, its problems and a summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zarrstack.core.json_text import canonical
 
 from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
-from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
+from ..jobs.units import brief, bytes_text, count_text, safe, shape_text
 from . import blocks as b
 from .problems import summary
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
 
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
-    from ..core.digest.value_digest import ArrayDigest
     from ..planning.plans import ArrayPlan
-    from ..verification.digest_report import ArchiveDigest
 
 _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
@@ -180,36 +178,6 @@ def summary_text(archive: Archive) -> str:
     if others := summary(p for p in archive.all_problems() if p.severity != "refusal"):
         parts.append(others)
     return ", ".join(parts) + "."
-
-
-_ARRAYS: Final = 200
-"""Maximum number of rows; further arrays are only counted."""
-_DIGESTS: Final = (
-    b.Column(title="array"),
-    b.Column(title="shape", spare=2),
-    b.Column(title="data type", wraps=True, spare=1),
-    b.Column(title="digest"),
-)
-
-
-def digest_blocks(digests: ArchiveDigest) -> Iterator[b.Block]:
-    """The digests, and why some arrays have none."""
-    yield b.Title(f"{safe(digests.url)} ({digests.format})")
-    arrays = list(digests.arrays.items())
-    yield b.Table(columns=_DIGESTS, items=arrays, row=_digest_row, most=_ARRAYS, what="array")
-    yield b.Section()
-    yield b.Problems.of(digests.problems, "no digest")
-
-
-def digest_brief_lines(digests: ArchiveDigest) -> Iterator[str]:
-    """One line if some arrays have no digest."""
-    if digests.problems:
-        yield f"{count_text(len(digests.problems), 'problem')}: some arrays have no digest."
-
-
-def _digest_row(array: tuple[str, ArrayDigest]) -> tuple[str, ...]:
-    path, digest = array
-    return node_text(path), shape_text(digest.shape), _type_text(digest.data_type), digest.text
 
 
 def _type_text(data_type: object) -> str:

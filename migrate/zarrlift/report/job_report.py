@@ -148,7 +148,6 @@ def _details(array: ArrayReport) -> Iterator[b.Block]:
             ("chunks", change_text(*(shape_text(form.chunk_shape) for form in forms))),
             ("shards", change_text(*shards)),
             ("codecs", change_text(*(safe(form.codecs) for form in forms))),
-            ("digest", array.digest or ""),
         )
     )
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 _HOMES: Final = {
     "Archive": "archive.",
     "ArchiveDiff": "diff.",
-    "ArchiveDigest": "archive.digest_",
     "Census": "census.",
     "NodeChange": "previews.change_",
     "Plan": "plan.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ..archive.chunk_inventory import Indexes
 from ..storage import retries
 from ..storage.giving_up import check
 from ..storage.listed_versions import source_object_gone
-
-if TYPE_CHECKING:
-    from ..core.digest.value_digest import BlockSums
 
 _MAX_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""
@@ -36,8 +33,6 @@ class MoveResult:
     retries: int = 0
     """Requests that this process has repeated since the end of its last task."""
     problems: tuple[Problem, ...] = ()
-    sums: bytes | None = None
-    """The digest of the values moved (`BlockSums`), if requested."""
 
     def figures(self) -> dict[str, int]:
         """The counts."""
@@ -56,14 +51,7 @@ _FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled", "retr
 class MoveCounts:
     """The work of a task so far; problems are those of the array at `path`."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        certain: bool = True,
-        inner_chunks: Indexes | None = None,
-        sums: BlockSums | None = None,
-    ) -> None:
+    def __init__(self, path: str, *, certain: bool = True, inner_chunks: Indexes | None = None) -> None:
         self.chunks = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -71,8 +59,6 @@ class MoveCounts:
         self.failures = 0
         self.filled = 0
         self.path = path
-        self.sums = sums
-        """The digest of the values moved; None if it is not requested."""
         self._certain = certain
         self._inner_chunks = inner_chunks
         self._problems: list[Problem] = []
@@ -133,5 +119,4 @@ class MoveCounts:
             filled=self.filled,
             retries=retries.take(),
             problems=tuple(self._problems),
-            sums=None if self.sums is None else self.sums.to_bytes(),
         )

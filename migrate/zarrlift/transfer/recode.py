@@ -23,7 +23,6 @@ from ..planning.routes import Move
 from .stored_chunks import InnerChunk, InnerChunks
 
 if TYPE_CHECKING:
-    from ..core.digest.value_digest import BlockSums, ValueSums
     from .counts import MoveCounts
 
 RECHECK_EVERY: Final = 100
@@ -51,14 +50,12 @@ class InnerChunkConversion:
     def __call__(self, chunk: InnerChunk, counts: MoveCounts | None = None) -> Buffer | None:
         """The payload of an inner chunk for the destination, or None if it is to be omitted.
 
-        Its values are added to the digest in `counts`, if there is one. Raises ChunkError, CastError.
+        Blocks that were padded are counted. Raises ChunkError, CastError.
         """
         index, payload, _, shape = chunk
         if shape is not None:
             return self._pad(chunk, shape, counts)
-        if counts is not None and counts.sums is not None and self.move.route.name != "rewrite":
-            self._add(counts.sums, index, self.reader.decode(payload))
-        return self._change(index, payload, counts)
+        return self._change(index, payload)
 
     def _pad(self, chunk: InnerChunk, shape: tuple[int, ...], counts: MoveCounts | None) -> Buffer | None:
         """The payload of a whole inner chunk, for a block that does not fill its cell."""
@@ -67,21 +64,9 @@ class InnerChunkConversion:
             counts.filled += 1
         if 0 not in shape:
             self.again(chunk.number, chunk.payload, array[tuple(map(slice, shape))], shape)
-        return self.encode(chunk.number, array, counts)
+        return self.encode(chunk.number, array)
 
-    @cached_property
-    def _values(self) -> ValueSums:
-        from ..core.digest.value_digest import ValueSums  # only if a digest is requested
-
-        target = self.move.destination
-        return ValueSums(target.shape, target.data_type, target.fill_value)
-
-    def _add(self, sums: BlockSums, index: int, array: npt.NDArray[Any]) -> None:
-        """Add the values of an inner chunk of the destination to a digest."""
-        grid = self.move.destination.grid
-        self._values.add(sums, grid.region(grid.coordinates(index)), array[_inside(grid, index)])
-
-    def _chosen(self) -> Callable[[int, Buffer, MoveCounts | None], Buffer | None]:
+    def _chosen(self) -> Callable[[int, Buffer], Buffer | None]:
         route = self.move.route
         if not route.decodes:
             return self._keep
@@ -101,10 +86,10 @@ class InnerChunkConversion:
         chain, shared = self.move.source.chain, self.move.route.shared
         return chain.middle + 1 == shared < len(chain.codecs) and self.reader.sizes[shared].exact
 
-    def _keep(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
+    def _keep(self, index: int, payload: Buffer) -> Buffer:
         return self.reader.check_whole(payload)
 
-    def _rewrap(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
+    def _rewrap(self, index: int, payload: Buffer) -> Buffer:
         from ..core.codecs.deflate import rewrap_zlib_to_gzip
 
         size = self.reader.sizes_for(memory(payload).nbytes)[self.move.route.shared]
@@ -112,7 +97,7 @@ class InnerChunkConversion:
         self.again(index, payload, None)
         return result
 
-    def _recode(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
+    def _recode(self, index: int, payload: Buffer) -> Buffer:
         shared = self.move.route.shared
         inner = self.reader.undo(payload, shared)
         if not self._judged:
@@ -120,12 +105,12 @@ class InnerChunkConversion:
         self.again(index, payload, None)
         return self.writer.apply(inner, shared)
 
-    def _rewrite(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer | None:
+    def _rewrite(self, index: int, payload: Buffer) -> Buffer | None:
         array = self.reader.decode(payload)
         self.again(index, payload, array)
-        return self.encode(index, array, counts)
+        return self.encode(index, array)
 
-    def encode(self, index: int, array: npt.NDArray[Any], counts: MoveCounts | None = None) -> Buffer | None:
+    def encode(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
         """The payload of an inner chunk with these source values, or None if it is to be omitted."""
         move = self.move
         target = move.destination
@@ -138,12 +123,10 @@ class InnerChunkConversion:
                 fill = fill_from_json(target.fill_value, target.data_type)
                 array = np.full(array.shape, fill, dtype=target.data_type.numpy)
                 array[inside] = part
-        return self.store(index, array, counts)
+        return self.store(index, array)
 
-    def store(self, index: int, array: npt.NDArray[Any], counts: MoveCounts | None = None) -> Buffer | None:
+    def store(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
         """The payload of an inner chunk with these destination values; None as in `encode`."""
-        if counts is not None and counts.sums is not None:
-            self._add(counts.sums, index, array)
         target = self.move.destination
         if self.move.drop_empty:
             part = np.asarray(array[_inside(target.grid, index)])

@@ -97,9 +97,6 @@ class FileGatherer(PayloadAssembler):
         assert isinstance(source, LocalStorage)
         if not len(present):
             return
-        if counts.sums is not None:  # values are needed
-            super().block(place, present, counts)
-            return
         root = source.path("") + os.sep
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
         stream = self.writer.stream(self.move.destination.key(self.move.path, place), reserve=start)

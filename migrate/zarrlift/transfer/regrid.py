@@ -164,7 +164,7 @@ class ValueAssembler(Assembler):
             check()
             try:
                 payload = self.inner_chunk.store(
-                    grid.index(place) or 0, buffer.inner_chunk(grid.region(place)), counts
+                    grid.index(place) or 0, buffer.inner_chunk(grid.region(place))
                 )
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, self.move.destination.key(self.move.path, place))

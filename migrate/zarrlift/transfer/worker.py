@@ -42,7 +42,6 @@ from .tasks import Task
 from .unexpected_errors import unexpected_error
 
 if TYPE_CHECKING:
-    from ..core.digest.value_digest import BlockSums
     from ..planning.routes import Move
     from ..storage.writer import ObjectStream
     from .objects import Mover
@@ -133,7 +132,6 @@ class WorkerSpec:
     fsync: bool = False
     hard_links: bool = False
     recheck: bool = True
-    digest: bool = False
     silences: str | None = None
     """Where a worker on this machine reports that a server does not answer (`storage.silence`)."""
     bytes_per_second: float | None = field(default=None, compare=False)
@@ -150,7 +148,6 @@ class Worker:
         *,
         hard_links: bool = False,
         recheck: bool = True,
-        digest: bool = False,
         stop: Stop | None = None,
     ) -> None:
         self.stop = stop or Stop()
@@ -159,7 +156,6 @@ class Worker:
         self._writer = writer
         self._hard_links = hard_links
         self._recheck = recheck
-        self._digest = digest
         self._movers: dict[str, tuple[Move, Mover]] = {}
         self._running: dict[int, MoveCounts] = {}
         """Counts by thread."""
@@ -178,9 +174,7 @@ class Worker:
         if mover is None or move != task.move:
             mover = self._mover(task.move)
             self._movers[task.move.path] = task.move, mover
-        counts = MoveCounts(
-            task.move.path, certain=task.certain, inner_chunks=task.inner_chunks, sums=self._sums(task)
-        )
+        counts = MoveCounts(task.move.path, certain=task.certain, inner_chunks=task.inner_chunks)
         self._running[threading.get_ident()] = counts
         try:
             with self.stop.heeded():
@@ -190,16 +184,6 @@ class Worker:
             return counts.moved()
         finally:
             del self._running[threading.get_ident()]
-
-    def _sums(self, task: Task) -> BlockSums | None:
-        """An empty digest if the task sees the payloads of the result and is to add their values."""
-        first_pass = task.number < 0
-        partial = task.move.replaces  # the values of other objects are not seen
-        if not self._digest or first_pass or partial or task.move.route.name == "relink":
-            return None
-        from ..core.digest.value_digest import BlockSums
-
-        return BlockSums()
 
     def _mover(self, move: Move) -> Mover:
         """Compiles the move of one array, by its route; shared between threads."""
@@ -316,6 +300,5 @@ def _worker(spec: WorkerSpec) -> Worker:
         writer_for(destination, spec.job_id, fsync=spec.fsync),
         hard_links=spec.hard_links,
         recheck=spec.recheck,
-        digest=spec.digest,
         stop=stop_of(spec.run),
     )

@@ -44,7 +44,6 @@ from .source_objects import SourceObjects
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting
-    from ..core.digest.value_digest import ValueSums
     from ..planning.regrid.boxes import Box
 
 T = TypeVar("T")
@@ -92,8 +91,8 @@ class ArrayValues:
 
     With `stays_missing`, equal values are not sufficient: an object that is missing in the source must be
     missing in the result; each is asked for if both sides have the same objects and either cannot list, or if
-    only some are compared (`sampled`). `digest` adds up the values of the result. `expect` is by default what
-    a migration has to make of the source's values.
+    only some are compared (`sampled`). `expect` is by default what a migration has to make of
+    the source's values.
     """
 
     def __init__(
@@ -108,13 +107,12 @@ class ArrayValues:
         fill_is_null: bool,
         stays_missing: bool = False,
         sampled: bool = False,
-        digest: ValueSums | None = None,
         expect: type[Expectation] = Expectation,
     ) -> None:
         self.described = {
             "layout": layout, "document": result.document, "path": result.path, "casting": casting,
             "objects": objects, "allow_pickle": allow_pickle, "fill_is_null": fill_is_null,
-            "stays_missing": stays_missing, "digest": digest,
+            "stays_missing": stays_missing,
         }  # fmt: skip
         """What another process needs to compare the same array."""
         self.path = path = result.path
@@ -126,7 +124,6 @@ class ArrayValues:
         self._inner_chunk = result.inner_chunk
         self._item = 16 if result.type_name in VARIABLE else max(result.dtype.itemsize, 1)
         self._fill_is_null = fill_is_null
-        self._digest = digest
         self._asks_for_missing = stays_missing and self.aligned and (sampled or not self.listed)
         self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
         self._expect = expect(layout, result, casting=casting, objects=objects)
@@ -215,7 +212,7 @@ class ArrayValues:
 
         The regions consist of whole inner chunks of the result; None if no such region fits into memory.
         """
-        from ..planning.regrid.boxes import Candidates  # a sample needs neither these nor digests
+        from ..planning.regrid.boxes import Candidates  # a sample does not need these
 
         target = replace(self.layout, chunk_shape=self._inner_chunk, frame=None)
         candidates = Candidates.of(self.layout, target)
@@ -250,7 +247,7 @@ class ArrayValues:
             pieces, refused = self._pieces(region)
             problems += refused
             wanted += [(piece.part, [piece]) for piece in pieces] if refused else [(region, pieces)]
-        read, sums = 0, None if self._digest is None else self._digest.nothing()
+        read = 0
         for (region, pieces), values in zip(
             wanted, self.result.read([region for region, _ in wanted]), strict=True
         ):
@@ -260,9 +257,7 @@ class ArrayValues:
             read += values.nbytes
             for piece in pieces:
                 problems += self._judge(piece, part_of(values, within(piece.part, region)))
-            if self._digest is not None and sums is not None and not problems:
-                self._digest.add(sums, region, values)
-        return Compared(problems, len(batch), read, sums)
+        return Compared(problems, len(batch), read)
 
     def _pieces(self, region: Region) -> tuple[list[_Piece], list[Problem]]:
         """The pieces of the source in a region, and their problems."""

@@ -19,7 +19,6 @@ from .results import ZarrPythonResult
 from .sampling import read_bytes, regions_of
 
 if TYPE_CHECKING:
-    from ..core.digest.value_digest import BlockSums
     from ..planning.plans import ArrayPlan
     from ..storage.base import Storage
     from .elsewhere import Elsewhere
@@ -61,7 +60,6 @@ def compare_all(
     *,
     budget: int,
     elsewhere: Elsewhere | None = None,
-    sums: BlockSums | None = None,
 ) -> tuple[Problem, ...]:
     """Differences between an array's source and everything written for it; empty if none.
 
@@ -69,16 +67,13 @@ def compare_all(
     object without any counterpart in the source is a difference, whatever its content. A missing chunk reads
     as the source's fill value, if that is defined. `budget` is the process's memory limit in bytes. An
     unreadable chunk on either side is a problem, not an exception. `elsewhere`: where values are compared, if
-    not in threads; WorkerError if its workers are gone. The written values are added to `sums`, all of them
-    if there are no problems.
+    not in threads; WorkerError if its workers are gone.
     """
     try:
-        values = both_sides(plan, source, destination, digest=sums is not None)
+        values = both_sides(plan, source, destination)
         problems: list[Problem] = []
         for compared in _compared(values, budget, elsewhere):
             problems += compared.problems
-            if sums is not None and compared.sums is not None:
-                sums.update(compared.sums)
             if len(problems) >= _MAX_PROBLEMS:
                 return (*problems[:_MAX_PROBLEMS], _enough(plan.path))
     except WorkerError:
@@ -89,14 +84,9 @@ def compare_all(
 
 
 def both_sides(
-    plan: ArrayPlan, source: Storage, destination: Storage, *, sampled: bool = False, digest: bool = False
+    plan: ArrayPlan, source: Storage, destination: Storage, *, sampled: bool = False
 ) -> ArrayValues:
     """An array's source and its written result, ready for comparison; ZarrstackError."""
-    layout, adder = plan.destination, None
-    if digest:
-        from ..core.digest.value_digest import ValueSums  # only if a digest is requested
-
-        adder = ValueSums(layout.shape, layout.data_type, layout.fill_value)
     return ArrayValues(
         source,
         plan.source,
@@ -107,7 +97,6 @@ def both_sides(
         fill_is_null=plan.fill_is_null,
         stays_missing=True,
         sampled=sampled,
-        digest=adder,
     )
 
 

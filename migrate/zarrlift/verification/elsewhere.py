@@ -1,14 +1,13 @@
-"""Compares or adds up every value of an array on an engine, whose workers open both sides themselves."""
+"""Compares every value of an array on an engine, whose workers open both sides themselves."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zarrstack.core.errors import ZarrstackError
 
-from ..core.digest.value_digest import BlockSums
 from ..errors import WorkerError
 from ..storage.giving_up import Stop, Threads
 from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from ..transfer.executors.engine import Engine
 
 _PORTION: Final = 256 << 20
-"""Decoded bytes of one call, in units that may be larger: regions to compare, or objects to add up."""
+"""Decoded bytes of one call, in regions that may be larger."""
 _SHARES: Final = 4
 """Calls per slot for a small array, so that workers end together."""
-_MOST_UNITS: Final = 4096
+_MOST_REGIONS: Final = 4096
 
 
 class Elsewhere(NamedTuple):
@@ -46,12 +45,12 @@ class Elsewhere(NamedTuple):
         WorkerError if the workers are gone; a task that is lost with its workers is a problem.
         """
         division = values.divided(wanted, budget=self.budget, threads=1)
-        step = self.portion(len(division.indexes), values.region_bytes(division))
+        step = self._portion(len(division.indexes), values.region_bytes(division))
         starts = range(0, len(division.indexes), step)
         parts = (_compact(division, start, step) for start in starts)
         done: dict[int, Compared] = {}
         following = 0
-        for ended in self.ended(compare_portion, values.described, parts):
+        for ended in self._ended(values.described, parts):
             try:
                 done[ended.item] = ended.result()
             except LostTaskError as error:
@@ -60,13 +59,8 @@ class Elsewhere(NamedTuple):
                 yield done.pop(following)
                 following += 1
 
-    def ended(
-        self, function: Callable[..., Any], described: Any, portions: Iterator[Any]
-    ) -> Iterator[Ended[int]]:
-        """Call a function on a worker for each portion; yields the calls as they end, by their numbers.
-
-        It receives what `sent` gives: the version, then `(spec, described)` and the portion as data.
-        """
+    def _ended(self, described: dict[str, Any], portions: Iterator[Division]) -> Iterator[Ended[int]]:
+        """Compare each portion on a worker; yields the calls as they end, by their numbers."""
         calls: Dispatcher[int] = Dispatcher(self.engine)
         common, numbered = sent(self.spec, described), enumerate(portions)
         left = True
@@ -77,15 +71,15 @@ class Elsewhere(NamedTuple):
                     if following is None:
                         left = False
                     else:
-                        calls.submit(following[0], function, *common, *sent(following[1])[1:])
+                        calls.submit(following[0], compare_portion, *common, *sent(following[1])[1:])
                 if calls:
                     yield from calls.ended()
         finally:
             calls.stop()
 
-    def portion(self, count: int, nbytes: int) -> int:
-        """How many of `count` units of `nbytes` decoded bytes one call has."""
-        fitting = min(max(_PORTION // max(nbytes, 1), 1), _MOST_UNITS)
+    def _portion(self, count: int, nbytes: int) -> int:
+        """How many of `count` regions of `nbytes` decoded bytes one call has."""
+        fitting = min(max(_PORTION // max(nbytes, 1), 1), _MOST_REGIONS)
         share = -(-count // (_SHARES * max(self.engine.slots(), 1)))
         return int(max(min(fitting, share), 1))
 
@@ -105,15 +99,12 @@ def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
     (division,) = received(version, portion)
     problems: list[Problem] = []
     regions = nbytes = 0
-    sums = None if values.described["digest"] is None else BlockSums()
     try:
         with stop.heeded(), Threads(1, "zarrlift-compare") as pool:
             for compared in values.regions(division, pool):
                 problems += compared.problems
                 regions += compared.regions
                 nbytes += compared.bytes
-                if sums is not None and compared.sums is not None:
-                    sums.update(compared.sums)
     except ZarrstackError:
         raise
     except KeyboardInterrupt:
@@ -122,7 +113,7 @@ def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
         raise
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
         problems.append(unexpected_error(path, error))
-    return Compared(problems, regions, nbytes, sums)
+    return Compared(problems, regions, nbytes)
 
 
 @functools.lru_cache(maxsize=8)

@@ -20,8 +20,6 @@ from ..storage.base import Storage
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..core.digest.value_digest import BlockSums
-
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""
 
@@ -47,8 +45,6 @@ class Compared(NamedTuple):
     regions: int
     bytes: int
     """Decoded bytes of the result."""
-    sums: BlockSums | None = None
-    """The digest of the result's values, if requested."""
 
 
 def first_coordinates(region: Region) -> tuple[int, ...]:

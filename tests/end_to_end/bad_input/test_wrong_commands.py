@@ -135,10 +135,6 @@ status ocean.zarr cells.n5
 status done.zarr --html folder  # exits 1
 serve ocean.zarr --port web
 serve done.zarr --as v9
-digest notes.txt
-verify done.zarr --digest nope.digest  # exits 1
-verify done.zarr --digest notes.txt
-verify ocean.zarr done.zarr --digest notes.txt
 update done.zarr --chunks 1
 batch run nope.jsonl --to x
 batch run folder --to v3/{nmae}.zarr

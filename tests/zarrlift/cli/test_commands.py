@@ -231,7 +231,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --allow-fallback --max-document-size 1GiB --digest"
+        " --axes kept --allow-fallback --max-document-size 1GiB"
         " --provenance --ro-crate --log log.jsonl"
     )
     assert main(words.split()) == 0
@@ -249,7 +249,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "executor": "dask",
         "dask_address": "tcp://h:1",
         "verify": "full",
-        "digest": True,
         "fsync": True,
         "link": "hard",
         "overwrite": True,

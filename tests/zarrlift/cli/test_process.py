@@ -375,7 +375,6 @@ OUTPUT = [
     "migrate --dry-run old.zarr new.zarr",
     "status done.zarr",
     "update done.zarr --dry-run",
-    "digest old.zarr",
     "completion bash",
     "--version",
     "--help",

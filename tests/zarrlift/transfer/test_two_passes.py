@@ -184,12 +184,6 @@ def test_an_interrupted_run_goes_on(
     assert tree(tmp_path / "new") == ample
 
 
-@pytest.mark.slow
-def test_the_digest_is_that_of_the_source(rows: Path, tmp_path: Path, tight: None) -> None:
-    outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS, digest=True)
-    assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(rows).arrays
-
-
 @pytest.mark.slow(one_in=2)
 def test_what_fails_in_the_first_pass_is_told_and_nothing_appears(
     rows: Path, tmp_path: Path, tight: None

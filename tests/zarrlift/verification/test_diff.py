@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.end_to_end.test_digests import n5, v2
 from tests.support.fixtures_index import archive, archives
 from tests.support.job_archives import write_demo
 from tests.support.web_servers import Files, serving
@@ -26,6 +27,45 @@ import zarrlift
 from zarrlift import ArchiveDiff
 from zarrlift.cli import main
 from zarrlift.verification import diff as diff_module
+
+SHAPE, CHUNKS = (50, 40), (16, 16)
+
+
+def v2(root: Path, values: np.ndarray, *, dtype: str = ">u2", order: str = "F", stored: bool = True) -> Path:
+    """A Zarr v2 array; with `stored`, even chunks of fill values."""
+    (root / "a").mkdir(parents=True)
+    (root / ".zgroup").write_text('{"zarr_format": 2}')
+    document = {
+        "zarr_format": 2, "shape": SHAPE, "chunks": CHUNKS, "dtype": dtype, "order": order,
+        "compressor": {"id": "zlib", "level": 1}, "filters": None, "fill_value": 0,
+    }  # fmt: skip
+    (root / "a/.zarray").write_text(json.dumps(document))
+    for row in range(4):
+        for column in range(3):
+            part = values[row * 16 : row * 16 + 16, column * 16 : column * 16 + 16]
+            chunk = np.full(CHUNKS, 9, dtype)  # what is beyond the array does not count
+            chunk[: part.shape[0], : part.shape[1]] = part
+            if stored or part.any():
+                (root / f"a/{row}.{column}").write_bytes(zlib.compress(chunk.tobytes(order)))
+    return root
+
+
+def n5(root: Path, values: np.ndarray) -> Path:
+    """The same in N5, with truncated blocks at the edges, and without the block of fill values."""
+    document = {
+        "dimensions": SHAPE[::-1], "blockSize": CHUNKS, "dataType": "uint16", "compression": {"type": "raw"},
+    }  # fmt: skip
+    (root / "a").mkdir(parents=True)
+    (root / "attributes.json").write_text('{"n5": "2.0.0"}')
+    (root / "a/attributes.json").write_text(json.dumps(document))
+    for row in range(4):
+        for column in range(3):
+            part = values[row * 16 : row * 16 + 16, column * 16 : column * 16 + 16]
+            if part.any():
+                head = struct.pack(">HHII", 0, 2, part.shape[1], part.shape[0])
+                (root / f"a/{column}").mkdir(exist_ok=True)
+                (root / f"a/{column}/{row}").write_bytes(head + part.astype(">u2").tobytes())
+    return root
 
 
 def stored(*roots: Path) -> dict[Path, tuple[bytes, int]]:

@@ -32,20 +32,10 @@ class Question(NamedTuple):
     """Plans, each with the linear indexes of the source's chunks; a full check lists the chunks itself."""
     budget: int
     """Memory in bytes that a full comparison may use."""
-    digest: bool = False
-    """Whether a full one adds up the values."""
 
 
-class Checked(NamedTuple):
-    """The result of checking one array."""
-
-    problems: tuple[Problem, ...] = ()
-    sums: bytes | None = None
-    """The digest of its values (`BlockSums`), if requested of a full check."""
-
-
-Found: TypeAlias = list[Checked]
-"""The result of each item, in the same order."""
+Found: TypeAlias = list[tuple[Problem, ...]]
+"""The problems of each item, in the same order."""
 
 
 class Checks:
@@ -89,34 +79,25 @@ class Checks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self, question: Question, plan: ArrayPlan, present: Indexes) -> Checked:
-        from ...verification.before_publishing import compare_sample
+    def _check(self, question: Question, plan: ArrayPlan, present: Indexes) -> tuple[Problem, ...]:
+        from ...verification.before_publishing import compare_all, compare_sample
         from ...verification.documents import document_problems
         from ...verification.sampling import Sampler
 
         try:
             problems = document_problems(plan)
             if not problems and question.level == "full":
-                return self._compare_all(plan, question.budget, digest=question.digest)
+                ends = self.source, self.destination
+                return compare_all(plan, *ends, budget=question.budget, elsewhere=self.elsewhere)
             if problems or not len(present):
-                return Checked(problems)
+                return problems
             if self._sampler is None:
                 self._sampler = Sampler(question.job_id)
             chosen = self._sampler.choose(plan, present)
-            return Checked(compare_sample(plan, self.source, self.destination, chosen) if chosen else ())
+            return compare_sample(plan, self.source, self.destination, chosen)
         except (WorkerError, BrokenExecutor):
             raise
         except ZarrstackError as error:
-            return Checked((error.at(node=plan.path).problem,))
+            return (error.at(node=plan.path).problem,)
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`
-            return Checked((unexpected_error(plan.path, error),))
-
-    def _compare_all(self, plan: ArrayPlan, budget: int, *, digest: bool) -> Checked:
-        from ...core.digest.value_digest import BlockSums
-        from ...verification.before_publishing import compare_all
-
-        sums = BlockSums() if digest else None
-        problems = compare_all(
-            plan, self.source, self.destination, budget=budget, elsewhere=self.elsewhere, sums=sums
-        )
-        return Checked(problems, None if problems or sums is None else sums.to_bytes())
+            return (unexpected_error(plan.path, error),)

@@ -52,7 +52,7 @@ from .rows import (
     node_row,
     plans_of,
 )
-from .tables import DigestRows, DocumentRows, LegacyRows, ListingRows, OtherRows
+from .tables import DocumentRows, LegacyRows, ListingRows, OtherRows
 
 SUFFIX: Final = ".zarrlift.db"
 
@@ -66,7 +66,6 @@ class Job:
         self.path = path
         self._db = Database(connection, path)
         self._lock = lock
-        self.digests = DigestRows(self._db)
         self.listing = ListingRows(self._db)
         self.legacy = LegacyRows(self._db)
         self.documents = DocumentRows(self._db)
@@ -153,11 +152,6 @@ class Job:
         with reporting_damage(self.path):
             return JobRecord.of(self._meta)
 
-    @property
-    def has_digests(self) -> bool:
-        """Whether it stores a digest of the values of each array."""
-        return self.fact("digest") is not None
-
     def fact(self, name: str) -> str | None:
         """A note stored in the job that may change, such as "verified"."""
         return self._meta.get(name)
@@ -214,7 +208,6 @@ class Job:
             which = (node, number)
             self._db.write("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", which)
             self._db.write("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", which)
-            self.digests.forget(node, number)
 
     # Completed work
 
@@ -254,12 +247,10 @@ class Job:
         return {node: TaskTotals(*sums) for node, *sums in rows}
 
     def record_task(self, node: int, number: int, moved: MoveResult, *, synced: bool = False) -> None:
-        """Record a task, with its sums if known, as on the disk if `synced`. Durable at the next commit."""
+        """Record a task, as on the disk if `synced`. Durable at the next commit."""
         chunks = 0 if number < 0 else moved.chunks  # those of a first pass count with the second
         values = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped)
         self._db.write("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
-        if moved.sums is not None:
-            self.digests.record_task(node, number, moved.sums)
         if synced:
             self._db.execute("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
 

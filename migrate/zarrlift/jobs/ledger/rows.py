@@ -275,16 +275,6 @@ CREATE TABLE synced (  -- Tasks whose objects have been flushed to the disk.
     number INTEGER NOT NULL,
     PRIMARY KEY (node, number)
 ) WITHOUT ROWID;
-CREATE TABLE task_digest (  -- With `--digest`, until the array is published.
-    node INTEGER NOT NULL,
-    number INTEGER NOT NULL,  -- Number of the task.
-    sums BLOB NOT NULL,  -- Digest of the values that it moved.
-    PRIMARY KEY (node, number)
-) WITHOUT ROWID;
-CREATE TABLE digest (  -- With `--digest`: published arrays.
-    node INTEGER PRIMARY KEY,
-    document TEXT NOT NULL  -- The [digest](json.md#array-digest) in JSON.
-);
 CREATE TABLE listing (  -- The listing of the source when the plan was made, for `update`.
     part INTEGER PRIMARY KEY,  -- Number of the piece.
     content BLOB NOT NULL  -- Indexes, sizes and versions of chunks, compressed with zlib.

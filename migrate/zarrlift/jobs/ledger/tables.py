@@ -8,20 +8,13 @@ first (`other`).
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zarrstack.core.json_text import JSON, canonical
-
 from .database import Database
 from .rows import as_stored, as_text
-
-if TYPE_CHECKING:
-    from ...core.digest.value_digest import ArrayDigest, BlockSums
 
 
 class Table:
@@ -29,46 +22,6 @@ class Table:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-
-
-class DigestRows(Table):
-    """The digests of tasks, until their array is published, and of arrays."""
-
-    def record_task(self, node: int, number: int, sums: bytes) -> None:
-        """Store the sums of a task in place of those of an earlier run of it."""
-        self._db.write("INSERT OR REPLACE INTO task_digest VALUES (?, ?, ?)", (node, number, sums))
-
-    def forget(self, node: int, number: int | None) -> None:
-        """Remove the sums of a task, or everything of a node."""
-        tasks = "DELETE FROM task_digest WHERE node = ? AND number = coalesce(?, number)"
-        self._db.write(tasks, (node, number))
-        self._db.write("DELETE FROM digest WHERE node = ?", (node,))
-
-    def sums(self, node: int, tasks: int) -> BlockSums | None:
-        """The sums of all tasks of a node; None unless every one of them has some."""
-        rows = self._db.rows("SELECT sums FROM task_digest WHERE node = ?", (node,))
-        if not tasks or len(rows) != tasks:
-            return None
-        from ...core.digest.value_digest import BlockSums
-
-        total = BlockSums()
-        for (sums,) in rows:
-            total.update(BlockSums.from_bytes(sums))
-        return total
-
-    def record(self, node: int, digest: ArrayDigest) -> None:
-        """Store the digest of an array in place of the sums of its tasks."""
-        self.forget(node, None)
-        self._db.write("INSERT INTO digest VALUES (?, ?)", (node, canonical(digest.to_json())))
-
-    def documents(self) -> Iterator[tuple[str, JSON]]:
-        """(path, digest in JSON) of the published arrays that have one."""
-        query = (
-            "SELECT path, document FROM digest JOIN node ON node.id = digest.node"
-            " WHERE state = 'done' ORDER BY path"
-        )
-        for path, document in self._db.rows(query):
-            yield as_text(path), json.loads(document)
 
 
 class ListingRows(Table):

@@ -149,8 +149,7 @@ class UpdatePolicy(Policy):
         self._before, self._now = before, now
         self._source, self._destination = ends
         self._updating = updating
-        sums_up = job.record.provenance is not None and job.has_digests
-        self._root_depends = fresh.consolidate or sums_up
+        self._consolidates = fresh.consolidate
         self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)
         self.steps = Steps()
@@ -159,7 +158,7 @@ class UpdatePolicy(Policy):
         """Leave a root that others have changed as it is, although what it says of others differs now."""
         root = next((group for group in plan.groups if not group.path), None)
         row, earlier = self._rows.get(""), self._old.get("")
-        if root is None or root is not earlier or row is None or not self._root_depends:
+        if root is None or root is not earlier or row is None or not self._consolidates:
             return
         if row.state == "done" and self.steps.any:
             self._is_left(root, self._conflicts.of_document(row, root))

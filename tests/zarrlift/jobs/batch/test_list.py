@@ -22,9 +22,9 @@ from zarrlift.storage.local.owner_process import OwnerProcess
 ROWS = [
     {"source": "old/a/v2.zarr", "destination": "new/one.zarr", "codecs": "zstd:3", "chunks": "3,4"},
     {"source": "old/b/*.n5", "destination": "new/{name}.zarr", "axes": "kept", "verify": "full"},
-    {"source": "old/zip.zarr.zip", "recipe": "recipe.toml", "digest": True},
+    {"source": "old/zip.zarr.zip", "recipe": "recipe.toml", "overwrite": True},
 ]
-CSV = """source,destination,codecs,chunks,axes,verify,recipe,digest
+CSV = """source,destination,codecs,chunks,axes,verify,recipe,overwrite
 old/a/v2.zarr,new/one.zarr,zstd:3,"3,4",,,,
 old/b/*.n5,new/{name}.zarr,,,kept,full,,
 old/zip.zarr.zip,,,,,,recipe.toml,true
@@ -45,7 +45,7 @@ verify = "full"
 [[archive]]
 source = "old/zip.zarr.zip"
 recipe = "recipe.toml"
-digest = true
+overwrite = true
 """
 MANIFESTS = {
     "list.csv": CSV,
