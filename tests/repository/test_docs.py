@@ -98,6 +98,7 @@ OTHERS_OPTIONS = {
 }
 """Not in the tables of commands: `--help`, options of benchmarks, tests, and other programs."""
 SCHEDULERS_OPTIONS = {
+    "--output",
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--ntasks", "--open-mode", "--parsable"),
     *("--requeue", "--time", "--wrap"),
 }

@@ -275,8 +275,8 @@ def test_a_document_that_others_changed_before_it_was_recorded_is_kept(
         ChangingArchive(source, 0).longer(zarrlift.inspect(source).nodes[-1])
     publish = Publisher.publish_array
 
-    def dies(self: Publisher, row: Any, plan: ArrayPlan, sums: bytes | None) -> int | None:
-        publish(self, row, plan, sums)
+    def dies(self: Publisher, plan: ArrayPlan) -> int | None:
+        publish(self, plan)
         if plan.path == "h/rewrite":
             raise Killed
         return None

@@ -179,10 +179,10 @@ def test_of_shards_built_together_those_with_a_failed_value_are_discarded(monkey
     assert first == ["0"] * 6 + ["2"] * 6
     real = InnerChunkConversion.store
 
-    def refuse(self: InnerChunkConversion, index: int, array: npt.NDArray[Any], counts: Any = None) -> Any:
+    def refuse(self: InnerChunkConversion, index: int, array: npt.NDArray[Any]) -> Any:
         if array.flat[0] == 9 * 8 * 3 + 2 * 8:
             raise CastError("no such value")
-        return real(self, index, array, counts)
+        return real(self, index, array)
 
     monkeypatch.setattr(InnerChunkConversion, "store", refuse)
     outcome = zarrlift.migrate(write_planes(tmp_path / "good"), tmp_path / "cast", recipe=wish(**ACROSS))
