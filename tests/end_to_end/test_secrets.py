@@ -104,7 +104,6 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     layers = ("--source-through", "retry,log:events.jsonl", "--dest-through", "log:written.jsonl")
     watched = ("--log", "run.jsonl")
     how = ("--executor", executor, "--workers", "2", "--verbose", *watched)
-    origin = ("--provenance", "--ro-crate")
     target = "s3://bucket/out"
     run("migrate", "--dry-run", source, target, *sides, *layers, "--json")
 
@@ -116,12 +115,11 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
 
     for fault in (closed, refused):  # the first one ends the run with an error of a worker
         bucket.instead = fault
-        run("migrate", source, target, *sides, *job, *layers, *how, *origin, code=1)
+        run("migrate", source, target, *sides, *job, *layers, *how, "--digest", code=1)
         run("status", JOB, "--json")
     bucket.instead = lambda _: None
     run("resume", JOB, *sides, *how, "--json")
-    run("migrate", source, target, *sides, *job, *layers, *how, *origin)
-    assert "out/ro-crate-metadata.json" in bucket.server.objects()
+    run("migrate", source, target, *sides, *job, *layers, *how, "--digest")
     run("status", JOB)
     for words in (("--html", "report.html"), ("--json",)):
         run("status", "--check", "--verbose", JOB, *sides, *words)
@@ -206,8 +204,8 @@ def test_a_url_with_a_password_is_that_of_a_web_server(run: Run, bucket: Bucket,
     bucket.put("in", tree(write_archive(place / "source.zarr")))
     server = f"http://me:{WORD}-password@127.0.0.1:{bucket.port}/bucket/in"
     watched = ("--log", "run.jsonl")
-    run("migrate", server, "out", "--json", *watched, "--provenance", "--ro-crate")
-    assert {"run.jsonl", "out/ro-crate-metadata.json"} <= set(tree(run.place))
+    run("migrate", server, "out", "--json", *watched)
+    assert {"run.jsonl", "out/zarr.json"} <= set(tree(run.place))
     run("status", "out")
     bucket.instead = lambda _: 403
     run("verify", server, "out", code=1)

@@ -405,7 +405,6 @@ CHANGE = NodeChange(
             "attributes": {**{f"same_{n}": n for n in range(9)}, "title": "long " * 30},
         }
     },
-    notes=("The attribute zarrlift will have the time of the migration.",),
 )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def plan(
     """
     named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
     migration = given({**options, **named}, ArchiveRequest)
-    return migration.plan_of(migration.described(migration.open()))
+    return migration.plan_of(migration.open())
 
 
 @explicit
@@ -156,9 +156,6 @@ def migrate(
     - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
-    - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
-      options.
-    - `ro_crate`: write `ro-crate-metadata.json` at the root.
     - `progress`: a function that gets each event, such as `print`; True for a bar on a terminal and in a
       notebook, False for none. By default, only notebooks have one.
     - `log`: append what happens to this file, as JSON lines.

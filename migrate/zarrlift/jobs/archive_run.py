@@ -37,7 +37,6 @@ from .places import (
 )
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
-from .provenance import Provenance
 from .run_job import OpenJob, refuse_unsuitable
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
@@ -71,18 +70,6 @@ class ArchiveRequest(Request, Places):
 
         return replace(plan, requests=forecast(plan, ends, inventories, self))
 
-    def described(self, ends: Endpoints) -> Endpoints:
-        """The ends of a new job, with what the result tells of its origin; UsageError if it cannot."""
-        origin = Provenance.of_new_job(
-            ends.source,
-            ends.destination.url,
-            self.recipe,
-            ends.in_place,
-            provenance=self.provenance,
-            ro_crate=self.ro_crate,
-        )
-        return replace(ends, provenance=origin)
-
 
 def migrate_archive(
     request: ArchiveRequest,
@@ -105,13 +92,11 @@ def migrate_archive(
                 return it.end(resume_job(it))
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
-            new_job(request, ends, path, claim, options, progress) as (job, plan, described, inventories),
+            new_job(request, ends, path, claim, options, progress) as (job, plan, inventories),
         ):
-            set_aside(job, described.destination)
+            set_aside(job, ends.destination)
             options.follow_limit(path)
-            it = OpenJob(
-                job=job, ends=described, options=options, checks=checks, claim=claim, progress=progress
-            )
+            it = OpenJob(job=job, ends=ends, options=options, checks=checks, claim=claim, progress=progress)
             return it.end(it.run_to_end(plan, inventories))
 
 
@@ -123,7 +108,7 @@ def new_job(
     claim: Claim,
     options: RunOptions,
     progress: Progress | None = None,
-) -> Iterator[tuple[Job, Plan, Endpoints, Inventories]]:
+) -> Iterator[tuple[Job, Plan, Inventories]]:
     """Make the plan of a job whose place is claimed, and its file, and begin a run of it.
 
     Nothing is written if something is to be refused.
@@ -133,7 +118,6 @@ def new_job(
     refuse_closed(ends.place)
     if request.link == "hard":
         refuse_without_links(without_layers(ends.source), ends.place)
-    ends = request.described(ends)
     job_id = claim.new_id or os.urandom(4).hex()
     with closing(new_inventories(path, job_id, ends.source)) as inventories:
         with listing_shown(progress, lambda: inventories.listed):
@@ -153,13 +137,12 @@ def new_job(
             overwrite=request.overwrite,
             source_through=ends.source_through,
             dest_through=ends.destination_through,
-            provenance=ends.provenance,
         )
         notes = {"source_place": ends.lasting_place, **ends.options}
         job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
         with job, noted_run(job):
             keep_inventory(job, inventories)
-            yield job, plan, ends, inventories
+            yield job, plan, inventories
 
 
 def _continues_earlier(path: Path, ends: Endpoints, request: ArchiveRequest) -> bool:
@@ -183,10 +166,7 @@ def _continues_earlier(path: Path, ends: Endpoints, request: ArchiveRequest) -> 
             same_places = plan.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
         except JobError as error:
             refused = error
-        provenance = job.record.provenance
-        written = (False, False) if provenance is None else (provenance.in_attribute, provenance.in_crate)
         same = plan.recipe == request.recipe and read_alike(plan.format, plan.reading, ends.reading)
-        same = same and written == (request.provenance, request.ro_crate)
         if same and not same_places and refused is None and has_moved(job, plan, ends):
             follow(job, ends)
             same_places = True

@@ -30,7 +30,6 @@ from .ledger.ledger import Job
 from .option_words import remembered
 from .places import refuse_nested, refuse_several
 from .processes.executors import RunOptions, out_of_reach
-from .provenance import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +55,6 @@ class Endpoints:
     source_through: str | None = None
     destination_through: str | None = None
     """Layers of either side, as text."""
-    provenance: Provenance | None = None
-    """What the job writes of itself."""
 
     @classmethod
     def open(cls, source: Place, destination: Place | None, request: Request, places: Places) -> Endpoints:
@@ -179,7 +176,7 @@ class Endpoints:
             plan = replace(plan, problems=(*plan.problems, *unmet(recipe.model, plan)))
         if self.named and not is_exclusive(self.place):
             plan = replace(plan, problems=(*plan.problems, not_exclusive(self.place.url)))
-        return (plan if self.provenance is None else self.provenance.described(plan)), inventories
+        return plan, inventories
 
     @property
     def beside(self) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from zarrstack.core.errors import UnsupportedError, UsageError
@@ -23,8 +23,6 @@ from ..storage.base import Storage
 from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest
 
-_TIME = "The attribute zarrlift will have the time of the migration."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChange(FieldsAsJSON):
@@ -36,8 +34,6 @@ class NodeChange(FieldsAsJSON):
     """Documents of the source by key; text if one is not JSON."""
     after: Mapping[str, JSONObject]
     """Documents to write by key."""
-    notes: tuple[str, ...] = ()
-    """What is not known before the migration."""
 
 
 def node_change(
@@ -50,12 +46,9 @@ def node_change(
     """
     named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
     migration = given({**options, **named}, ArchiveRequest)
-    ends = migration.described(migration.open())
+    ends = migration.open()
     plan = migration.plan_of(ends)
-    change = change_of(plan_node(plan, path.strip("/")), plan, ends.source)
-    if not change.path and migration.provenance:
-        return replace(change, notes=(_TIME,))
-    return change
+    return change_of(plan_node(plan, path.strip("/")), plan, ends.source)
 
 
 def change_of(node: Published, plan: Plan, source: Storage) -> NodeChange:

@@ -145,7 +145,6 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, progress: Progress | Non
         require_installed(job.header["format"], job.header.get("package"))
         ends.destination.attach(job.id)
         follow(job, ends)
-        ends = replace(ends, provenance=job.record.provenance)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state in ("incomplete", "done"):
             find_torn_documents(job, ends.destination)

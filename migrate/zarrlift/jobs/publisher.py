@@ -31,7 +31,6 @@ from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .ours import OWN, note_root_document, whose
-from .provenance import CRATE
 
 
 @dataclass
@@ -78,18 +77,7 @@ class Publisher:
 
     def publish_array(self, plan: ArrayPlan) -> int | None:
         """Publish an array whose chunks are all written; JobError if another document is there."""
-        if not plan.path:
-            self._crate()
         return self.publish(plan, plan.document)
-
-    def _crate(self) -> None:
-        """Write the root's `ro-crate-metadata.json`, if the job has one."""
-        origin = self.job.record.provenance
-        if origin is not None and origin.in_crate:
-            data = origin.crate(self.plan.format)
-            if self.plan.in_place:
-                self._refuse_others(CRATE, data, lambda _: self.job.fact("update") is not None)
-            self._write(CRATE, data)
 
     def publish(self, node: Published, content: JSONObject) -> int | None:
         """Write a `zarr.json`; returns its modification time if the storage has one.
@@ -98,24 +86,21 @@ class Publisher:
         """
         key, data = join(node.path, "zarr.json"), document(content)
         if self.plan.in_place or not self._is_first:
-            self._refuse_others(key, data, lambda existing: whose(self.job, node, existing) in OWN)
-        self._write(key, data)
+            self._refuse_others(key, data, node)
+        self.require_root()
+        self.writer.write(key, data)
+        self.writer.settle()
         if isinstance(self.destination, LocalStorage):
             return os.stat(self.destination.path(key)).st_mtime_ns
         return None
 
-    def _write(self, key: str, data: bytes) -> None:
-        self.require_root()
-        self.writer.write(key, data)
-        self.writer.settle()
-
-    def _refuse_others(self, key: str, data: bytes, is_ours: Callable[[bytes], bool]) -> None:
+    def _refuse_others(self, key: str, data: bytes, node: Published) -> None:
         if json.loads(self.job.fact("update") or "{}").get("force"):
             return
         (existing,) = self.destination.find_many([key])
-        if existing is not None and existing != data and not is_ours(existing):
+        if existing is not None and existing != data and whose(self.job, node, existing) not in OWN:
             raise JobError(
-                f"a {key.rpartition('/')[2]} that this job did not write already exists",
+                "a zarr.json that this job did not write already exists",
                 key=key,
                 advice="Move it away, then resume.",
             )
@@ -158,8 +143,6 @@ class Publisher:
         try:
             for key in group.files:
                 copy_file(self.source, self.writer, key)
-            if not group.path:
-                self._crate()
             published = self.publish(group, content)
         except DestinationError:
             raise

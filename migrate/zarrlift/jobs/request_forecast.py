@@ -44,7 +44,7 @@ def forecast(
         return None
     moving = [array for array in plan.arrays if array.route.name != "stay"]
     files = sum(len(group.files) for group in plan.groups)
-    objects = plan_totals(plan)["objects_out"] + files + request.ro_crate
+    objects = plan_totals(plan)["objects_out"] + files
     # Documents and chunks are looked at again before an array is published; attributes may be there then.
     name = attributes_document(plan.format)
     documents = {key for node in plan.published for key, _ in node.source_digests}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
@@ -34,7 +34,6 @@ from .opened_job import OpenResult, opened_result
 from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
-from .provenance import CRATE
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
 
@@ -143,7 +142,9 @@ def _removed(
 ) -> int:
     """Delete what the job wrote, except for nodes that remain visible; returns the number of objects."""
     job, plan, storage = it.job, it.plan, it.storage
-    removed = _documents(job, plan, storage, documents.removable, problems)
+    for path in documents.removable:  # the root's first, so no reader sees an incomplete v3 tree
+        storage.delete(join(path, "zarr.json"))
+    removed = len(documents.removable)
     if plan.in_place:
         return removed
     objects = OwnObjects(job, source, storage)
@@ -174,21 +175,6 @@ def _clear_hidden(plan: Plan, storage: Storage) -> None:
             storage.clear(path)
             if not path:
                 return
-
-
-def _documents(job: Job, plan: Plan, storage: Storage, paths: Sequence[str], problems: list[Problem]) -> int:
-    """Delete the job's documents, the root's first, so no reader sees an incomplete v3 tree."""
-    for path in paths:
-        storage.delete(join(path, "zarr.json"))
-    removed = len(paths)
-    provenance = job.record.provenance
-    if provenance is not None and provenance.in_crate and (content := storage.get(CRATE)) is not None:
-        if content == provenance.crate(plan.format):
-            storage.delete(CRATE)
-            removed += 1
-        else:
-            problems.append(kept("changed after the job wrote it, so it is kept", "", CRATE))
-    return removed
 
 
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:

@@ -34,7 +34,6 @@ from .ledger.rows import JobRecord
 from .observed import ticking
 from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice
-from .provenance import as_expected
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
@@ -146,12 +145,6 @@ def verify(
         full=full,
         recipe=recipe,
         threads=executing.workers,
-        root_attributes=partial(
-            as_expected,
-            has_job=known_job is not None,
-            provenance=record.provenance,
-            format=archive.format,
-        ),
     )
     spec: WorkerSpec | None = None
     if full and run_options.elsewhere:

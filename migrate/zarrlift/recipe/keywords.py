@@ -32,8 +32,6 @@ class RequestKeywords(DescribingKeywords, total=False):
     link: Link
     overwrite: bool
     verify: VerifyLevel
-    provenance: bool
-    ro_crate: bool
 
 
 class SourceOptionsKeywords(TypedDict, total=False):

@@ -173,12 +173,6 @@ class Request(Describing):
     verify: VerifyLevel = option(
         "sample", "How much is compared before an array is published.", VerifyLevel, "Result"
     )
-    provenance: bool = option(
-        False, "Write where the result comes from into an attribute of its root.", bool, "Result"
-    )
-    ro_crate: bool = option(
-        False, "Write ro-crate-metadata.json beside the root's zarr.json.", bool, "Result"
-    )
 
     @property
     def reading(self) -> Reading:

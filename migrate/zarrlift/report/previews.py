@@ -91,8 +91,6 @@ def change_blocks(change: NodeChange) -> Iterator[b.Block]:
     (after,) = change.after.values()
     heads = ", ".join(change.before) or "no document", *change.after
     yield b.Change(list(_before(change)), json_lines(after), (heads[0], heads[1]))
-    for text in change.notes:
-        yield b.Text(text)
     yield b.Text("Nothing has been written.")
 
 

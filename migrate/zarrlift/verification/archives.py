@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
@@ -47,7 +46,6 @@ def verify_archives(
     threads: int | None = None,
     elsewhere: Elsewhere | None = None,
     listings: Listings | None = None,
-    root_attributes: Callable[[JSONObject, JSONObject], JSONObject] = lambda results, _: results,
 ) -> VerificationReport:
     """Find every difference between a described archive and its v3 counterpart.
 
@@ -60,8 +58,6 @@ def verify_archives(
     of an array, the recipe's `memory` as for the migration, or what one thread needs if that is more.
     `elsewhere`: where a full comparison reads the values; WorkerError or BrokenExecutor if it is gone.
     `listings`: whether and how objects are listed, and what is known of the job that made the result.
-    `root_attributes` removes from those of the result's root what the migration added on request, given
-    those of the source.
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]
@@ -75,9 +71,6 @@ def verify_archives(
         )
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
-    for node in archive.nodes:
-        if not node.path and (root := results.get("")) is not None:
-            results[""] = replace(root, attributes=root_attributes(root.attributes, dict(node.attributes)))
     listings = replace(listings or Listings(), children=names_below(paths))
     comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere, listings)
     if progress is not None:

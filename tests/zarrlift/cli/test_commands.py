@@ -231,8 +231,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --allow-fallback --max-document-size 1GiB"
-        " --provenance --ro-crate --log log.jsonl"
+        " --axes kept --allow-fallback --max-document-size 1GiB --log log.jsonl"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -240,8 +239,6 @@ def test_every_option_of_migrate_arrives(fakes):
     recipe = call.kwargs.pop("recipe")
     call.kwargs.pop("progress").close()
     assert call.kwargs == {
-        "provenance": True,
-        "ro_crate": True,
         "log": "log.jsonl",
         "format": "zarr2",
         "job": "j.db",

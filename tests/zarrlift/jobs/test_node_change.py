@@ -92,13 +92,6 @@ def test_all_members_are_there_and_nothing_is_written(demo: Path, capsys: pytest
     assert sorted(demo.rglob("*")) == before
 
 
-def test_what_only_the_migration_knows_is_said(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [str(demo / "ocean.zarr"), str(demo / "new"), "--provenance"]
-    (note,) = shown(*words, "--show", "", capsys=capsys)["notes"]
-    assert "the time of the migration" in note
-    assert shown(*words, "--show", "sst", capsys=capsys)["notes"] == []
-
-
 WRONG = {
     "--dry-run --show sts": r"no node /sts; expected /, /lat, /lon, /sst, /time. Did you mean '/sst'\?",
     "--dry-run --show lat --exclude lat": "nothing is written for /lat; found excluded by the recipe",

@@ -22,7 +22,6 @@ from ...core.identity_cache import IdentityCache
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from ...planning.routes import RouteName
 from ...recipe.options import Link
-from ..provenance import Provenance
 
 Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
@@ -209,7 +208,6 @@ class JobRecord:
     source_through: str | None = None
     dest_through: str | None = None
     """Layers over either side."""
-    provenance: Provenance | None = None
 
     @classmethod
     def of(cls, notes: Mapping[str, str]) -> Self:
@@ -219,7 +217,6 @@ class JobRecord:
             overwrite="overwrite" in notes,
             source_through=notes.get("source_through"),
             dest_through=notes.get("dest_through"),
-            provenance=Provenance.from_text(notes.get("provenance")),
         )
 
     def to_notes(self) -> dict[str, str]:
@@ -229,7 +226,6 @@ class JobRecord:
             "overwrite": "yes" if self.overwrite else None,
             "source_through": self.source_through,
             "dest_through": self.dest_through,
-            "provenance": None if self.provenance is None else self.provenance.to_text(),
         }
         return {name: text for name, text in notes.items() if text is not None}
 

@@ -34,7 +34,6 @@ from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
-from ..provenance import CRATE
 from ..units import count_text
 
 _NAMED: Final = 3
@@ -244,10 +243,8 @@ def may_be_lost(job: Job) -> bool:
 def find_torn_documents(job: Job, destination: Storage) -> None:
     """Mark nodes whose `zarr.json` is missing or torn as not published; StorageError.
 
-    The same for the root, if the file that describes its origin is not as it was written. Torn documents are
-    removed, also those whose record was lost.
+    Torn documents are removed, also those whose record was lost.
     """
-    provenance = job.record.provenance
     for row in job.nodes():
         if row.kind == "refusal":
             continue
@@ -256,14 +253,8 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
         if content is not None and is_torn(content):
             destination.delete(key)
             content = None
-        if row.state != "done":
-            continue
-        if content is not None:
-            if row.path or provenance is None or not provenance.in_crate:
-                continue
-            if destination.get(CRATE) == provenance.crate(job.header["format"]):
-                continue
-        job.record_node(row.id, "pending")
+        if row.state == "done" and content is None:
+            job.record_node(row.id, "pending")
     job.commit()
 
 

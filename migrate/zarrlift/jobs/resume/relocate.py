@@ -65,7 +65,7 @@ def ends_of(
     ends = Endpoints.open(now.source, goal, request, places)
     if now.have_moved:
         require_result(job, job.plan(), ends.destination)
-    return replace(ends, provenance=job.record.provenance)
+    return ends
 
 
 def settle_result(job: Job, target: PathText, places: Places) -> None:
