@@ -18,7 +18,6 @@ from zarrlift.recipe.options import flag_of
 EXAMPLES: Final = {
     "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
     "migrate": "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3 --dry-run\n"
-    "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3 --dry-run --show sst\n"
     "zarrlift migrate zarrlift-demo/ocean.zarr ocean3.zarr --codecs zstd:3",
     "resume": "zarrlift resume ocean3.zarr",
     "update": "zarrlift update ocean3.zarr --dry-run",

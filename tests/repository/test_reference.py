@@ -219,7 +219,6 @@ migrate CELLS new.zarr --chunks 1,192,256 --dry-run
 migrate OCEAN memory://forecast/new.zarr --dry-run
 migrate rows.zarr new.zarr --chunks -1,2 --dry-run
 migrate OCEAN --in-place --dry-run
-migrate OCEAN new.zarr --dry-run --show /
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db
 status cells.zarrlift.db

@@ -15,7 +15,6 @@ from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
-from zarrlift.jobs.node_change import NodeChange
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.status import NodeStatus, Status
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
@@ -384,29 +383,6 @@ DIFF = ArchiveDiff(
         ),
     ),
 )
-
-CHANGE = NodeChange(
-    path="wind",
-    kind="array",
-    before={
-        "wind/.zarray": {
-            "chunks": [4, 45, 90], "compressor": {"id": "zlib", "level": 5}, "dtype": "<i2", "fill_value": 0,
-            "filters": None, "order": "C", "shape": [12, 90, 180], "zarr_format": 2,
-        },
-        "wind/.zattrs": {"_ARRAY_DIMENSIONS": ["t", "y", "x"], **{f"same_{n}": n for n in range(9)}},
-    },
-    after={
-        "wind/zarr.json": {
-            "zarr_format": 3, "node_type": "array", "shape": [12, 90, 180], "data_type": "int16",
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 45, 90]}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-            "fill_value": 0, "dimension_names": ["t", "y", "x"],
-            "attributes": {**{f"same_{n}": n for n in range(9)}, "title": "long " * 30},
-        }
-    },
-)  # fmt: skip
-
 
 # Archives with images, and one whose names and attributes are hostile to a page.
 

@@ -6,7 +6,7 @@ They ask before something is deleted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +19,8 @@ from .session import DONE, PARTLY, Answer, write
 from .verbs import batch_of, moving, run_verb
 
 if TYPE_CHECKING:
+    from zarrstack.core.json_text import JSON
+
     from ..jobs.batch.batch import Batch
     from ..planning.plans import Plan
     from .option_groups import Tables
@@ -30,7 +32,6 @@ def migrate(
     destination: o.Destination = None,
     *,
     dry_run: o.DryRun = False,
-    show: o.Show = None,
     options: o.Migrating,
     storage: o.Storage,
     recipe: RecipeOptions,
@@ -39,15 +40,12 @@ def migrate(
 ) -> Answer:
     """Migrate an archive to DST, or --in-place, which only adds files to the source.
 
-    With --dry-run, show what would be done and cost, array by array; with --show too, what would change in
-    the metadata of a node.
+    With --dry-run, show what would be done and cost, array by array.
 
     \b
     zarrlift migrate old.zarr new.zarr
     zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto
     """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
-    if show is not None and not dry_run:
-        raise usage("--show is for a plan", expected="--dry-run")
     import zarrlift
 
     def arguments(*tables: type) -> dict[str, Any]:
@@ -61,23 +59,25 @@ def migrate(
     if dry_run:
         output.session.previews = True
         keywords = arguments()
-        if show is not None:
-            from ..jobs.node_change import node_change
+        plan = zarrlift.plan(source, destination, **keywords)
+        documents = {}
+        if output.session.json:
+            from ..jobs.source_documents import source_documents
 
-            return Answer.of(node_change(show, source, destination, **keywords), DONE)
-        return _planned(zarrlift.plan(source, destination, **keywords))
+            documents = source_documents(plan, source, destination, **keywords)
+        return _planned(plan, documents)
     question = None
     if "overwrite" in options.given() and destination is not None:
         question = partial(overwrite_question, destination, storage)
     return moving(work, destination or source, options, output, ask(question, yes=yes))
 
 
-def _planned(plan: Plan) -> Answer:
+def _planned(plan: Plan, documents: Mapping[str, JSON]) -> Answer:
     from ..core.problems import any_refusal
     from ..report.plan import plan_json
 
     code = PARTLY if any_refusal(plan.all_problems()) else DONE
-    return Answer.of(plan, code, data=lambda: plan_json(plan))
+    return Answer.of(plan, code, data=lambda: plan_json(plan, documents))
 
 
 def resume(

@@ -46,15 +46,6 @@ VerifyAgain: TypeAlias = Annotated[
 DryRun: TypeAlias = Annotated[
     bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
 ]
-Show: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--show",
-        help="With --dry-run: show the metadata of a node before and after, as a diff.",
-        metavar="PATH",
-        heading="Output",
-    ),
-]
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 Html: TypeAlias = Annotated[
     str | None,

@@ -198,18 +198,6 @@ class Document(Block):
     value: Any
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Change(Block):
-    """Lines before and after, with what they are; for text, side by side if there is room.
-
-    Else it is a unified diff. No page has one.
-    """
-
-    before: Sequence[str]
-    after: Sequence[str]
-    heads: tuple[str, str]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Column:
     """Title and layout of a column."""

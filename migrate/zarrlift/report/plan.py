@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..core.chain.reader_table import Reader, table
@@ -24,7 +24,7 @@ from . import blocks as b
 from .archive import conventions, refused_briefly
 
 if TYPE_CHECKING:
-    from zarrstack.core.json_text import JSONObject
+    from zarrstack.core.json_text import JSON, JSONObject
 
     from ..planning.plans import ArrayPlan, Plan
     from ..planning.requests import RequestForecast
@@ -259,9 +259,16 @@ def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
     return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not exact)
 
 
-def plan_json(plan: Plan) -> JSONObject:
-    """A plan, complete, with totals, and who can read each array."""
+def plan_json(plan: Plan, documents: Mapping[str, JSON]) -> JSONObject:
+    """A plan, complete, with totals, who can read each array, and the documents before and after.
+
+    `documents` are those of the source by key.
+    """
     data = plan.to_json()
+    for node in (data, *data["arrays"], *data["groups"]):
+        node["source_documents"] = {key: documents[key] for key, _ in node["source_digests"]}
+    for group in data["groups"]:
+        group["document"] = plan.document(group["path"])
     arrays = [
         {**array, "readers": _reading(reading)}
         for array, (_, reading) in zip(data["arrays"], readings(plan.arrays), strict=True)

@@ -10,7 +10,6 @@ _HOMES: Final = {
     "Archive": "archive.",
     "ArchiveDiff": "diff.",
     "Census": "census.",
-    "NodeChange": "previews.change_",
     "Plan": "plan.",
     "Status": "status.",
     "UpdatePlan": "previews.update_",

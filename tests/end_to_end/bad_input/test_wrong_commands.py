@@ -69,8 +69,6 @@ status done  # exits 1
 status doen.zarr.zarrlift.db  # exits 1
 resume cells.n5  # exits 1
 verify ocean.zarr empty
-migrate ocean.zarr out.zarr -n --show sts
-migrate ocean.zarr out.zarr --show sst
 diff ocean.zarr nope.zarr
 diff ocean.zarr cells.n5 --from zarr2
 undo nope.zarr --yes  # exits 1

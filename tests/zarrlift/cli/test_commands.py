@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ def fakes(monkeypatch):
     for name, recorder in recorders.items():
         # Set, not patched: looking at the real function would load it.
         monkeypatch.setitem(vars(zarrlift), name, recorder)
+    monkeypatch.setattr("zarrlift.jobs.source_documents.source_documents", lambda *_, **__: defaultdict(dict))
     return recorders
 
 
@@ -403,6 +405,7 @@ def test_the_members_of_json_documents_are_stable(fakes, capsys):
     assert members["inspect"] == {"url", "format", "consolidated", "conventions", "nodes", "problems"}
     assert members["plan"] >= {"source", "destination", "in_place", "format", "arrays", "groups", "refusals"}
     assert members["plan"] >= {"totals", "problems", "free_bytes", "excluded", "consolidate"}
+    assert "source_documents" in members["plan"]
     assert members["migrate"] >= {"job", "state", "arrays_done", "arrays_total", "problems", "seconds"}
     assert members["status"] >= {"job", "source", "destination", "state", "nodes"}
     assert members["verify"] >= {"ok", "full", "compared", "differences", "problems"}

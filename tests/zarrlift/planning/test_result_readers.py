@@ -95,10 +95,12 @@ def test_a_reader_that_would_show_other_values_is_a_warning_without_being_asked(
 
 
 def test_a_plan_as_json_has_the_readers_of_each_array(tmp_path: Path) -> None:
+    from zarrlift.jobs.source_documents import source_documents
     from zarrlift.report.plan import plan_json
 
     CHECKED.write(tmp_path / "old.zarr")
-    (array,) = plan_json(zarrlift.plan(tmp_path / "old.zarr"))["arrays"]
+    plan = zarrlift.plan(tmp_path / "old.zarr")
+    (array,) = plan_json(plan, source_documents(plan, tmp_path / "old.zarr", None))["arrays"]
     assert "zarr-python 3.4.2" in array["readers"]["yes"]
     assert array["readers"]["no"]["gdal 3.12.2"] == ["codec crc32c"]
     assert "rarr" in array["readers"]["unknown"]

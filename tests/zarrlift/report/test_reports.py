@@ -18,8 +18,8 @@ from zarrlift.report import archive as report_archive
 from zarrlift.report import diff as report_diff
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
-from zarrlift.report import previews, text
 from zarrlift.report import status as report_status
+from zarrlift.report import text
 from zarrlift.report.blocks import Problems
 from zarrlift.report.page import Page
 from zarrlift.report.problems import summary
@@ -55,7 +55,6 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
     "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
     "diff": lambda page: printed(report_diff.blocks(examples.DIFF), page),
-    "show": lambda page: printed(previews.change_blocks(examples.CHANGE), page),
     "different": lambda page: printed(report_outcome.verification_blocks(examples.DIFFERENT), page),
 }
 
