@@ -216,7 +216,6 @@ inspect nothing.zarr
 inspect --nothing
 migrate OCEAN new.zarr --recipe recipe.toml --dry-run
 migrate CELLS new.zarr --chunks 1,192,256 --dry-run
-migrate OCEAN memory://forecast/new.zarr --dry-run
 migrate rows.zarr new.zarr --chunks -1,2 --dry-run
 migrate OCEAN --in-place --dry-run
 migrate broken.zarr new.zarr --dry-run

@@ -18,7 +18,6 @@ from zarrlift.core.grid.frames import Shards
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.status import NodeStatus, Status
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
-from zarrlift.planning.requests import RequestCounts, RequestForecast
 from zarrlift.planning.routes import Move, route_between
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
@@ -188,11 +187,6 @@ CODECS = replace(
     ),
     refusals=(),
     excluded=(),
-    requests=RequestForecast(
-        source=RequestCounts(list=5, get=1_234_567, head=512, bytes_read=167_500_000),
-        destination=RequestCounts(list=1, get=67, put=260, copy=512, delete=1, bytes_written=134_000_000),
-        objects=67,
-    ),
 )
 """Two arrays share their codecs, the others have others."""
 IMAGES = replace(

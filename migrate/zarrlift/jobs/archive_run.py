@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from zarrstack.core.errors import UsageError
@@ -61,14 +61,10 @@ class ArchiveRequest(Request, Places):
 
     def plan_of(self, ends: Endpoints) -> Plan:
         """The plan for ends that are opened and described; nothing is written."""
-        plan, inventories = ends.plan(self.recipe, self.format)
+        plan, _ = ends.plan(self.recipe, self.format)
         plan = refuse_existing_documents(plan, ends.source)
         refuse_unapplied(plan)
-        if ends.source.requests is None and ends.destination.requests is None:
-            return plan
-        from .request_forecast import forecast  # files do not need stores
-
-        return replace(plan, requests=forecast(plan, ends, inventories, self))
+        return plan
 
 
 def migrate_archive(

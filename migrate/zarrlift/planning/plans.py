@@ -16,7 +16,6 @@ from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe
 from .changes import Changes
 from .regrid.intermediate import IntermediateArray, shape_from_json, shape_to_json
-from .requests import RequestForecast
 from .routes import Move, Route
 from .zarr_json import consolidate
 
@@ -222,8 +221,6 @@ class Plan(NotebookResult):
     """Free space at the destination, if known."""
     conventions: tuple[RecognizedConvention, ...] = ()
     """Recognized conventions that the recipe requests."""
-    requests: RequestForecast | None = None
-    """What the stores at both ends will be asked; None if neither end is in one."""
 
     def __repr__(self) -> str:
         where = "in place" if self.in_place else f"to {self.destination!r}"

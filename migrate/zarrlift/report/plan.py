@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
     from ..planning.plans import ArrayPlan, Plan
-    from ..planning.requests import RequestForecast
     from ..planning.result_readers import Reading
 
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
@@ -61,9 +60,6 @@ def blocks(plan: Plan) -> Iterator[b.Block]:
         yield b.Section(title="Excluded")
         head = f"Excluded by the recipe, {count_text(len(plan.excluded), 'node')}"
         yield b.Names(head, plan.excluded, most=_EXCLUDED)
-    if plan.requests is not None:
-        yield b.Section(title="Requests to stores", heads_text=True)
-        yield b.Pairs(tuple(_requests(plan, plan.requests)))
     yield b.Section()
     yield b.Summary(totals(plan))
     yield b.Text("Nothing has been written.")
@@ -97,22 +93,6 @@ def totals(plan: Plan) -> str:
     if plan.free_bytes is not None:
         text += f"; {bytes_text(plan.free_bytes)} free at the destination"
     return text + "."
-
-
-def _requests(plan: Plan, forecast: RequestForecast) -> Iterator[tuple[str, str]]:
-    """The requests at each end by class, with the bytes of chunks."""
-    for end in ("source", "destination"):
-        counts = getattr(forecast, end)
-        if counts is None:
-            continue
-        classes = counts.to_json()
-        size, written = bytes_text(classes.pop("bytes_read")), classes.pop("bytes_written")
-        figures = [f"{count_text(count)} {name}" for name, count in classes.items() if count]
-        figures += [f"{size} read"] if counts.bytes_read else []
-        exact = all(array.bytes_out_known for array in plan.arrays)
-        figures += [f"{bytes_text(written, estimated=not exact)} written"] if written else []
-        yield end, ", ".join(figures)
-    yield "objects", f"{count_text(forecast.objects)} more at the destination in the end"
 
 
 def _codecs(array: ArrayPlan) -> str:
@@ -273,8 +253,7 @@ def plan_json(plan: Plan, documents: Mapping[str, JSON]) -> JSONObject:
         {**array, "readers": _reading(reading)}
         for array, (_, reading) in zip(data["arrays"], readings(plan.arrays), strict=True)
     ]
-    requests = None if plan.requests is None else plan.requests.to_json()
-    return {**data, "arrays": arrays, "totals": plan_totals(plan), "requests": requests}
+    return {**data, "arrays": arrays, "totals": plan_totals(plan)}
 
 
 def _reading(reading: Reading) -> JSONObject:

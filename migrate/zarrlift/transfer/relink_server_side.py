@@ -64,10 +64,6 @@ class ServerCopy:
         self._proven = False
         """Whether a copy was compared and equal; some servers create an empty object instead."""
 
-    def compared(self, count: int) -> int:
-        """The number of copies that are compared, of this many."""
-        return min(count, 1) if self._to.copies_at_once else count
-
     def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `payload_check` has checked each object's ends.
 

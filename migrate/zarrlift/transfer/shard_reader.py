@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .counts import MoveCounts
     from .region_buffer import CarryOver, Region
 
-SPAN: Final = 4 << 20
+_SPAN: Final = 4 << 20
 """Bytes of a shard read at once, unless one inner chunk is larger."""
 _GAP: Final = 64 << 10
 """Maximum gap in bytes between two inner chunks of a shard that are read together."""
@@ -268,7 +268,7 @@ def spans_of(offsets: list[int], lengths: list[int]) -> Iterator[Span]:
         waste, wanted = 0, lengths[at]
         while end < len(offsets):
             between = max(offsets[end] - stop, 0)
-            if between > _GAP or offsets[end] + lengths[end] - start > SPAN:
+            if between > _GAP or offsets[end] + lengths[end] - start > _SPAN:
                 break
             if between and waste + between > max(wanted + lengths[end], _GAP):
                 break

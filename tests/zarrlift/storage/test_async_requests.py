@@ -174,7 +174,7 @@ def test_one_worker_writes_many_objects_at_once(wish: dict[str, Any], numbers: P
 def test_ranges_of_one_shard_are_read_at_once(numbers: Path, tmp_path: Path, monkeypatch: Any) -> None:
     assert one_worker(numbers, tmp_path / "shards.zarr", tmp_path, shards="40,40").ok
     monkeypatch.setattr(
-        "zarrlift.transfer.shard_reader.SPAN", 1
+        "zarrlift.transfer.shard_reader._SPAN", 1
     )  # so that each inner chunk is a range of its own
     store = HeldRanges(fill(MemoryStore(), tmp_path / "shards.zarr"), together=9)
     outcome = one_worker(store, tmp_path / "new.zarr", tmp_path, shards="none")

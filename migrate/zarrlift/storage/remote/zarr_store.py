@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import weakref
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -98,8 +97,6 @@ class StoreStorage(Storage):
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
         self.requests = StoreRequests(self)
-        self.sent = Counter[str]()
-        """Number of requests by the words of their failure, such as "cannot list"."""
         self.tells_versions = self.native is not None and self.native.tells_versions
         if self._store is not store:  # our own file system: its connections are not closed elsewhere
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
@@ -311,7 +308,6 @@ class StoreStorage(Storage):
 
         `single` as for `ConcurrencyLimiter`.
         """
-        self.sent[what] += 1
         try:
             # zarr has no public method to open a store that was created closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
