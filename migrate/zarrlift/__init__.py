@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
-    from .jobs.status import NodeStatus, Status, limit, status
+    from .jobs.status import NodeStatus, Status, status
     from .jobs.undo import undo
     from .jobs.update.steps import NodeUpdate, UpdatePlan
     from .jobs.update.update import plan_update, update
@@ -71,7 +71,6 @@ _HOMES = {
     "finish": "jobs.finish",
     "inspect": "jobs.api",
     "job_report": "jobs.job_report",
-    "limit": "jobs.status",
     "load_recipe": "recipe.toml_file",
     "migrate": "jobs.api",
     "open": "views.legacy",
@@ -120,7 +119,6 @@ __all__ = [
     "finish",
     "inspect",
     "job_report",
-    "limit",
     "load_recipe",
     "migrate",
     "open",

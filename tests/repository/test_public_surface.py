@@ -23,7 +23,7 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "census", "diff", "finish", "inspect", "job_report", "limit", "migrate",
+    "batch", "census", "diff", "finish", "inspect", "job_report", "migrate",
     "open", "open_array", "open_group", "plan", "plan_update", "present",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip

@@ -42,7 +42,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "migrate": ("migrate_commands", "Migrate an archive, or show what would be done."),
     "resume": ("migrate_commands", "Continue a migration or a batch."),
     "update": ("migrate_commands", "Bring a result up to date with a source that has changed."),
-    "limit": ("status_command", "Change the bandwidth of a job while it runs."),
     "status": ("status_command", "Show progress, and report what was done, also in HTML."),
     "verify": ("inspect_commands", "Compare source and result."),
     "diff": ("inspect_commands", "Compare any two archives: nodes, metadata and values."),

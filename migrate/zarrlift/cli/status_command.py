@@ -1,4 +1,4 @@
-"""`status`, once or until the job ends (`--watch`), and `limit`, the bandwidth of a job that runs."""
+"""`status`, once or until the job ends (`--watch`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
-
-import typer
 
 from ..recipe.options import JobPlace, Places
 from ..recipe.signatures import given
@@ -216,21 +214,3 @@ def _draw(status: Any, report: Any, stream: TextIO, height: int, *, everything: 
     above = _UP.format(height) if height else ""
     write(_CUT + above + "".join(f"{line}{_END_OF_LINE}\n" for line in drawn) + _BELOW + _WRAP, stream)
     return len(drawn)
-
-
-def limit(
-    target: o.Target,
-    rate: Annotated[str, typer.Argument(help="Such as 20MB/s, or off for no limit.", metavar="RATE")],
-    *,
-    options: o.JobFile,
-) -> Answer:
-    """Change the bandwidth of a job that was started with --bwlimit, while it runs or for its next run.
-
-    Workers in other processes take it up with their next task. To pause a job, stop it with Ctrl-C, and
-    continue it later with zarrlift resume.
-    """
-    import zarrlift
-
-    zarrlift.limit(target, rate, **options.arguments())
-    text = "no limit" if rate == "off" else f"at most {rate} at each end"
-    return Answer(code=DONE, text=lambda: plain([f"The job has {text}."]), data=dict)

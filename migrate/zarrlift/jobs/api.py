@@ -142,8 +142,8 @@ def migrate(
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
       cluster of Dask. Workers elsewhere must be able to access both places.
     - `workers`: their number; by default that of the executor, or what suits the work and the machine.
-    - `bwlimit`: the bytes per second at each end, such as "50MB/s", of all workers together; `limit` changes
-      it. In place, nothing is limited.
+    - `bwlimit`: the bytes per second at each end, such as "50MB/s", of all workers together.
+      In place, nothing is limited.
     - `verify`: how much is compared before an array is published.
     - `fsync`: protect the result against power failures.
     - `no_list`: do not list the objects of an array before it is published (for 10^9 objects).
@@ -187,7 +187,6 @@ def migrate(
     run_options = RunOptions.of(running, migration)
     ends = migration.open()
     path = job_path(ends.beside, ends.destination.url, job)
-    run_options = run_options.with_limit_of(path)
     ends = ends.limited(run_options.limit)
     with observed(progress, ends.source.url, ends.destination.url, watching) as display:
         return migrate_archive(migration, ends, path, run_options, display)

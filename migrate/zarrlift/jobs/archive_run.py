@@ -91,7 +91,6 @@ def migrate_archive(
             new_job(request, ends, path, claim, options, progress) as (job, plan, inventories),
         ):
             set_aside(job, ends.destination)
-            options.follow_limit(path)
             it = OpenJob(job=job, ends=ends, options=options, checks=checks, claim=claim, progress=progress)
             return it.end(it.run_to_end(plan, inventories))
 

@@ -109,7 +109,7 @@ def unclaimed_job(
     )
     with job_file as job:
         ends = ends_of(job, target, places, moved)
-        options = replace(options, verify=verify or level_before(job)).with_limit_of(job.path)
+        options = replace(options, verify=verify or level_before(job))
         refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
         ends = ends.limited(options.limit)
         ends.check_reach(options)
@@ -149,7 +149,6 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, progress: Progress | Non
         if crashed and job.state in ("incomplete", "done"):
             find_torn_documents(job, ends.destination)
         require_output(job, ends.destination)
-        options.follow_limit(unclaimed.path)
         yield OpenJob(
             job=job,
             ends=ends,

@@ -61,7 +61,6 @@ class OpenJob:
 
     def end(self, outcome: Outcome) -> Outcome:
         """Release the places; the outcome with what that has shown."""
-        self.options.forget_limit(outcome)
         return self.claim.end(outcome)
 
 

@@ -1,4 +1,4 @@
-"""`status`: the progress of a job as frozen data, read from its file; and `limit`, its bandwidth."""
+"""`status`: the progress of a job as frozen data, read from its file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ from zarrstack.core.errors import Problem
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import FieldsAsJSON
-from ..errors import JobError
 from ..planning.plans import taken_over
 from ..planning.routes import RouteName
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import JobPlace, PathText
 from ..recipe.signatures import explicit, given
-from ..storage.bandwidth import limit_path, parse_limit, write_limit
 from ..storage.silence import Silence
 from .ledger.find_job import find_job
 from .ledger.last_run import Activity, LastRun, activity, last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow, TaskTotals
 from .option_words import option_words
-from .units import command
 from .work_totals import RouteRates, total_bytes, work_left
 
 
@@ -231,48 +228,3 @@ def status(target: PathText, **options: Unpack[JobPlaceKeywords]) -> Status:
     """
     with Job.open(find_job(target, given(options, JobPlace)), write=False) as opened:
         return status_of(opened)
-
-
-@explicit
-def limit(target: PathText, rate: str | float, **options: Unpack[JobPlaceKeywords]) -> None:
-    """Change the bytes per second of a job that was started with `bwlimit`, or set them for its next run.
-
-    `target` and `job` are as for `status`. `rate` is a text such as "20MB/s", a number of bytes, or "off".
-    Workers take up a new limit with their next task, others within a second or two. It stays until the job is
-    done; to pause a job, interrupt it and resume it later.
-
-    Raises
-    ------
-    UsageError
-        If it is not a rate.
-    JobError
-        If there is no such job, if it is done, or if it runs without a limit.
-
-    Examples
-    --------
-    >>> try:
-    ...     outcome = zarrlift.migrate("ocean.zarr", "new.zarr", bwlimit="50MB/s")
-    ... except zarrlift.Interrupted:
-    ...     zarrlift.limit("new.zarr", "20MB/s")
-    """
-    new = parse_limit(rate)
-    path = find_job(target, given(options, JobPlace))
-    with Job.open(path, write=False) as opened:
-        status = status_of(opened)
-    file = limit_path(path)
-    if not file.exists():
-        if status.state != "incomplete":
-            raise JobError(
-                "the job does not run",
-                key=str(path),
-                found=f"it is {status.state}",
-                advice="Give the next job its limit with --bwlimit.",
-            )
-        if status.activity in ("running", "unknown"):
-            again = command("resume", str(path), "--bwlimit", str(rate))
-            raise JobError(
-                "the job runs without a limit that can be changed",
-                key=str(path),
-                advice=f"Stop it with Ctrl-C, then run: {again}",
-            )
-    write_limit(file, new)

@@ -16,7 +16,6 @@ from ..archive.inventory_file import InventoryFile
 from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory, changed_keys
-from ..storage.bandwidth import limit_path
 from ..storage.base import Storage
 from ..storage.local.presence import exists
 from .ledger.ledger import Job
@@ -51,12 +50,11 @@ def _lists_slowly(source: Storage) -> bool:
 
 
 def remove_inventory(job: Path) -> None:
-    """Delete the stored listings of a job and its limit; a failure is only logged."""
+    """Delete the stored listings of a job; a failure is only logged."""
     path = inventory_path(job)
     try:
         path.unlink(missing_ok=True)
         _later(job).unlink(missing_ok=True)
-        limit_path(job).unlink(missing_ok=True)
     except OSError as error:
         log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
 

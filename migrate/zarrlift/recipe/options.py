@@ -246,7 +246,7 @@ class Executing(Table):
     )
     bwlimit: str | float | None = option(
         None,
-        "Bytes per second at each end, such as 50MB/s, of all workers together. zarrlift limit changes it.",
+        "Bytes per second at each end, such as 50MB/s, of all workers together.",
         heading="Running",
         metavar="RATE",
     )

@@ -1,24 +1,19 @@
 """A limit of the bytes per second at each end of a job (`--bwlimit`), for all that works on it together.
 
-The layer `Throttle` over both ends counts stored bytes. The limit of a job is in a small file beside the job
-file, so that `zarrlift limit` changes it while the job runs. Workers in other processes get an equal share of
-it with each task.
+Stored bytes are counted at both ends. Workers in other processes get an equal share with each task.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 
-from ..errors import JobError
 from .base import Storage
 
 if TYPE_CHECKING:
@@ -26,16 +21,9 @@ if TYPE_CHECKING:
     from zarrstack.system.rate_limits import TokenBucket
 
 End = Literal["source", "destination"]
-_SUFFIX: Final = ".limit"
-_REREAD_SECONDS: Final = 1.0
 _BURST: Final = 1.0
 _UNIT_NEEDED: Final = 100_000
 """Bytes per second below which a bare number is more likely one of megabytes (`--bwlimit 10`)."""
-
-
-def limit_path(job: Path) -> Path:
-    """The file with the limit of the job in a file."""
-    return job.with_name(job.name + _SUFFIX)
 
 
 def parse_limit(text: str | float) -> float:
@@ -43,7 +31,11 @@ def parse_limit(text: str | float) -> float:
 
     A number below 100,000 is refused without a unit.
     """
-    rate = _rate(text)
+    if text == "off":
+        return math.inf
+    rate = parse_rate(text) if isinstance(text, str) else text
+    if rate is None or not rate > 0:
+        raise UsageError("not a rate", found=repr(text), expected="such as 50MB/s, or off for no limit")
     has_unit = isinstance(text, str) and any(character.isalpha() for character in text.removesuffix("/s"))
     if rate < _UNIT_NEEDED and not has_unit:
         meant = f"{rate:g}M" if rate < 1000 else f"{rate / 1000:g}k"
@@ -55,41 +47,16 @@ def parse_limit(text: str | float) -> float:
     return rate
 
 
-def _rate(text: str | float) -> float:
-    if text == "off":
-        return math.inf
-    rate = parse_rate(text) if isinstance(text, str) else text
-    if rate is None or not rate > 0:
-        raise UsageError("not a rate", found=repr(text), expected="such as 50MB/s, or off for no limit")
-    return rate
-
-
-def write_limit(path: Path, rate: float) -> None:
-    """Replace the file of a limit; JobError."""
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        new.write_text("off" if rate == math.inf else f"{rate:.0f}" if rate >= 1 else repr(rate))
-        new.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink()
-        raise JobError("cannot write the limit of a job", key=str(path), found=error.strerror) from error
-
-
 class Bandwidth:
     """The limit of a run, or of a batch, in this process."""
 
-    def __init__(self, rate: float | None, clock: Clock | None = None) -> None:
-        """`rate` None is that of the file of a job."""
+    def __init__(self, rate: float, clock: Clock | None = None) -> None:
         if clock is None:
             from zarrstack.system.clock import Clock  # not loaded where nothing is limited
 
             clock = Clock()
         self._clock = clock
-        self._given = rate
-        self._rate = math.inf if rate is None else rate
-        self._file: Path | None = None
-        self._read = -math.inf
+        self._rate = rate
         self._buckets: dict[End, TokenBucket] = {}
 
     @classmethod
@@ -97,30 +64,8 @@ class Bandwidth:
         """The limit that an option asks for; None for none. UsageError."""
         return limit if limit is None or isinstance(limit, cls) else cls(parse_limit(limit))
 
-    @classmethod
-    def of_job(cls, job: Path) -> Self | None:
-        """The limit that is left of an earlier run of a job; None if there is none."""
-        return cls(None) if limit_path(job).exists() else None
-
-    def follow(self, job: Path) -> None:
-        """Use the limit in the file of a job, to which one that was given is written; JobError."""
-        self._file = limit_path(job)
-        if self._given is not None:
-            write_limit(self._file, self._given)
-
-    def forget(self) -> None:
-        """Remove the file of a job that is done."""
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.unlink()
-            self._file = None
-
     def rate(self) -> float:
         """Bytes per second of this process and its workers, now."""
-        if self._file is not None and self._clock.now() - self._read >= _REREAD_SECONDS:
-            self._read = self._clock.now()
-            with suppress(OSError, UsageError, UnicodeDecodeError):
-                self._rate = _rate(self._file.read_text().strip())
         return self._rate
 
     def share(self, slots: int) -> float:

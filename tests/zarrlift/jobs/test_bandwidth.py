@@ -1,4 +1,4 @@
-"""A limit of bandwidth: at both ends, of everything that works on a job, and changed while it runs."""
+"""A limit of bandwidth: at both ends, of everything that works on a job."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.errors import JobError, UsageError
+from zarrlift.errors import UsageError
 from zarrlift.jobs.endpoints import Endpoints
 from zarrlift.jobs.processes.executors import with_share
 from zarrlift.recipe.options import Places, Request
-from zarrlift.storage.bandwidth import Bandwidth, limit_path, parse_limit, shares_of
+from zarrlift.storage.bandwidth import Bandwidth, parse_limit, shares_of
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.silence import longest
 from zarrlift.transfer.events import TaskDone
@@ -39,10 +39,6 @@ def source(folder: Path, *, seed: int = 0) -> Path:
     return folder
 
 
-def job_of(result: Path) -> Path:
-    return result.with_name(result.name + ".zarrlift.db")
-
-
 def stop(event: object) -> None:
     """Interrupt a run after its first task, from the thread of the call."""
     if isinstance(event, TaskDone):
@@ -59,7 +55,6 @@ def test_both_ends_are_limited_and_the_result_is_the_same(codecs, tmp_path):
     assert tree(tmp_path / "new") == tree(tmp_path / "fast")
     # What is read in one burst is free, at each end.
     assert clock.now() - 1000 >= CHUNKS * SIZE / RATE - 1
-    assert not limit_path(job_of(tmp_path / "new")).exists()
 
 
 def test_a_full_comparison_is_limited(tmp_path):
@@ -78,46 +73,6 @@ def test_archives_of_a_batch_share_a_limit(tmp_path):
     batch = zarrlift.batch(str(tmp_path / "in" / "*"), to=str(tmp_path / "out/{relative}"), bwlimit=limit)
     batch.outcome.raise_for_problems()
     assert clock.now() - 1000 >= 3 * CHUNKS * SIZE / RATE - 1
-    assert not list((tmp_path / "out").glob("*.limit"))
-
-
-def test_a_limit_is_changed_while_the_job_runs(tmp_path):
-    old, new, changed = source(tmp_path / "old"), tmp_path / "new", []
-
-    class Impatient(FakeClock):
-        """Once the job has begun, and this waits, the limit is removed."""
-
-        def sleep_sync(self, seconds):
-            super().sleep_sync(seconds)
-            if not changed and limit_path(job_of(new)).exists():
-                assert limit_path(job_of(new)).read_text() == "10"
-                zarrlift.limit(new, "off")
-                changed.append(self.now())
-
-    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:1"))
-    clock = Impatient()
-    zarrlift.migrate(old, new, recipe=recipe, bwlimit=Bandwidth(10, clock)).raise_for_problems()
-    assert max(clock.naps) <= 1
-    assert clock.now() - changed[0] <= 2 * CHUNKS  # at most one more nap of each request, rather than 6400
-    assert not limit_path(job_of(new)).exists()
-
-
-def test_a_limit_stays_with_an_interrupted_job(tmp_path, capsys):
-    old, new = source(tmp_path / "old"), tmp_path / "new"
-    with pytest.raises(zarrlift.Interrupted):
-        zarrlift.migrate(old, new, bwlimit="1GB/s", progress=stop)
-    assert limit_path(job_of(new)).read_text() == "1000000000"
-    assert main(["limit", str(new), "2GB/s"]) == 0
-    assert "at most 2GB/s at each end" in capsys.readouterr().out
-    clock, seen = FakeClock(), []
-    follow = Bandwidth.of_job(job_of(new))
-    assert follow is not None
-    follow._clock = clock
-    follow.follow(job_of(new))
-    seen.append(follow.rate())
-    assert seen == [2e9]
-    assert zarrlift.resume(new).raise_for_problems().state == "done"
-    assert not limit_path(job_of(new)).exists()
 
 
 @pytest.mark.parametrize(("first", "second"), [(None, "1GB/s"), ("1GB/s", None), ("off", "1GB/s")])
@@ -125,8 +80,6 @@ def test_runs_with_and_without_a_limit_continue_each_other(first, second, tmp_pa
     old, new = source(tmp_path / "old"), tmp_path / "new"
     with pytest.raises(zarrlift.Interrupted):
         zarrlift.migrate(old, new, bwlimit=first, progress=stop)
-    if second is None:
-        limit_path(job_of(new)).unlink()
     assert zarrlift.resume(new, bwlimit=second).raise_for_problems().state == "done"
     assert zarrlift.update(new, bwlimit=first).state == "nothing to do"
     zarr.open_array(old, mode="r+")[:10] = 7
@@ -222,19 +175,3 @@ def test_a_wait_for_the_limit_is_no_silence_of_a_server(tmp_path):
     assert len(limited.get("0") or b"") == SIZE
     assert clock.now() - 1000 >= SIZE - 1
     assert set(silences) == {None}
-
-
-def test_a_job_without_a_limit_has_none_to_change(tmp_path):
-    old, new = source(tmp_path / "old"), tmp_path / "new"
-    messages = []
-
-    def change(event: object) -> None:
-        if isinstance(event, TaskDone) and not messages:
-            with pytest.raises(JobError) as caught:
-                zarrlift.limit(new, "1MB/s")
-            messages.append(str(caught.value))
-
-    zarrlift.migrate(old, new, progress=change)
-    assert f"zarrlift resume {job_of(new)} --bwlimit 1MB/s" in messages[0]
-    with pytest.raises(JobError, match="the job does not run; found it is done"):
-        zarrlift.limit(new, "1MB/s")

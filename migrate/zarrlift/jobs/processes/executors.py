@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from ...errors import JobError
 from ...planning.plans import ArrayPlan
@@ -22,9 +21,6 @@ from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec
 from ..log_messages import archive
 from .forked_process import ForkedProcess
-
-if TYPE_CHECKING:
-    from ..outcome import Outcome
 
 _SMALL: Final = 32 << 10
 """Mean chunk size below which one thread is faster than two: file operations dominate."""
@@ -75,22 +71,6 @@ class RunOptions(Running):
             verify=request.verify,
             limit=Bandwidth.of(executing.bwlimit),
         )
-
-    def with_limit_of(self, job: Path) -> Self:
-        """The same with the limit that an earlier run has left in a job, unless another one is given."""
-        if self.limit is not None or self.stop is not None:  # that of a batch stays as it was given
-            return self
-        return replace(self, limit=Bandwidth.of_job(job))
-
-    def follow_limit(self, job: Path) -> None:
-        """Let the file of the job, which is open for writing, change the limit from now on; JobError."""
-        if self.limit is not None and self.stop is None:
-            self.limit.follow(job)
-
-    def forget_limit(self, outcome: Outcome) -> None:
-        """Remove that file once the job is complete."""
-        if self.limit is not None and outcome.state != "incomplete":
-            self.limit.forget()
 
     def heeding_stop(self) -> AbstractContextManager[None]:
         """Let waits of this thread end with `stop`, by KeyboardInterrupt."""
