@@ -287,7 +287,7 @@ CALLERS = """
     cli/session jobs/disk_sync jobs/processes/forked_process
     jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
     storage/listed_versions storage/local/byte_locks storage/local/file_copy storage/local/files
-    storage/local/held_root storage/local/owner_process storage/local/system_errors storage/local/writer
+    storage/local/owner_process storage/local/system_errors storage/local/writer
     transfer/executors/process_pool
     core/paths layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
 """

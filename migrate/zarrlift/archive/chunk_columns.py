@@ -47,6 +47,15 @@ class ChunkColumns:
         if len(self._indexes) >= self._most:
             self._spill()
 
+    def add_names(self, indexes: array[int]) -> None:
+        """Add rows of which neither size nor version is known."""
+        self._indexes.extend(indexes)
+        unknown = bytes(_ITEM * len(indexes))
+        self._sizes.frombytes(unknown)
+        self._versions.frombytes(unknown)
+        if len(self._indexes) >= self._most:
+            self._spill()
+
     def extend(self, indexes: Indexes, sizes: Indexes, versions: Indexes) -> None:
         """Add rows."""
         self._indexes.frombytes(indexes.tobytes())

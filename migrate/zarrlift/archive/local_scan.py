@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from array import array
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from math import prod
 from typing import Final
@@ -149,13 +151,17 @@ class _Scan:
         count, stride = self.counts[axis], prod(self.counts[axis + 1 :])
         last = level == len(self.axes) - 1
         lead = "" if level else self.lead
+        # Most entries are files of which only the name is needed.
+        names_only, present = last and not self.found.sized, array("q")
         with os.scandir(directory) as entries:
             for entry in entries:
                 name = entry.name
-                number = _number(name.removeprefix(lead)) if name.startswith(lead) else None
+                number = _number(name, lead)
                 if number is None or number >= count:
                     if level > 0 or name not in self.passed_over:
                         self.found.unclaimed_name(prefix + name)
+                elif names_only and entry.is_file(follow_symlinks=False):
+                    present.append(base + number * stride)
                 elif last:
                     self._accept(entry, base + number * stride, prefix + name)
                 elif entry.is_symlink() and self._leads_away(entry, prefix + name):
@@ -164,6 +170,7 @@ class _Scan:
                     self._deep(entry.path, level + 1, base + number * stride, f"{prefix}{name}/")
                 else:
                     self._no_file(prefix + name, "a file in the place of a directory of chunks")
+        self.found.chunks.add_names(present)
 
     def _accept(self, entry: os.DirEntry[str], index: int, name: str) -> None:
         if entry.is_symlink() and self._leads_away(entry, name):
@@ -229,8 +236,12 @@ def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[s
         yield from above
 
 
-def _number(text: str) -> int | None:
-    """A chunk coordinate from a key, or None if it is not in canonical form."""
+@lru_cache(maxsize=1 << 14)
+def _number(name: str, lead: str) -> int | None:
+    """A chunk coordinate from a name that begins with `lead`, or None if it is not in canonical form."""
+    if not name.startswith(lead):
+        return None
+    text = name.removeprefix(lead)
     if text.isascii() and text.isdigit() and (text[0] != "0" or text == "0"):
         return int(text)
     return None

@@ -22,7 +22,6 @@ from ..errors import JobError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
-from ..storage.local.held_root import HeldRoot
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
 from ..storage.writer import DestinationError, Writer
@@ -50,7 +49,6 @@ class Publisher:
     def __post_init__(self) -> None:
         run = last_run(self.job)
         self._is_first = run is not None and run.number == 1
-        self._root: HeldRoot | None = None
 
     def hold_root(self, *, new: bool) -> None:
         """Require from now on that the destination stays the same directory, which may be `new`.
@@ -58,22 +56,17 @@ class Publisher:
         DestinationError.
         """
         place = self.place
-        if self._root is None and isinstance(place, LocalStorage) and (new or os.path.isdir(place.root)):
+        if isinstance(place, LocalStorage) and (new or os.path.isdir(place.root)):
             try:
-                self._root = HeldRoot(place.root)
+                place.opened.root(make=new)
             except OSError as error:
                 plain = storage_error("cannot write", str(place.root), error)
                 raise DestinationError.of(plain.problem) from error
 
     def require_root(self) -> None:
         """Raise DestinationError if the destination is another directory now."""
-        if self._root is not None:
-            self._root.require_same()
-
-    def close(self) -> None:
-        """Close the root. May be repeated."""
-        if self._root is not None:
-            self._root.close()
+        if isinstance(self.place, LocalStorage):
+            self.place.opened.require_same()
 
     def publish_array(self, plan: ArrayPlan) -> int | None:
         """Publish an array whose chunks are all written; JobError if another document is there."""

@@ -113,7 +113,6 @@ class Run:
         finally:
             self._engine.close()
             self._source_check.close()
-            self._publisher.close()
             stopped = self._commit_at_the_end() or stopped
             self.writer.close()
         send_end(self.progress)

@@ -211,10 +211,7 @@ def _sweep(
         if not visible.isdisjoint(ancestors(f"{key}/")):
             continue
         try:
-            if place == str(storage.root):
-                os.rmdir(place)
-            else:
-                storage.delete_empty(key)
+            storage.delete_empty("" if key == "." else key)
         except OSError as error:
             if error.errno not in _NOT_EMPTY:
                 yield _kept_directory(key, error.strerror or str(error))

@@ -61,8 +61,8 @@ class Storage(ABC):
 
     url: str
     can_list: bool = True
-    scratch: str | None = None
-    """A local directory for partial files of writers; removed when there are none."""
+    remove_partial: Callable[[], None] | None = None
+    """Removes partial objects of killed processes from a local directory below layers; StorageError."""
     in_process: bool = False
     """Whether the content exists only in this process."""
     exclusive: bool = False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import UsageError
 
 from .base import Storage
+from .local.scratch import LAYERED
 from .local.storage import LocalStorage
 from .redact import redact
 
@@ -110,9 +112,10 @@ def through(storage: Storage, layers: Sequence[StorageTransformer]) -> StoreStor
     from .remote.zarr_store import StoreStorage
 
     # `zarr_store()` of a missing directory is an empty store, which cannot be written to.
-    store = LayeredLocalStore(storage.root) if isinstance(storage, LocalStorage) else storage.zarr_store()
+    local = storage if isinstance(storage, LocalStorage) else None
+    store = storage.zarr_store() if local is None else LayeredLocalStore.of(local)
     result = StoreStorage(stack(store, *layers), url=storage.url)
-    result.scratch = str(store.scratch) if isinstance(store, LayeredLocalStore) else storage.scratch
+    result.remove_partial = storage.remove_partial if local is None else partial(local.delete_tree, LAYERED)
     if all(layer.transparent for layer in layers):
         result.beneath = storage
     result.document_bound = storage.document_bound

@@ -12,7 +12,7 @@ from tests.support.job_archives import values
 
 import zarrlift
 from zarrlift.jobs.publisher import Publisher
-from zarrlift.storage.local.held_root import HeldRoot
+from zarrlift.storage.local.open_directories import OpenDirectories
 from zarrlift.storage.writer import DestinationError
 
 
@@ -42,21 +42,22 @@ CHANGES = [_removed, _moved, _new, _link]
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_directory_is_recognized(tmp_path: Path, change: Callable[[Path], None]) -> None:
     path = tmp_path / "a/root"
-    root = HeldRoot(path)
+    root = OpenDirectories(str(path))
+    root.require_same()
+    root.root(make=True)
     root.require_same()
     change(path)
     with pytest.raises(DestinationError, match="moved, deleted or replaced"):
         root.require_same()
-    root.close()
 
 
 def test_the_same_directory_through_a_link_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "root"
-    root = HeldRoot(path)
+    root = OpenDirectories(str(path))
+    root.root(make=True)
     _moved(path)
     path.symlink_to(tmp_path / "moved", target_is_directory=True)
     root.require_same()
-    root.close()
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -11,26 +11,44 @@ import contextlib
 import os
 import stat
 import uuid
-from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
-from zarr.abc.store import ByteRequest
+from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from .files import not_regular
-from .open_directories import OpenDirectories
 from .scratch import LAYERED
+from .storage import LocalStorage
 
 
 class LayeredLocalStore(LocalStore):
     """A `LocalStore` that reads regular files only; BadObjectError for a pipe, a socket or a device.
 
-    It writes objects to `LAYERED` in its root and renames them into place.
+    It writes objects to `LAYERED` in its root and renames them into place. What it writes and deletes goes
+    through the open directories of `files`.
     """
 
     reads_as: ClassVar[type[LocalStore]] = LocalStore
+
+    def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
+        super().__init__(root, read_only=read_only)
+        self.files = LocalStorage(self.root)
+
+    @classmethod
+    def of(cls, files: LocalStorage) -> Self:
+        """The store of a storage, with whose open directories it works."""
+        store = cls(files.root)
+        store.files = files
+        return store
+
+    async def _open(self, *, mode: Any = None) -> None:
+        if not self.read_only:
+            self.files.opened.root(make=True)
+        elif not self.root.exists():
+            raise FileNotFoundError(f"{self.root} does not exist")
+        await Store._open(self)  # noqa: SLF001 - without the mkdir of LocalStore
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -46,15 +64,6 @@ class LayeredLocalStore(LocalStore):
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise not_regular(mode)
 
-    @cached_property
-    def _directories(self) -> OpenDirectories:
-        return OpenDirectories(str(self.root))
-
-    @property
-    def scratch(self) -> Path:
-        """The directory for partial objects."""
-        return self.root / LAYERED
-
     async def set(self, key: str, value: Buffer) -> None:
         """Write one whole object; OSError."""
         await self._ensure_open()
@@ -69,15 +78,39 @@ class LayeredLocalStore(LocalStore):
         """Like `set`, without an event loop."""
         self._write(key, value)
 
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write one whole object unless there is one; StorageError."""
+        self._check_writable()
+        await asyncio.to_thread(self.files.create, key, value.to_bytes())
+
+    async def delete(self, key: str) -> None:
+        """Delete an object, or a directory with what is in it; StorageError."""
+        self._check_writable()
+        await asyncio.to_thread(self._delete, key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Delete a directory with what is in it; StorageError."""
+        await self.delete(prefix)
+
+    async def clear(self) -> None:
+        """Delete everything; StorageError."""
+        for name in os.listdir(self.files.opened.root(make=True).listed):
+            await self.delete(name)
+
+    def _delete(self, key: str) -> None:
+        key = key.rstrip("/")
+        (self.files.delete_tree if os.path.isdir(self.root / key) else self.files.delete)(key)
+
     def _write(self, key: str, value: Buffer) -> None:
         self._check_writable()
         directory, _, name = key.rpartition("/")
-        scratch, temporary = self._directories.at(LAYERED, make=True), uuid.uuid4().hex
+        directories, temporary = self.files.opened, uuid.uuid4().hex
+        scratch = directories.at(LAYERED, make=True)
         descriptor = scratch.create(temporary)
         try:
             with open(descriptor, "wb") as file:
                 file.write(value.as_buffer_like())
-            scratch.rename(temporary, self._directories.at(directory, make=True, fresh=True), name)
+            scratch.rename(temporary, directories.at(directory, make=True, fresh=True), name)
         except BaseException:
             with contextlib.suppress(OSError):
                 scratch.unlink(temporary)

@@ -1,8 +1,10 @@
 """Open directories below a root, so that nothing outside it is written or deleted.
 
-Each directory is opened in the one above it, without following links. A root that is a link is resolved when
-it is opened. Whatever is renamed or replaced by a link afterwards, an open directory remains the same one.
-Where the system has no such calls (Windows), paths are used, and each directory is checked before.
+A root is resolved once, when its storage is opened. From then on each directory of its real path, and below
+it, is opened in the one above it, without following links. Whatever is renamed or replaced by a link
+afterwards, an open directory remains the same one: an open inode is not given to another directory, and file
+systems whose inodes change (FUSE) keep that of an open one. Where the system has no such calls (Windows),
+paths are used, and each directory is checked before.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import stat
 import threading
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from ..writer import DestinationError
 from .files import CREATING
 
 Links: TypeAlias = Literal["refused", "inside", "followed"]
@@ -22,7 +25,10 @@ BY_DESCRIPTOR: Final = {os.open, os.mkdir, os.unlink, os.rename, os.stat, os.lin
 """Whether the system opens names within an open directory."""
 NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 """For `os.open`: an error for a link."""
-_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_ANY_DIRECTORY: Final = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY: Final = os.O_RDONLY | _ANY_DIRECTORY
+_ABOVE: Final = _ANY_DIRECTORY | getattr(os, "O_PATH", 0)
+"""Directories above a root need no permission to list them, where the system can open them without it."""
 _LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 """Errors of systems for a link that is not followed (EMLINK on FreeBSD)."""
 
@@ -52,7 +58,7 @@ class OpenDirectory:
         except FileNotFoundError:
             return None
 
-    def open(self, name: str, *, follow: bool = False) -> OpenDirectory:
+    def open(self, name: str, *, follow: bool = False, flags: int = _DIRECTORY) -> OpenDirectory:
         """A directory in this one; OSError, with a text of its own for a link."""
         path = self.prefix + name
         try:
@@ -62,7 +68,7 @@ class OpenDirectory:
                 if not stat.S_ISDIR(os.stat(path).st_mode):
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 return OpenDirectory(path, None)
-            flags = _DIRECTORY if follow else _DIRECTORY | NO_LINK
+            flags |= 0 if follow else NO_LINK
             return OpenDirectory(path, os.open(path, flags, dir_fd=self.descriptor))
         except OSError as error:
             if error.errno in _LINK and (target := self._target(name)) is not None:
@@ -76,6 +82,15 @@ class OpenDirectory:
         except FileExistsError:
             return False
         return True
+
+    def open_or_make(self, name: str, *, durable: bool = False, flags: int = _DIRECTORY) -> OpenDirectory:
+        """A directory in this one, which is made if there is none; OSError."""
+        try:
+            return self.open(name, flags=flags)
+        except FileNotFoundError:
+            if self.make(name) and durable:  # another thread may be faster
+                self.fsync()
+            return self.open(name, flags=flags)
 
     def create(self, name: str, *, exclusive: bool = False) -> int:
         """The descriptor of a new file, which replaces the content of one unless `exclusive`; OSError."""
@@ -119,22 +134,27 @@ class OpenDirectories:
         """A directory that the root must contain: without it, the root was replaced by another directory."""
         self.durable = False
         """Whether new directories are on disk before they are used."""
+        self.real = os.path.realpath(path)
+        """The path of the root with links resolved, at which it is opened."""
         self._path = path
+        self._folder = os.path.realpath(os.path.dirname(path))
         self._root: OpenDirectory | None = None
+        self._facts: os.stat_result | None = None
         self._lock = threading.Lock()
         self._local = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process opens the directories itself.
-        return {"links": self.links, "marker": self.marker, "durable": self.durable, "path": self._path}
+        own = ("_root", "_facts", "_lock", "_local")
+        return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["path"])  # type: ignore[misc]
-        self.links, self.marker, self.durable = state["links"], state["marker"], state["durable"]
+        self.__init__(state["_path"])  # type: ignore[misc]
+        vars(self).update(state)
 
     def forget(self) -> None:
-        """Open the root again at the next use, because it was renamed or removed by the job itself."""
-        self._root = None
+        """Resolve and open the root again at the next use: the job itself has renamed or removed it."""
+        self._root, self.real = None, os.path.realpath(self._path)
         self._local = threading.local()
 
     def root(self, *, make: bool = False) -> OpenDirectory:
@@ -146,15 +166,35 @@ class OpenDirectories:
         return root
 
     def _opened(self, *, make: bool) -> OpenDirectory:
-        if make and self.marker is None:
-            os.makedirs(self._path, exist_ok=True)
-        descriptor = os.open(self._path, _DIRECTORY) if BY_DESCRIPTOR else None
-        root = OpenDirectory(self._path, descriptor)
+        root = _open_real(self.real, make=make and self.marker is None)
         if self.marker is not None and not stat.S_ISDIR(root.mode(self.marker) or 0):
             raise OSError(
                 errno.ENOENT, f"another directory at {self._path}: {self.marker} of this job is not in it"
             )
+        self._facts = os.stat(self.real) if root.descriptor is None else os.fstat(root.descriptor)
         return root
+
+    def require_same(self) -> None:
+        """Raise DestinationError if the root is open, and its path does not lead to it any more."""
+        if self._root is None or self._facts is None:
+            return
+        found = "another directory"
+        try:
+            if os.path.samestat(os.stat(self._path), self._facts):
+                return
+        except OSError as error:
+            found = error.strerror or str(error)
+        raise DestinationError(
+            "the destination was moved, deleted or replaced while the job was writing to it",
+            key=self._path,
+            found=found,
+            expected="the directory in which the run began",
+            advice="Put it back, then resume; if it was deleted, delete the job file and migrate again.",
+        )
+
+    def folder(self) -> OpenDirectory:
+        """The directory that has the name of the root, which may be a link; OSError."""
+        return _open_real(self._folder)
 
     def at(self, key: str, *, make: bool = False, fresh: bool = False) -> OpenDirectory:
         """The directory with a key ("" is the root); OSError. `fresh`: opened again from the root."""
@@ -183,9 +223,7 @@ class OpenDirectories:
             except FileNotFoundError:
                 if not make:
                     raise
-                if above.make(name) and self.durable:  # another thread may be faster
-                    above.fsync()
-                return above.open(name)
+                return above.open_or_make(name, durable=self.durable)
         except OSError as error:
             if error.errno != errno.ELOOP or self.links != "inside":
                 raise
@@ -193,14 +231,24 @@ class OpenDirectories:
 
     def _inside(self, names: tuple[str, ...], refused: OSError) -> OpenDirectory:
         """The target of a link within the root, opened without following other links."""
-        root = os.path.realpath(self._path)
-        target = os.path.relpath(os.path.realpath(os.path.join(root, *names)), root)
+        target = os.path.relpath(os.path.realpath(os.path.join(self.real, *names)), self.real)
         if target == os.curdir or target.split(os.sep)[0] == os.pardir or os.path.isabs(target):
             raise refused
         directory = self.root()
         for name in target.split(os.sep):
             directory = directory.open(name)
         return directory
+
+
+def _open_real(path: str, *, make: bool = False) -> OpenDirectory:
+    """The directory at a path without links, which is made if there is none; OSError for a link."""
+    drive, rest = os.path.splitdrive(path)
+    above, names = drive + os.sep, list(filter(None, rest.split(os.sep)))
+    at = OpenDirectory(above, os.open(above, _ABOVE if names else _DIRECTORY) if BY_DESCRIPTOR else None)
+    for number, name in enumerate(names, 1):
+        flags = _DIRECTORY if number == len(names) else _ABOVE
+        at = at.open_or_make(name, flags=flags) if make else at.open(name, flags=flags)
+    return at
 
 
 def _is_link(path: str) -> bool:

@@ -43,10 +43,13 @@ class LocalStorage(Storage):
         self.root = Path(os.path.abspath(root))
         self.url = str(self.root)
         self._prefix = str(self.root).rstrip(os.sep) + os.sep
-        self.real = os.path.realpath(self.root)
-        """The root with links resolved, with which targets of links are compared."""
         self.opened = OpenDirectories(str(self.root))
         """What is written and deleted goes through these."""
+
+    @property
+    def real(self) -> str:
+        """The root with links resolved, with which targets of links are compared."""
+        return self.opened.real
 
     def path(self, key: str) -> str:
         """The path of an object in the file system."""
@@ -131,6 +134,7 @@ class LocalStorage(Storage):
 
     def delete(self, key: str) -> None:
         directory, name = self._split(key)
+        self.opened.require_same()  # what is to be deleted was chosen by paths
         try:
             self.opened.at(directory).unlink(name)
         except OSError as error:
@@ -138,9 +142,11 @@ class LocalStorage(Storage):
                 raise storage_error("cannot delete", key, error) from error
 
     def delete_empty(self, key: str) -> None:
-        """Remove an empty directory; OSError."""
+        """Remove an empty directory ("" is the root itself); OSError, StorageError."""
         directory, name = self._split(key)
-        at = self.opened.at(directory)
+        self.opened.require_same()
+        at = self.opened.at(directory) if name else self.opened.folder()
+        name = name or self.root.name
         os.rmdir(at.prefix + name, dir_fd=at.descriptor)
 
     def delete_tree(self, key: str) -> None:

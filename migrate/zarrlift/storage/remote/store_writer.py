@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
+
+from zarrstack.core.errors import StorageError
 
 from ...core.codecs.base import Buffer, memory
 from ..base import Storage
@@ -103,8 +104,9 @@ class StoreWriter(Writer):
 
     def close(self) -> None:
         """Remove partial files of a killed run, whose directory all processes share."""
-        if self.storage.scratch is not None:
-            shutil.rmtree(self.storage.scratch, ignore_errors=True)
+        if self.storage.remove_partial is not None:
+            with contextlib.suppress(StorageError):
+                self.storage.remove_partial()
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """An object collected in memory, or in a file if it is large; written when it is complete."""
