@@ -26,7 +26,6 @@ EXAMPLES: Final = {
     "zarrlift status cells.zarr --verbose\n"
     "zarrlift status cells.zarr --html report.html --check",
     "verify": "zarrlift verify zarrlift-demo/ocean.zarr ocean3.zarr --full",
-    "diff": "zarrlift diff zarrlift-demo/ocean.zarr ocean3.zarr --full",
     "finish": "cp -r zarrlift-demo/ocean.zarr in-place.zarr\n"
     "zarrlift migrate in-place.zarr --in-place\n"
     "zarrlift verify in-place.zarr\n"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .jobs.batch.start import batch
     from .jobs.census.assess import census
     from .jobs.census.census import Census
-    from .jobs.comparing import diff
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
@@ -33,14 +32,12 @@ if TYPE_CHECKING:
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
     from .recipe.toml_file import load_recipe
-    from .verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
     from .views.reverse import ReverseView, present
 
 _HOMES = {
     "Archive": "archive.nodes",
-    "ArchiveDiff": "verification.archive_diff",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "ArrayReport": "jobs.job_report",
@@ -54,7 +51,6 @@ _HOMES = {
     "JobReport": "jobs.job_report",
     "Layout": "archive.nodes",
     "LegacyView": "views.legacy",
-    "NodeDifference": "verification.archive_diff",
     "NodeStatus": "jobs.status",
     "NodeUpdate": "jobs.update.steps",
     "Outcome": "jobs.outcome",
@@ -63,11 +59,9 @@ _HOMES = {
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.steps",
-    "ValueDifference": "verification.archive_diff",
     "VerificationReport": "verification.report",
     "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
-    "diff": "jobs.comparing",
     "finish": "jobs.finish",
     "inspect": "jobs.api",
     "job_report": "jobs.job_report",
@@ -88,7 +82,6 @@ _HOMES = {
 
 __all__ = [
     "Archive",
-    "ArchiveDiff",
     "ArrayNode",
     "ArrayRecipe",
     "ArrayReport",
@@ -102,7 +95,6 @@ __all__ = [
     "JobReport",
     "Layout",
     "LegacyView",
-    "NodeDifference",
     "NodeStatus",
     "NodeUpdate",
     "Outcome",
@@ -111,11 +103,9 @@ __all__ = [
     "ReverseView",
     "Status",
     "UpdatePlan",
-    "ValueDifference",
     "VerificationReport",
     "batch",
     "census",
-    "diff",
     "finish",
     "inspect",
     "job_report",

@@ -23,7 +23,7 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "census", "diff", "finish", "inspect", "job_report", "migrate",
+    "batch", "census", "finish", "inspect", "job_report", "migrate",
     "open", "open_array", "open_group", "plan", "plan_update", "present",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
@@ -34,7 +34,7 @@ LAYERS = (
 )  # fmt: skip
 
 DATA = (
-    "Archive", "ArchiveDiff", "NodeDifference", "ValueDifference", "ArrayNode", "GroupNode",
+    "Archive", "ArrayNode", "GroupNode",
     "Layout", "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "Status",
     "UpdatePlan", "VerificationReport",

@@ -228,8 +228,6 @@ migrate broken.zarr broken3.zarr --log log.jsonl
 status broken3.zarr
 CHANGE
 verify mixed.zarr mixed3.zarr --full
-diff mixed.zarr mixed3.zarr --full
-diff broken.zarr broken.zarr
 update mixed3.zarr --dry-run
 update mixed3.zarr
 migrate OCEAN --in-place

@@ -20,7 +20,6 @@ from zarrlift.jobs.status import NodeStatus, Status
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import Move, route_between
 from zarrlift.recipe.recipe import Recipe
-from zarrlift.verification.archive_diff import ArchiveDiff, NodeDifference, ValueDifference
 from zarrlift.verification.report import VerificationReport
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem
@@ -326,54 +325,6 @@ DIFFERENT = replace(
             message="3 values differ, the first at (0, 17)",
             found="1.5",
             expected="1.25",
-        ),
-    ),
-)
-
-DIFF = ArchiveDiff(
-    first="/data/old.zarr",
-    second="/data/copy.n5",
-    first_format="zarr2",
-    second_format="n5",
-    full=False,
-    groups=2,
-    arrays=6,
-    chunks=19,
-    bytes=4_700_000,
-    share=0.0321,
-    differences=(
-        NodeDifference(
-            node="", what="attribute", place="/title", first='"A year"', second='"' + 30 * "long " + '"'
-        ),
-        NodeDifference(node="images/0", what="node", first="array"),
-        NodeDifference(node="temperature", what="shape", first="[12, 90, 180]", second="[12, 90, 181]"),
-        NodeDifference(
-            node="wind",
-            what="values",
-            count=1204,
-            values=tuple(
-                ValueDifference(index=(0, 17 + i), first=f"{i}.5", second="nan (bits 7fc00000)")
-                for i in range(9)
-            ),
-        ),
-        NodeDifference(
-            node="clouds", what="values", values=(ValueDifference(index=(4,), first="0", second="1"),)
-        ),
-    ),
-    stored=tuple(
-        NodeDifference(
-            node=f"s{number}", what="codecs", first="bytes:little > zlib:5", second="N5 blocks: gzip:5"
-        )
-        for number in range(6)
-    ),
-    problems=(
-        Problem(
-            kind="chunk",
-            node="rain",
-            key="rain/0.7",
-            message="in A: the chunk has the wrong size",
-            found="4000 bytes",
-            expected="4096 bytes",
         ),
     ),
 )

@@ -1,16 +1,16 @@
-"""The commands that change nothing: inspect, verify, list, diff."""
+"""The commands that change nothing: inspect, verify, list."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from . import options as o
 from .option_groups import Group, option, usage
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, USAGE, Answer, plain
+from .session import DONE, PARTLY, Answer, plain
 from .verbs import batch_of, run_verb
 
 
@@ -117,9 +117,12 @@ def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
 
 
 def verify(
-    source: Annotated[str, typer.Argument(help="The source, or the job of a migration.", metavar="SRC")],
+    source: Annotated[
+        str, typer.Argument(help="The source (any archive), or the job of a migration.", metavar="SRC")
+    ],
     destination: Annotated[
-        str | None, typer.Argument(help="The result; by default that of the job.", metavar="DST")
+        str | None,
+        typer.Argument(help="The result, or another archive; by default the job's result.", metavar="DST"),
     ] = None,
     *,
     only: o.Only = None,
@@ -136,6 +139,8 @@ def verify(
     output: o.WatchedOutput,
 ) -> Answer:
     """Compare source and result: structure, attributes, data types, fill values and values.
+
+    Or any two archives, as they would be in Zarr v3: --from A,B names the formats of both.
 
     Of a batch: all results with their sources.
     """
@@ -216,42 +221,3 @@ def _layers() -> Answer:
         text=lambda: report_readers.layers(layers),
         data=lambda: {"transformers": [asdict(layer) for layer in layers]},
     )
-
-
-_CODES: Final = {"same": DONE, "different": PARTLY, "trouble": USAGE}
-"""Those of diff (POSIX), where trouble is more than 1."""
-
-
-def diff(
-    first: Annotated[
-        str, typer.Argument(help="An archive of any format: a path or URL, src: in options.", metavar="A")
-    ],
-    second: Annotated[str, typer.Argument(help="The other archive, dst: in options.", metavar="B")],
-    *,
-    full: o.Full = False,
-    reading: o.Reading,
-    storage: o.DiffStorage,
-    output: o.WatchedOutput,
-) -> Answer:
-    """Compare two archives of any formats: nodes, attributes, shapes, data types, fill values and values.
-
-    Chunks, codecs, byte order and keys may differ: that is listed as stored differently. Attributes count as
-    they would be in Zarr v3, so an archive equals its migration. --from A,B names two formats.
-
-    The exit code is 0 if all that was compared is the same, 1 if something differs, and 2 if something could
-    not be compared.
-    """
-    import zarrlift
-
-    output.session.trouble = USAGE
-    with output.watched() as progress:
-        differences = zarrlift.diff(
-            first,
-            second,
-            full=full,
-            progress=progress,
-            **reading.arguments(),
-            **storage.of(first, second),
-        )
-    answer = Answer.of(differences, _CODES[differences.state])
-    return replace(answer, wrong=answer.text)

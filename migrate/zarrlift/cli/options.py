@@ -174,7 +174,6 @@ class ComparedStorage(Storage):
 
 SourceStorage: TypeAlias = Annotated[Storage, {"places": ("src",)}]
 DestinationStorage: TypeAlias = Annotated[Storage, {"places": ("dst",), "unnamed": ("dst",)}]
-DiffStorage: TypeAlias = Annotated[ComparedStorage, {"places": ("src", "dst")}]
 """Which places a command opens."""
 
 

@@ -30,7 +30,7 @@ USAGE: Final = json_document.USAGE
 INTERRUPTED: Final = json_document.INTERRUPTED
 DEBUG: Final = json_document.DEBUG
 
-PRINTING: Final = frozenset({"inspect", "status", "diff", "list", "completion", "model show", "model schema"})
+PRINTING: Final = frozenset({"inspect", "status", "list", "completion", "model show", "model schema"})
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
 COMPLETE: Final = "_ZARRLIFT_COMPLETE"
@@ -85,8 +85,6 @@ class Session:
     color: Color = "auto"
     previews: bool = False
     """Whether the command only shows what it would do (`--dry-run`)."""
-    trouble: int = PARTLY
-    """The exit code if the command cannot do its work, except for that of an invalid request."""
     interrupted: bool = False
     how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
     """Advice in one line after an interruption, given the job's path and options if known."""
@@ -127,7 +125,7 @@ class Session:
 
     def _unprintable(self, error: OutputError, code: int) -> int:
         say(f"zarrlift: {'the output' if self._prints else 'the report'} {unprinted(error)}")
-        return code or self.trouble if self._prints else code
+        return code or PARTLY if self._prints else code
 
     @property
     def _prints(self) -> bool:
@@ -158,13 +156,13 @@ class Session:
         from ..storage.redact import redact_foreign
 
         if isinstance(error, OutputError):
-            return self._unprintable(error, self.trouble)
+            return self._unprintable(error, PARTLY)
         if os.environ.get(DEBUG):
             import traceback
 
             write(redact_foreign("".join(traceback.format_exception(error))), sys.stderr)
         problem = json_document.problem_of(error)
-        code = USAGE if problem.kind == "usage" else self.trouble
+        code = USAGE if problem.kind == "usage" else PARTLY
         from ..jobs.units import safe
 
         if self.json:

@@ -1,4 +1,4 @@
-"""`verify`: compares a legacy archive with its Zarr v3 counterpart."""
+"""`verify`: compares an archive with its Zarr v3 counterpart, or any two archives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 from ..errors import JobError, WorkerError
 from ..recipe.format_names import require_installed
@@ -37,6 +37,9 @@ from .progress import ProgressChoice
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
+    from ..recipe.options import Format
+    from ..storage.base import Storage
+    from ..views.legacy import LegacyView
 
 
 class _Verifying(DescribingKeywords, PlacesKeywords, JobPlaceKeywords, ExecutingKeywords):
@@ -54,7 +57,10 @@ def verify(
     progress: ProgressChoice = None,
     **options: Unpack[_Verifying],
 ) -> VerificationReport:
-    """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
+    """Compare an archive with its Zarr v3 counterpart, or with any other archive; see `verify_archives`.
+
+    A second archive that is not Zarr v3 is read through `open`: attributes and fill values of both count as
+    they would be in Zarr v3. `format` names the format of the first archive, or of both: "zarr2,n5".
 
     Source and destination may be the same place (in-place work). Without a destination, `source` is a job, or
     a place that belongs to a job, and the job provides the other arguments. Without `full`, the first and the
@@ -105,9 +111,18 @@ def verify(
     if known_job is not None and known_job.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
     second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
-    second.document_bound = WRITTEN
     if known_job is not None and (known_job.source, known_job.destination) != (first.url, second.url):
         known_job = None
+    name, _, second_name = (described.format or "").partition(",")
+    format, second_url = name or None, second.url  # noqa: A001
+    view: LegacyView | None = None
+    if second_name or (known_job is None and first.url != second.url):
+        view = _view_unless_v3(second, second_name or None, described.settled())
+    if view is not None:
+        viewed = open_storage(view)
+        viewed.can_list, viewed.holds_consolidated = second.can_list, False  # other formats need not have it
+        destination, second, known_job = view, viewed, None
+    second.document_bound = WRITTEN
     in_place = first.url == second.url
     if known_job is not None and known_job.job.state == "finished" and in_place:
         raise JobError(
@@ -115,7 +130,7 @@ def verify(
             key=str(known_job.job.path),
             advice="The job file has a copy, which undo restores.",
         )
-    format, reading = described.format, described.settled(in_place=in_place)  # noqa: A001
+    reading = described.settled(in_place=in_place)
     if known_job is not None:
         recipe = known_job.recipe if recipe is None else recipe
         if format is None:
@@ -153,6 +168,9 @@ def verify(
             (record.source_through, record.dest_through),
         )
         spec = access_of((source, destination), (first, second), options_of_both, layers)
+        if view is not None:
+            message = "other processes cannot read the second archive, which is not Zarr v3"
+            raise UsageError(message, found=second_url, advice="Leave out --executor.")
         if spec is None:
             raise out_of_reach()
     with (
@@ -166,7 +184,42 @@ def verify(
             report = compare()
         else:
             report = _on_engine(compare, run_options, spec, None if recipe is None else recipe.memory)
+    if view is not None:
+        report = _with_refusals(replace(report, destination=second_url), view)
     return report if known_job is None else _recorded(report, known_job.job.path, full=full)
+
+
+def _view_unless_v3(second: Storage, format: Format | None, reading: Reading) -> LegacyView | None:
+    """The second archive as `open` presents it, if it has another format than Zarr v3.
+
+    Where nothing is detected, `verify_archives` says what is missing.
+    """
+    from ..formats.detect import detect
+
+    if format is None:
+        try:
+            format = "zarr3" if second.get("zarr.json") is not None else detect(second)  # noqa: A001
+        except ZarrstackError:
+            return None
+    if format == "zarr3":
+        return None
+    from ..views.legacy import view_of
+
+    return view_of(second, format=format, reading=reading)
+
+
+def _with_refusals(report: VerificationReport, view: LegacyView) -> VerificationReport:
+    """The report with the nodes that a view leaves out, and that the first archive does not have."""
+    reported = dict(report.differences)
+    return report.with_problems(
+        [
+            problem.at(node=refusal.path)
+            for refusal in view.plan.refusals
+            if refusal.path not in reported
+            for problem in refusal.problems
+            if problem.severity == "refusal"
+        ]
+    )
 
 
 def _recorded(report: VerificationReport, path: Path, *, full: bool) -> VerificationReport:

@@ -180,10 +180,6 @@ def summary_text(archive: Archive) -> str:
     return ", ".join(parts) + "."
 
 
-def _type_text(data_type: object) -> str:
-    return safe(data_type["name"] if isinstance(data_type, dict) else str(data_type))
-
-
 def archive_json(archive: Archive) -> JSONObject:
     """An archive: its nodes and their properties in v3 terms."""
     return {

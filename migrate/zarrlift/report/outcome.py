@@ -181,7 +181,7 @@ def verification_brief_lines(report: VerificationReport) -> Iterator[str]:
         yield _differences(report)
 
 
-def share_compared(share: float) -> str:
+def _share_compared(share: float) -> str:
     """A share from 0 to 1: `100 %`, `3.2 %`, `less than 0.1 %`; never rounded up to all."""
     if share < 0.001:
         return "less than 0.1 %"
@@ -206,7 +206,7 @@ def verification_blocks(report: VerificationReport) -> Iterator[b.Block]:
     elif not report.listed:
         how = "documents and a sample of chunks"
     if not report.full and report.counts.get("bytes"):
-        looked += f" ({share_compared(report.share)} of the stored values)"
+        looked += f" ({_share_compared(report.share)} of the stored values)"
     if report.ok:
         yield b.Title(f"Equal. Compared {how}: {looked}.", tone="good")
         if not report.full:

@@ -91,8 +91,7 @@ class ArrayValues:
 
     With `stays_missing`, equal values are not sufficient: an object that is missing in the source must be
     missing in the result; each is asked for if both sides have the same objects and either cannot list, or if
-    only some are compared (`sampled`). `expect` is by default what a migration has to make of
-    the source's values.
+    only some are compared (`sampled`).
     """
 
     def __init__(
@@ -107,7 +106,6 @@ class ArrayValues:
         fill_is_null: bool,
         stays_missing: bool = False,
         sampled: bool = False,
-        expect: type[Expectation] = Expectation,
     ) -> None:
         self.described = {
             "layout": layout, "document": result.document, "path": result.path, "casting": casting,
@@ -126,7 +124,7 @@ class ArrayValues:
         self._fill_is_null = fill_is_null
         self._asks_for_missing = stays_missing and self.aligned and (sampled or not self.listed)
         self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
-        self._expect = expect(layout, result, casting=casting, objects=objects)
+        self._expect = Expectation(layout, result, casting=casting, objects=objects)
 
     @property
     def listed(self) -> bool:
@@ -282,7 +280,7 @@ class ArrayValues:
                     pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
                 error = error.at(node=self.path, key=self._inner_chunks.key(place))
-                problems.append(self._expect.unreadable_source(error.problem))
+                problems.append(error.problem)
         return pieces, problems
 
     def _judge(self, piece: _Piece, values: Values) -> list[Problem]:

@@ -22,7 +22,7 @@ from .array_values import ArrayValues
 from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .node_differences import MAX_LISTED, Differences, compare_attributes
-from .results import ZarrPythonResult
+from .results import Result
 from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
 from .v3_tree import ResultNode
 from .zarr_python_reader import data_type_name, native
@@ -125,7 +125,7 @@ class ArrayComparison:
             values = ArrayValues(
                 self.source,
                 self.layout,
-                ZarrPythonResult(self.destination, self.path, self.result.document, self.metadata),
+                Result(self.destination, self.path, self.result.document, self.metadata),
                 casting=self.recipe.casting,
                 objects=self.recipe.objects,
                 allow_pickle=self.recipe.allow_pickle,

@@ -75,20 +75,3 @@ def _leaves(value: JSON, place: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(item, f"{place}/{index}")
     else:
         yield place, canonical(value)
-
-
-def attribute_places(first: JSON, second: JSON) -> Iterator[tuple[str, str | None, str | None]]:
-    """(JSON pointer, first, second) of each value in which attributes differ; None for what is absent.
-
-    An attribute that only one side has is one difference.
-    """
-    for name, _ in attribute_differences(first, second):
-        pointer = f"/{name.replace('~', '~0').replace('/', '~1')}"
-        if name not in first or name not in second:
-            one, other = [canonical(side[name]) if name in side else None for side in (first, second)]
-            yield pointer, one, other
-            continue
-        mine, theirs = (dict(_leaves(side[name], pointer)) for side in (first, second))
-        for place in dict.fromkeys((*mine, *theirs)):
-            if mine.get(place) != theirs.get(place):
-                yield place, mine.get(place), theirs.get(place)

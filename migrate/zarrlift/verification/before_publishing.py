@@ -15,7 +15,7 @@ from ..errors import WorkerError
 from ..storage.giving_up import Threads
 from .array_values import ArrayValues
 from .regions import Compared
-from .results import ZarrPythonResult
+from .results import Result
 from .sampling import read_bytes, regions_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def both_sides(
     return ArrayValues(
         source,
         plan.source,
-        ZarrPythonResult(destination, plan.path, plan.document),
+        Result(destination, plan.path, plan.document),
         casting=plan.move.casting,
         objects=plan.move.objects,
         allow_pickle=plan.move.allow_pickle,

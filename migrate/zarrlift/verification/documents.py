@@ -166,18 +166,13 @@ def named(names: Any) -> tuple[str | None, ...] | None:
 
 def type_difference(metadata: ArrayV3Metadata, data_type: DataType) -> tuple[str, str] | None:
     """(found, expected) if zarr-python reads values of another type; different names alone do not count."""
-    return differing_types(data_type_name(metadata), native(metadata), data_type)
-
-
-def differing_types(name: str, dtype: np.dtype[Any], data_type: DataType) -> tuple[str, str] | None:
-    """The same, for a data type of this name whose values have this type in memory."""
-    variable = VARIABLE.get(data_type.name)
+    name, variable = data_type_name(metadata), VARIABLE.get(data_type.name)
     if variable is not None or name in VARIABLE:
         found = VARIABLE.get(name, name)
         if variable in {"object", found}:
             return None
         return found, variable or data_type.name
-    found, expected = kind(dtype), kind(data_type.numpy)
+    found, expected = kind(native(metadata)), kind(data_type.numpy)
     return None if found == expected else (found, expected)
 
 

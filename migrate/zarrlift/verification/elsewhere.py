@@ -15,7 +15,7 @@ from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent, stop_of
 from .array_values import ArrayValues
 from .regions import Compared, Division
-from .results import ZarrPythonResult
+from .results import Result
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -121,7 +121,7 @@ def _values(version: str, described: bytes) -> tuple[str, ArrayValues, Stop]:
     spec, about = received(version, described)
     source, destination = _ends(spec)
     path = about.pop("path")
-    result = ZarrPythonResult(destination, path, about.pop("document"))
+    result = Result(destination, path, about.pop("document"))
     return path, ArrayValues(source, result=result, **about), stop_of(spec.run)
 
 

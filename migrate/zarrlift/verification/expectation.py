@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -62,7 +61,15 @@ class Expectation:
     ) -> list[Problem]:
         """Compare found with source values; returns no problem or one."""
         if isinstance(found, Exception):
-            return [self.unreadable(found, path, key(first_coordinates(region)), region)]
+            return [
+                refusal(
+                    "verify-unreadable",
+                    f"zarr-python cannot read {region_text(region)}",
+                    node=path,
+                    key=key(first_coordinates(region)),
+                    found=words(found),
+                )
+            ]
         if self._texts:
             return self._compare_texts(found, values, path, key(first_coordinates(region)), region)
         if self._casting is not None:
@@ -83,22 +90,7 @@ class Expectation:
         where = f"at {list(place)}"
         if differs.count > 1:
             where = f"{differs.count} of them, first {where}"
-        problem = value_problem(path, key(place), region, differs.found, differs.expected, where)
-        return [replace(problem, index=place, count=differs.count)]
-
-    def unreadable(self, error: Exception, path: str, key: str, region: Region) -> Problem:
-        """The problem for a region of the result that cannot be read."""
-        return refusal(
-            "verify-unreadable",
-            f"zarr-python cannot read {region_text(region)}",
-            node=path,
-            key=key,
-            found=words(error),
-        )
-
-    def unreadable_source(self, problem: Problem) -> Problem:
-        """The problem for an object of the source that cannot be read, given that of its decoder."""
-        return problem
+        return [value_problem(path, key(place), region, differs.found, differs.expected, where)]
 
     def _compare_texts(
         self, found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
@@ -117,26 +109,10 @@ class Expectation:
         return [value_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueProblem(Problem):
-    """Values that differ in a region."""
-
-    index: tuple[int, ...] | None = None
-    """Coordinates of the first one in the array, if there is one."""
-    count: int = 1
-    """Number of those that differ."""
-
-
 def value_problem(
     path: str, key: str, region: tuple[slice, ...], found: str, expected: str, where: str = ""
-) -> ValueProblem:
+) -> Problem:
     """The problem for a region whose values differ."""
     place = f" ({where})" if where else ""
-    return ValueProblem(
-        kind="verify-values",
-        message=f"values differ in {region_text(region)}{place}",
-        node=path,
-        key=key,
-        found=found,
-        expected=expected,
-    )
+    message = f"values differ in {region_text(region)}{place}"
+    return refusal("verify-values", message, node=path, key=key, found=found, expected=expected)

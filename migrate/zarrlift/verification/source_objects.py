@@ -20,7 +20,7 @@ from .regions import Region, intersection
 class SourceObjects:
     """The stored objects of one array in the source, decoded by zarrlift."""
 
-    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
+    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool) -> None:
         self.storage = storage
         self.path = path
         self.layout = layout

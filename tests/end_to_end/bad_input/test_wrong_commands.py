@@ -69,8 +69,8 @@ status done  # exits 1
 status doen.zarr.zarrlift.db  # exits 1
 resume cells.n5  # exits 1
 verify ocean.zarr empty
-diff ocean.zarr nope.zarr
-diff ocean.zarr cells.n5 --from zarr2
+verify ocean.zarr nope.zarr
+verify ocean.zarr cells.n5 --from zarr2,zarr2
 undo nope.zarr --yes  # exits 1
 undo done.zarr
 finish done.zarr --yes  # exits 1
@@ -123,7 +123,6 @@ convert ocean.zarr out.zarr
 batch status
 model check ocean.zarr
 list
-diff ocean.zarr
 resume folder  # exits 1
 resume notes.txt  # exits 1
 resume done.zarr --only x

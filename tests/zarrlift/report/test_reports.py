@@ -15,7 +15,6 @@ from tests.support import report_examples as examples
 from zarrlift.jobs.status import NodeStatus
 from zarrlift.jobs.units import columns
 from zarrlift.report import archive as report_archive
-from zarrlift.report import diff as report_diff
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
 from zarrlift.report import status as report_status
@@ -54,7 +53,6 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "status-running": lambda page: printed(report_status.blocks(examples.RUNNING), page),
     "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
     "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
-    "diff": lambda page: printed(report_diff.blocks(examples.DIFF), page),
     "different": lambda page: printed(report_outcome.verification_blocks(examples.DIFFERENT), page),
 }
 

@@ -181,15 +181,6 @@ DAMAGES = {
 }
 
 
-WORDS = {
-    "verify-values": "values", "verify-attributes": "attribute", "verify-structure": "node",
-    "the fill value": "fill value", "another fill value": "fill value", "the data type": "data type",
-    "the length of strings": "data type", "the shape": "shape", "a dimension name": "dimension names",
-    "no dimension names": "dimension names",
-}  # fmt: skip
-"""What `diff` calls a difference of this kind, or this one."""
-
-
 def test_an_untouched_result_is_equal(result) -> None:
     for full in (True, False):
         report = zarrlift.verify(*result, full=full)
@@ -208,14 +199,9 @@ def test_a_full_verification_finds(damage: str, result) -> None:
     assert {path for path, _ in report.differences} == {node}
     assert kind is None or kind in {problem.kind for problem in report.problems}
     assert json.loads(json.dumps(report.to_json()))["ok"] is False
-    for one, other in (result, result[::-1]):
-        found = zarrlift.diff(one, other)
-        nodes = {each.node for each in (*found.differences, *found.problems)}
-        # A group in the place of an array leaves that array's chunks below it without an array.
-        assert nodes - {f"{node}/c"} == {node}
-        what = WORDS.get(damage, WORDS.get(str(kind)))
-        assert what is None or what in {each.what for each in found.differences}
-        assert main(["diff", str(one), str(other), "-q"]) == (2 if found.problems else 1)
+    reversed_nodes = {path for path, _ in zarrlift.verify(destination, source, full=True).differences}
+    # A group in the place of an array leaves that array's chunks below it without an array.
+    assert reversed_nodes - {f"{node}/c"} == {node}
 
 
 def test_differences_are_counted_and_only_some_are_listed(result) -> None:

@@ -369,7 +369,6 @@ RESULTS = {
     "outcome": examples.FAILED,
     "status": examples.STATUS,
     "verification": examples.DIFFERENT,
-    "diff": examples.DIFF,
 }
 ALLOWED = {
     *("style", "div", "p", "b", "span", "code", "pre", "dl", "dt", "dd", "details", "summary", "ul", "li"),
