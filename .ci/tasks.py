@@ -124,6 +124,7 @@ def check() -> None:
         # What other systems lack is used nowhere; caches of their own, since they would undo each other's.
         ("mypy", "--platform", "win32", "--cache-dir", ".mypy_cache/win32"),
         ("mypy", "--platform", "darwin", "--cache-dir", ".mypy_cache/darwin"),
+        ("vulture", "migrate", "transformers", "tests/repository/called_by_name.py"),
         # With --quiet, --strict would see no warning.
         ("mkdocs", "build", "--strict", "--site-dir", site),
     )

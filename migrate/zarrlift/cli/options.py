@@ -46,7 +46,6 @@ VerifyAgain: TypeAlias = Annotated[
 DryRun: TypeAlias = Annotated[
     bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
 ]
-Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 Html: TypeAlias = Annotated[
     str | None,
     option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE", heading="Output"),

@@ -57,13 +57,11 @@ class Dialect:
         """The key of the only chunk of a 0-d array: `c` in the text (and zarrita), `c0` in zarr-python."""
         return "c" if self.name == "text" else "c0"
 
-    def array_key(self, path: str) -> str:
-        """The metadata key of an array, such as `meta/foo/baz.array.json`."""
-        return self._meta(path, "array")
-
-    def group_key(self, path: str) -> str:
-        """The metadata key of an explicit group."""
-        return self._meta(path, "group")
+    def key(self, path: str, kind: Literal["array", "group"]) -> str:
+        """The metadata key of an array or explicit group, such as `meta/foo/baz.array.json`."""
+        if self.name == "text" and not path:
+            return f"meta/{kind}{self.suffix}"
+        return f"{self.below(path)[:-1]}.{kind}{self.suffix}"
 
     def below(self, path: str) -> str:
         """The prefix of the metadata keys of everything below a group; ends with "/"."""
@@ -74,7 +72,7 @@ class Dialect:
         return self._under("data", path)
 
     def node(self, key: str) -> NodeKey | None:
-        """The node named by a metadata key, or None. Inverse of `array_key` and `group_key`."""
+        """The node named by a metadata key, or None. Inverse of `key`."""
         if not key.startswith("meta/") or not key.endswith(self.suffix):
             return None
         body = key[len("meta/") : len(key) - len(self.suffix)]
@@ -95,11 +93,6 @@ class Dialect:
     def _under(self, space: str, path: str) -> str:
         parts = [space, *(("root",) if self.name == "zarr-python" else ()), *((path,) if path else ())]
         return "/".join(parts) + "/"
-
-    def _meta(self, path: str, kind: str) -> str:
-        if self.name == "text" and not path:
-            return f"meta/{kind}{self.suffix}"
-        return f"{self.below(path)[:-1]}.{kind}{self.suffix}"
 
 
 Dialect.TEXT = Dialect(name="text")

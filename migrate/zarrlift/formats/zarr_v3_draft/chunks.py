@@ -69,7 +69,7 @@ def refuse_lone_chunks(
             "chunks without an array",
             node=item.path,
             key=item.key,
-            expected=f"a document {dialect.array_key(item.path)!r}",
+            expected=f"a document {dialect.key(item.path, 'array')!r}",
             advice="Restore the document, or exclude the node.",
         )
         node = nodes.get(item.path, implicit_group(item.path))

@@ -126,7 +126,7 @@ class _Nodes(Describer):
         """The documents of an archive in a store that cannot list."""
         if self.tree.listed is not None:
             return {key: document(data) for key, data in self.tree.listed.items()}
-        root = self._dialect.array_key("")
+        root = self._dialect.key("", "array")
         content = self.tree.storage.get(root)
         if content is None:
             raise self.tree.unknown_nodes()

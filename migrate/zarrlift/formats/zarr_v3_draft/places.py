@@ -86,7 +86,7 @@ def _sort(tree: Places, dialect: Dialect, key: str, content: bytes | StorageErro
                 "name",
                 "the key of a metadata document is not a valid node path",
                 key=key,
-                expected=f"such as {dialect.array_key('a/b')}",
+                expected=f"such as {dialect.key('a/b', 'array')}",
                 advice="Rename or remove it.",
             )
         )

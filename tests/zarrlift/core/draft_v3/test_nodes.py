@@ -143,7 +143,7 @@ KEYS = [
 
 @pytest.mark.parametrize(("dialect", "kind", "path", "key", "data"), KEYS, ids=[row[3] for row in KEYS])
 def test_keys_of_nodes(dialect, kind, path, key, data):
-    assert (dialect.array_key if kind == "array" else dialect.group_key)(path) == key
+    assert dialect.key(path, kind) == key
     assert dialect.node(key) == NodeKey(path, kind)
     assert dialect.data(path) == data
 
@@ -156,11 +156,11 @@ PATHS = st.lists(NAMES | TRICKY, max_size=3).map("/".join)
 @given(PATHS, st.sampled_from(DIALECTS), st.sampled_from((".json", "", ".array.json")))
 def test_a_key_names_its_node_and_no_other(path, dialect, suffix):
     dialect = Dialect(name=dialect.name, suffix=suffix)
-    assert dialect.node(dialect.array_key(path)) == NodeKey(path, "array")
-    assert dialect.node(dialect.group_key(path)) == NodeKey(path, "group")
+    assert dialect.node(dialect.key(path, "array")) == NodeKey(path, "array")
+    assert dialect.node(dialect.key(path, "group")) == NodeKey(path, "group")
     if path:
         parent = path.rpartition("/")[0]
-        assert dialect.array_key(path).startswith(dialect.below(parent))
+        assert dialect.key(path, "array").startswith(dialect.below(parent))
         assert dialect.data(path).startswith(dialect.data(parent))
 
 
@@ -169,7 +169,7 @@ def test_whatever_names_a_node_has_that_very_key(key):
     for dialect in DIALECTS:
         node = dialect.node(key)
         if node is not None:
-            assert key == (dialect.array_key if node.kind == "array" else dialect.group_key)(node.path)
+            assert key == dialect.key(node.path, node.kind)
 
 
 @pytest.mark.parametrize(

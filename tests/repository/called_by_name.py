@@ -1,0 +1,99 @@
+"""Names that no code of ours calls or reads, each group with its caller: vulture's list of what is used.
+
+`.ci/tasks.py` runs `vulture` over both packages with this file, so that a name without a caller is found.
+"""
+# ruff: noqa: B018, F821
+
+# Python: the attribute names of a module, what `inspect.signature` shows, and the protocol of files.
+__dir__
+_.__signature__
+_.seekable
+_.readinto
+
+# IPython and Jupyter.
+_._repr_html_
+
+# zarr-python: of stores, of their test suite (zarr.testing.store), of codec pipelines and of `create_array`.
+_.supports_deletes
+_.buffer_cls
+_.store_not_open
+_.DecodedChunks
+_.serializer
+_.write_data
+
+# numcodecs, whose switch it is.
+_.use_threads
+
+# typer, which calls the functions of commands and formats their help.
+_verbs
+demo
+completion
+_.format_options
+_.format_help
+
+# tqdm.
+_.bar_format
+_.monitor_interval
+_.last_print_t
+_.start_t
+
+# Templates of pages (report/html/templates).
+_.is_state
+_.bars
+_.area
+
+# By name, from tables: of conventions (conventions/__init__.py), of codecs (core/codecs/registry.py) and of
+# reports (report/shown.py).
+_.Hdmf
+_.Ome
+_.SpatialData
+_.Xarray
+_.Categorize
+_.ObjectCategorize
+_.Elementwise
+_.BitRound
+_.PackBits
+_.Base64
+_.NumpyBytes
+_.Gzip
+_.HdmfObjects
+_.ImageCodec
+_.Lz4
+_.Lz4Bare
+_.Lz4Block
+_.Json2
+_.MsgPack2
+_.Pickle
+_.PCodec
+_.ImagecodecsZfp
+_.Bz2
+_.Lzma
+_.VlenUtf8
+_.VlenBytes
+_.VlenArray
+_.verification_brief_lines
+_.verification_blocks
+_.update_blocks
+
+# `base/sync_calls.py` and `base/transformer.py`, from the namespace of a class.
+_.awaits_only_below
+_.same_keys
+_.same_sizes
+
+# Nothing: the reference keeps the descriptor of the first one open (layers/cache/folder_control.py).
+_._of
+
+# Users in Python: what an outcome, a layer, a report and its JSON say (docs/reference).
+_.raise_for_problems
+_.KINDS
+_.chunk_of
+_.clear_cache
+_.seal
+_.groups_total
+_.memory_hits
+_.disk_hits
+_.shared_hits
+_.bytes_served
+_.bytes_fetched
+_.memory_entries
+_.open_bytes
