@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,8 +111,10 @@ class Playground:
         for words in scenario.before:
             self._calmly(scenario, words)
 
-    def run(self, scenario: Scenario, words: Words, **orders: int) -> Ended:
-        """Run one command to its end, with orders to the shim."""
+    def run(
+        self, scenario: Scenario, words: Words, act: Callable[[], object] | None = None, **orders: int
+    ) -> Ended:
+        """Run one command to its end, with orders to the shim and what is done at `pause_change`."""
         places = {
             "home": str(self.home),
             "src": self._place(scenario, "src", "source.zarr"),
@@ -119,7 +122,9 @@ class Playground:
         }
         filled = [word if word.startswith('{"') else word.format(**places) for word in words]
         network = bool(scenario.remote - {"file"})
-        ended = self.stage.run(*filled, network=network, tight=scenario.tight, hasty=self._hasty, **orders)
+        ended = self.stage.run(
+            *filled, network=network, tight=scenario.tight, hasty=self._hasty, act=act, **orders
+        )
         while self.bucket.busy:  # a request of a killed client may still be answered
             time.sleep(0.001)
         return ended

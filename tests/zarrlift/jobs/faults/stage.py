@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +47,8 @@ class Block(ctypes.Structure):
         ("full_from", ctypes.c_uint64),
         ("share", ctypes.c_uint32),
         ("stats", ctypes.c_uint32),
+        ("pause_change", ctypes.c_uint64),
+        ("paused", ctypes.c_uint32),
         ("failed", ctypes.c_uint64),
         ("log", _Failed * _LOGGED),
     ]
@@ -137,11 +140,35 @@ class Stage:
         network: bool = False,
         tight: bool = False,
         hasty: bool = False,
+        act: Callable[[], object] | None = None,
         **orders: int,
     ) -> Ended:
-        """Run a command to its end, with orders to the shim; with `network`, TCP sockets count too."""
+        """Run a command to its end, with orders to the shim; with `network`, TCP sockets count too.
+
+        `act` is called before the change `pause_change`, which waits for it.
+        """
         self.control.set(network=network, **orders)
-        return self.commands(*words, control=self.control.path, folder=self.home, tight=tight, hasty=hasty)
+        ended = threading.Event()
+
+        def wait_and_act() -> None:
+            while not ended.wait(0.0005):
+                if self.control.block.paused == 1:
+                    assert act is not None
+                    act()
+                    self.control.block.paused = 2
+                    return
+
+        watcher = None if act is None else threading.Thread(target=wait_and_act)
+        if watcher is not None:
+            watcher.start()
+        try:
+            return self.commands(
+                *words, control=self.control.path, folder=self.home, tight=tight, hasty=hasty
+            )
+        finally:
+            ended.set()
+            if watcher is not None:
+                watcher.join()
 
 
 def killing(order: str) -> dict[str, int]:

@@ -43,6 +43,8 @@ struct control {
     uint64_t full_from;              /* from this one on the disk is full */
     uint32_t share;                  /* of 2^32: how many of all calls fail */
     uint32_t stats;                  /* calls that ask for a file's facts may fail as well */
+    uint64_t pause_change;           /* before this one, wait until others have acted */
+    _Atomic uint32_t paused;         /* 1 while it waits; `stage.py` sets 2 */
     _Atomic uint64_t failed;
     struct failed log[LOGGED];
 };
@@ -131,6 +133,10 @@ static int step(const char *call, const char *path, const int *errors, int chang
     if (number == control->kill_call || (change && change == control->kill_change)) {
         kill(control->kill_caller_only ? getpid() : 0, SIGKILL);
         for (;;) pause();
+    }
+    if (change && change == control->pause_change) {
+        atomic_store(&control->paused, 1);
+        while (atomic_load(&control->paused) == 1) usleep(100);
     }
     if (!*errors || (errors == FACTS && !control->stats)) return 0;
     uint64_t drawn = mixed(control->seed ^ mixed(number));
