@@ -35,7 +35,7 @@ def status(
     ] = False,
     check: Annotated[
         bool,
-        option("--check", help="List the result; exit code 1 unless all is migrated and present."),
+        option("--check", help="List the results; exit code 1 unless all is migrated and present."),
     ] = False,
     html: o.Html = None,
     pictures: Annotated[
@@ -70,8 +70,23 @@ def status(
         answer = answer_of(outcome, "status", [])
         if not (html or check or verbose):
             return answer
-        code = DONE if outcome.ok else PARTLY
-        return replace(answer, code=code, data=lambda: batch_json(outcome), brief=tuple)
+        lines: list[str] = []
+        if check:
+            from ..jobs.batch.batch import incomplete
+            from ..jobs.batch.rows import COMPLETE
+
+            for row in outcome.rows:
+                if row.state in COMPLETE:
+                    found = incomplete(row, given(places, Places))
+                    lines += [f"{row.relative}: {problem}" for problem in found]
+        blocks_of_batch = answer.text
+        return replace(
+            answer,
+            code=DONE if outcome.ok and not lines else PARTLY,
+            text=lambda: chain(blocks_of_batch(), plain(lines)),
+            data=lambda: batch_json(outcome),
+            brief=tuple,
+        )
     import zarrlift
 
     from ..report import status as report_status
@@ -96,10 +111,13 @@ def status(
     if report is not None and html is not None:
         write_page(report, places if pictures else None)
     if check and report is not None:
+        from ..jobs.ledger.find_job import find_job
+        from ..jobs.ledger.ledger import Job
         from ..jobs.resume.published_arrays import incomplete_arrays
 
         if report.state != "undone":
-            lacking = incomplete_arrays(target, JobPlace(**keywords), given(places, Places))
+            with Job.open(find_job(target, JobPlace(**keywords)), write=False) as job:
+                lacking = incomplete_arrays(job, given(places, Places))
         whole = report.state in ("done", "finished") and not report.refusals and not lacking
         code = DONE if whole else PARTLY
     text: Callable[[], Iterable[Block]] = partial(report_status.blocks, current)

@@ -146,7 +146,8 @@ def migrate(
       In place, nothing is limited.
     - `verify`: how much is compared before an array is published.
     - `fsync`: protect the result against power failures.
-    - `no_list`: do not list the objects of an array before it is published (for 10^9 objects).
+    - `no_list`: do not list what was written before an array is published, and when a job continues or ends
+      (for 10^9 objects).
     - `link="hard"`: share unchanged chunks with the source.
     - `overwrite`: replace an existing destination after the new one is complete.
     - `take_over`: write to a destination that another host has claimed.

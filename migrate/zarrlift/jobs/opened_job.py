@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
+from ..core.problems import JoinedProblems
 from ..errors import JobError
 from ..planning.plans import Plan
 from ..recipe.format_names import require_installed
@@ -40,6 +41,7 @@ from .outcome import Outcome, OutcomeState, outcome_of_job
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
 from .resume.lost_tasks import find_torn_documents, may_be_lost
+from .resume.published_arrays import incomplete_arrays
 from .resume.relocate import ends_of, follow, settle_result
 from .run_job import OpenJob
 
@@ -108,12 +110,25 @@ def unclaimed_job(
         nullcontext(place) if isinstance(place, Job) else Job.open(find_job(target, place), write=False)
     )
     with job_file as job:
-        ends = ends_of(job, target, places, moved)
+        try:
+            ends = ends_of(job, target, places, moved)
+        except UsageError as error:
+            if not (lacking := _lacking(job, places)):
+                raise
+            raise JobError(JoinedProblems.of((error.problem, *lacking))) from error
         options = replace(options, verify=verify or level_before(job))
         refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
         ends = ends.limited(options.limit)
         ends.check_reach(options)
         return UnclaimedJob(verb=verb, path=job.path, ends=ends, options=options)
+
+
+def _lacking(job: Job, places: Places) -> tuple[Problem, ...]:
+    """What published arrays lack of a job whose places cannot be opened: its source may be gone."""
+    try:
+        return incomplete_arrays(job, places)
+    except ZarrstackError:
+        return ()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from zarrstack.core.paths import join, prefix_of
 
 from ..archive.chunk_inventory import Indexes, take_inventory
 from ..core.json_document import document
+from ..core.problems import JoinedProblems
 from ..errors import JobError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
@@ -102,13 +103,13 @@ def keep_document(job: Job, row: NodeRow, earlier: Planned) -> None:
 def require_output(job: Job, destination: Storage) -> None:
     """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
 
-    It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
-    published document and tests whether there is anything at all, but not every chunk.
+    It was deleted or moved, or existed only in the memory of a process that has ended. The check looks for
+    one published document and tests whether there is anything at all, but not every chunk.
     """
     key = ""
     if done := done_paths(job):
         key = join(done[0], "zarr.json")
-        lost = destination.get(key) is None
+        lost = all(content is None for _, content in documents(destination, done))
     else:
         written = any(total.chunks > total.dropped for total in job.totals().values())
         lost = written and next(iter(destination.list_dir("")), None) is None
@@ -117,17 +118,19 @@ def require_output(job: Job, destination: Storage) -> None:
         raise _gone_error(job, key, found, f"{advice} --destination (in place --source).")
 
 
-def require_visible(job: Job, destination: Storage) -> None:
-    """Raise JobError unless every document that a complete job has published is there.
+def missing_documents(job: Job, destination: Storage, lacking: Iterable[Problem]) -> JobError | None:
+    """The error if documents that the job has published are gone; it also names what arrays are `lacking`.
 
     Others deleted what is missing, or an update hid it that the job does not know, being an older copy.
     """
     done = done_paths(job)
     missing = [path for path, content in documents(destination, done) if content is None]
-    if missing:
-        found = f"{len(missing)} of {len(done)} documents are missing at {destination.url}"
-        advice = "An update writes them again if the source changed since."
-        raise _gone_error(job, join(missing[0], "zarr.json"), found, advice)
+    if not missing:
+        return None
+    count = f"{len(missing)} of {len(done)} documents are missing at {destination.url}"
+    found = JoinedProblems.of(lacking, before=f"{count}; " if lacking else count)
+    advice = "An update writes them again if the source changed since."
+    return _gone_error(job, join(missing[0], "zarr.json"), found, advice)
 
 
 def is_restored(job: Job, plan: Plan, archive: Storage) -> bool:

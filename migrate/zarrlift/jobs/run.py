@@ -43,6 +43,7 @@ from .processes.executors import RunOptions
 from .progress import Progress, Ticker, send_end
 from .publisher import Publisher
 from .resume.lost_tasks import missing_objects
+from .resume.published_arrays import hide_incomplete, with_problems
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
@@ -90,6 +91,7 @@ class Run:
         # Partial files of a killed run are in the job's own directory.
         self.writer.close()
         stopped: Problem | None = None
+        removed: tuple[Problem, ...] = ()
         try:
             self._branch.begin()
             with self.options.heeding_stop():
@@ -97,7 +99,8 @@ class Run:
             self._look_for_new_nodes()
             self._publisher.groups()
             self._branch.publish()
-        except (DestinationError, JobError, WorkerError) as error:
+            removed = self._look_again()
+        except (DestinationError, JobError, StorageError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
             stopped = Problem(
@@ -117,7 +120,7 @@ class Run:
             self.writer.close()
         send_end(self.progress)
         log_messages.failed(() if stopped is None else (stopped,))
-        ended = outcome_of_run(self.job, self.plan, self._moved, stopped)
+        ended = with_problems(outcome_of_run(self.job, self.plan, self._moved, stopped), removed)
         if ended.state == "done":
             self._branch.end()
         return replace(ended, seconds=time.monotonic() - started)
@@ -355,6 +358,13 @@ class Run:
         checks = self._engine.checks(level, self.checks)
         question = Question(self.job.id, level, items, self._engine.budget)
         return checks.submit(question)
+
+    def _look_again(self) -> tuple[Problem, ...]:
+        """Hide published arrays of which others have removed objects in the meantime; their problems."""
+        if self.options.no_list or self.destination.on_branch:
+            return ()
+        self._publisher.require_root()
+        return hide_incomplete(self.job, self.plan, self.source, self.destination, ended=True)
 
     def _look_for_new_nodes(self) -> None:
         """Report nodes added to the source; in place, a new group document would hide them."""

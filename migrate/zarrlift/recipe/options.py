@@ -272,7 +272,8 @@ class Running(Executing, TakingOver):
     fsync: bool = option(False, "Protect the result against power failures too; slower.", bool, "Running")
     no_list: bool = option(
         False,
-        "Do not list the objects of an array before it is published (for 10^9 objects).",
+        "Do not list what was written before an array is published, and when a job continues or ends (for "
+        "10^9 objects).",
         bool,
         "Running",
     )

@@ -14,9 +14,11 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume.published_arrays import incomplete_arrays
 from zarrlift.jobs.run import Run
-from zarrlift.recipe.options import JobPlace, Places
+from zarrlift.recipe.options import Places
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.worker import Worker
 
@@ -46,6 +48,28 @@ def test_an_array_is_not_published_without_a_chunk(
     assert not (destination / path / "zarr.json").exists()
     monkeypatch.undo()
     assert zarrlift.resume(destination).ok
+    assert values(destination, 3) == values(source, 2)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_what_is_removed_after_publication_is_named_by_the_same_run(
+    source: Path, destination: Path, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a single chunk, which its user may have removed: that array stays visible."""
+    groups = Publisher.groups
+
+    def removing(publisher: Publisher) -> None:
+        groups(publisher)
+        shutil.rmtree(destination / "g/relink/c/3") if hidden else (destination / "g/relink/c/3/3").unlink()
+
+    monkeypatch.setattr(Publisher, "groups", removing)
+    outcome = zarrlift.migrate(source, destination)
+    assert not outcome.ok
+    assert [problem.node for problem in outcome.problems] == ["g/relink"]
+    assert (destination / "g/relink/zarr.json").exists() is not hidden
+    monkeypatch.undo()
+    again = zarrlift.resume(destination) if hidden else zarrlift.update(destination, force=True)
+    assert again.ok
     assert values(destination, 3) == values(source, 2)
 
 
@@ -224,6 +248,7 @@ def test_shards_whose_source_is_gone_are_compared(tmp_path: Path) -> None:
         tmp_path / "in.zarr", result, recipe=zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="8"))
     ).ok
     shutil.rmtree(tmp_path / "in.zarr")
-    assert not incomplete_arrays(result, JobPlace(), Places())
-    shutil.rmtree(result / "c")
-    assert incomplete_arrays(result, JobPlace(), Places())
+    with Job.open(Path(f"{result}.zarrlift.db"), write=False) as job:
+        assert not incomplete_arrays(job, Places())
+        shutil.rmtree(result / "c")
+        assert incomplete_arrays(job, Places())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -27,10 +28,12 @@ from ..archive_run import migrate_archive
 from ..claim import sweep_claim
 from ..finish import finish
 from ..ledger.database import HeldError
+from ..ledger.ledger import Job
 from ..observed import observed
 from ..opened_job import opened, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
+from ..resume.published_arrays import incomplete_arrays
 from ..stored_inventories import remove_inventory
 from ..undo import undo
 from ..update.update import update_job
@@ -99,13 +102,12 @@ class Batch:
     @explicit
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
-        again = _AGAIN | {"undone"}
-        return self._act(migrate, lambda row: row.state in again or may_be_restored(row), progress, how)
+        return self._act(migrate, self._wanted(_AGAIN | {"undone"}, how), progress, how)
 
     @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(migrate, lambda row: row.state in _AGAIN or may_be_restored(row), progress, how)
+        return self._act(migrate, self._wanted(_AGAIN, how), progress, how)
 
     @explicit
     def verify(
@@ -135,6 +137,12 @@ class Batch:
         if {row.state for row in outcome.rows} == {"pending"}:
             self.last = replace(outcome, state="nothing to do", ran=0)
         return self.outcome
+
+    def _wanted(self, again: AbstractSet[str], how: Mapping[str, Any]) -> Callable[[BatchRow], bool]:
+        """Whether an archive is migrated: results that are complete are listed, and repaired or named."""
+        if not how.get("no_list"):
+            again = again | COMPLETE
+        return lambda row: row.state in again or may_be_restored(row)
 
     def _listed(self) -> list[BatchRow]:
         """The archives of the list that are meant."""
@@ -191,7 +199,7 @@ class Batch:
                 running=False,
                 rate=None,
             )
-            if not todo and now.state != "incomplete":
+            if not number and not self.last.left and self.last.state != "incomplete":
                 self.last = replace(self.last, state="nothing to do")
         return self.last
 
@@ -230,6 +238,8 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
     row = call.row
     if row.state not in COMPLETE and row.begun() and of_job(row).state in COMPLETE:
         return None
+    if row.state in COMPLETE and not may_be_restored(row) and not incomplete(row, call.places):
+        return None
     request = archive_request(row, call.places)
     options = replace(call.options, verify=row.request.verify)
     try:
@@ -239,6 +249,12 @@ def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
         return None
     # Another process may have done it after the look above.
     return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems
+
+
+def incomplete(row: BatchRow, places: Places) -> tuple[Problem, ...]:
+    """A problem for each published array of a complete archive that lacks objects; changes nothing."""
+    with Job.open(Path(row.job), write=False) as job:
+        return incomplete_arrays(job, archive_request(row, places))
 
 
 def may_be_restored(row: BatchRow) -> bool:

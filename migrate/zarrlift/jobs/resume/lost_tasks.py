@@ -34,9 +34,10 @@ from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
+from ..ours import whose
 from ..units import count_text
 
-_NAMED: Final = 3
+NAMED: Final = 3
 """Keys named for each array."""
 _UNCOMPARED: Final = "uncompared"
 """A fact of a job of which work that a crash may have lost could not be compared."""
@@ -178,23 +179,26 @@ class MissingObjects:
 
 def missing_objects(
     plan: ArrayPlan,
-    present: Indexes,
+    present: Indexes | None,
     source: Storage,
     destination: Storage,
     recorded: Mapping[int, RecordedTask],
 ) -> MissingObjects | None:
     """What a listing of names lacks of the recorded work of an array's only or second pass.
 
-    `present` are the source's objects; the whole grid if it cannot be listed. What tasks have omitted as
-    empty is not missing. Where a source cannot be listed, or the indexes of its shards cannot be read again
-    (or are in a store, where that takes long), a task that has written anything must have an object.
+    `present` are the source's objects; None if they are not known. What tasks have omitted as empty is not
+    missing. Of blocks whose source objects are not known, or whose indexes of shards cannot be read again (or
+    are in a store, where that takes long), a task that has written anything must have an object.
     StorageError.
     """
     if not plan.tasks or not destination.can_list:
         return None
-    blocks, listed = plan.move.block_shape is not None, replace(NOT_LISTED, indexes=present)
+    blocks = plan.move.block_shape is not None
     in_store = isinstance(plan.source.frame, Shards) and source.requests is not None
-    unread = blocks and (plan.fingerprint == UNLISTED or in_store)
+    unread = blocks and (present is None or plan.fingerprint == UNLISTED or in_store)
+    if present is None:
+        present = np.arange(plan.source.objects.total, dtype=np.int64)
+    listed = replace(NOT_LISTED, indexes=present)
     stored = take_inventory(destination, plan.path, plan.destination, names_only=True)
     wrote = [number for number, task in recorded.items() if number >= 0 and task.bytes_out]
     try:
@@ -227,7 +231,7 @@ def missing_objects(
 
 def first_keys(path: str, layout: Layout, indexes: Indexes) -> tuple[str, ...]:
     """The keys of the first objects, to name them."""
-    return tuple(layout.key(path, layout.objects.coordinates(index)) for index in indexes[:_NAMED].tolist())
+    return tuple(layout.key(path, layout.objects.coordinates(index)) for index in indexes[:NAMED].tolist())
 
 
 def may_be_lost(job: Job) -> bool:
@@ -331,12 +335,21 @@ def _wrong_tasks(
 
 
 def take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
-    """Hide an array, also from consolidated metadata, until it is correct."""
+    """Hide an array until it is correct, also from consolidated metadata that others have not changed."""
     destination.delete(join(path, "zarr.json"))
+    if others_root(job, plan, destination):
+        return
     for row in job.nodes("group"):
         if row.path == "" and row.state == "done" and plan.consolidate:
             destination.delete("zarr.json")
             job.record_node(row.id, "pending")
+
+
+def others_root(job: Job, plan: Plan, destination: Storage) -> bool:
+    """Whether others have changed a root that is hidden with each array."""
+    root = next((group for group in plan.groups if not group.path), None)
+    content = destination.get("zarr.json") if plan.consolidate and root is not None else None
+    return root is not None and content is not None and whose(job, root, content) == "others"
 
 
 def _of_task(indexes: Indexes, numbers: Indexes, number: int) -> list[int]:

@@ -9,9 +9,11 @@ by a user. Other arrays are reported and left as they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -20,45 +22,69 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import UNLISTED, Inventory, take_inventory
+from ...core.problems import warning
+from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan
 from ...planning.source_inventory import SourceInventory
-from ...recipe.options import JobPlace, PathText, Places
+from ...recipe.options import Places
 from ...storage.base import Storage
+from ...storage.giving_up import Threads
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import open_storage
 from ...storage.transformer_stack import with_layers
-from ..ledger.find_job import find_job
+from .. import log_messages
 from ..ledger.ledger import Job
-from ..ledger.rows import NodeRow
-from ..ours import documents, whose
+from ..ledger.rows import NodeRow, RecordedTask
+from ..ours import documents, missing_documents, whose
 from ..outcome import Outcome
 from ..stored_inventories import last_inventories
-from .lost_tasks import MissingObjects, first_keys, missing_objects, take_down
+from ..units import count_text
+from .lost_tasks import NAMED, MissingObjects, first_keys, missing_objects, others_root, take_down
 
+_REMOVED: Final = "they were removed while the job was running: resume it to write them again"
 _DOCUMENT: Final = MissingObjects(
     tasks=frozenset(), absent=np.empty(0, np.int64), count=1, keys=("zarr.json",)
 )
+_NOT_KNOWN: Final = replace(_DOCUMENT, keys=())
+_COUNTED: Final = 10**7
+"""Objects of an array that are counted by task, without a listing of the source."""
+_AT_ONCE: Final = 32
+_BATCH: Final = 250
 
 
 def hide_incomplete(
-    job: Job, source: Storage, destination: Storage, *, force: bool = False
+    job: Job,
+    plan: Plan,
+    source: Storage,
+    destination: Storage,
+    *,
+    force: bool = False,
+    ended: bool = False,
+    no_list: bool = False,
 ) -> tuple[Problem, ...]:
     """Hide the published arrays that lack objects and may be repaired; the problems of all others.
 
-    The job is incomplete then. With `force`, only the source must be unchanged. StorageError.
+    The job is incomplete then. With `force`, only the source must be unchanged. `ended`: nothing is repaired
+    in this run, so the problems are those of all. `no_list`: only what an earlier run began to hide is
+    hidden. StorageError.
     """
-    plan, problems = job.plan(), []
+    problems: list[Problem] = []
     _hide_begun(job, plan, destination)
-    for row, array, missing, reason in _incomplete(job, plan, source, destination, force=force):
+    if no_list:
+        return ()
+    unchecked: list[str] = []
+    incomplete = _incomplete(job, plan, source, destination, unchecked, force=force, moved=ended)
+    for row, array, missing, reason in incomplete:
+        if reason is not None or ended:
+            problems.append(_problem(array, missing, reason or _REMOVED, destination))
         if reason is not None:
-            problems.append(_problem(array, missing, reason))
             continue
         job.forget_tasks(row.id, missing.tasks)
         job.record_node(row.id, "pending")
         job.note(state="incomplete", verified=None, hiding=row.path)
         job.commit()
         _hide_begun(job, plan, destination)
-    return tuple(problems)
+    return (*problems, *_not_checked(unchecked))
 
 
 def _hide_begun(job: Job, plan: Plan, destination: Storage) -> None:
@@ -74,41 +100,62 @@ def _hide_begun(job: Job, plan: Plan, destination: Storage) -> None:
     job.commit()
 
 
-def incomplete_arrays(target: PathText, place: JobPlace, places: Places) -> tuple[Problem, ...]:
-    """A problem for each published array of a job that lacks objects; changes nothing.
+def incomplete_arrays(job: Job, places: Places) -> tuple[Problem, ...]:
+    """A problem for each published array of a job that lacks objects, and for documents; changes nothing.
 
     The source may be gone. JobError, UsageError, StorageError.
     """
-    with Job.open(find_job(target, place), write=False) as job:
-        plan = job.plan()
-        options = places.of_result(in_place=plan.in_place)
-        opened = open_storage(plan.destination, storage_options=options, mode="w")
-        source = destination = with_layers(opened, job.record.dest_through)
-        if not plan.in_place:
-            opened = open_storage(plan.source, storage_options=places.storage_options, mode="w")
-            source = with_layers(opened, job.record.source_through)
-        incomplete = _incomplete(job, plan, source, destination, force=False)
-        return tuple(
-            _problem(array, missing, reason or "resume the job to write them again")
-            for _, array, missing, reason in incomplete
-        )
+    plan = job.plan()
+    options = places.of_result(in_place=plan.in_place)
+    opened = open_storage(plan.destination, storage_options=options, mode="w")
+    source = destination = with_layers(opened, job.record.dest_through)
+    if not plan.in_place:
+        try:
+            opened = open_storage(plan.source, storage_options=places.storage_options)
+        except ZarrstackError:
+            opened = LocalStorage(plan.source)  # without objects
+        source = with_layers(opened, job.record.source_through)
+    unchecked: list[str] = []
+    problems = [
+        _problem(array, missing, reason or "resume the job to write them again", destination)
+        for _, array, missing, reason in _incomplete(job, plan, source, destination, unchecked)
+    ]
+    gone = None if problems else missing_documents(job, destination, ())
+    return (*problems, *(() if gone is None else (gone.problem,)), *_not_checked(unchecked))
 
 
 def _incomplete(
-    job: Job, plan: Plan, source: Storage, destination: Storage, *, force: bool
+    job: Job,
+    plan: Plan,
+    source: Storage,
+    destination: Storage,
+    unchecked: list[str],
+    *,
+    force: bool = False,
+    moved: bool = False,
 ) -> Iterator[tuple[NodeRow, ArrayPlan, MissingObjects, str | None]]:
-    """Rows, plans, what is missing, and why that may not be repaired."""
+    """Rows, plans, what is missing, and why that may not be repaired.
+
+    `unchecked` receives the paths of arrays of which it is not known whether all objects are there. With
+    `moved`, arrays whose chunks stay in place are left out.
+    """
     rows = {row.path: row for row in job.nodes("array") if row.state == "done"}
-    arrays = [array for array in plan.arrays if array.path in rows]
+    arrays = [array for array in plan.arrays if array.path in rows and (array.tasks or not moved)]
     listed_now = SourceInventory(plan, source)
     contents = documents(destination, [array.path for array in arrays])
     with closing(last_inventories(job)) as inventories:
-        for array, (_, content) in zip(arrays, contents, strict=True):
+        questions = (
+            partial(_missing, array, _listing(array, inventories, listed_now), source, destination, recorded)
+            for array in arrays
+            for recorded in (job.recorded(rows[array.path].id),)
+        )
+        results = _answers(questions, destination)
+        for array, result, (_, content) in zip(arrays, results, contents, strict=True):
             row = rows[array.path]
-            missing = _missing(job, row, array, inventories.stored(array), source, destination)
-            if content is None:
-                missing = missing or _DOCUMENT
-            if missing is None:
+            missing = _DOCUMENT if content is None and result is None else result
+            if missing is _NOT_KNOWN:
+                unchecked.append(array.path)
+            if missing is None or missing is _NOT_KNOWN:
                 continue
             reason = None if force else _edited(job, plan, row, array, missing, content, destination)
             try:
@@ -122,40 +169,62 @@ def _incomplete(
             yield row, array, missing, reason
 
 
+def _answers(
+    questions: Iterator[Callable[[], MissingObjects | None]], destination: Storage
+) -> Iterator[MissingObjects | None]:
+    """The answers in their order, many at a time if requests have latency."""
+    if destination.requests is None:
+        yield from (ask() for ask in questions)
+        return
+    with Threads(_AT_ONCE, "zarrlift-list") as threads:
+        while batch := [threads.submit(ask) for ask in islice(questions, _BATCH)]:
+            for future in batch:
+                yield future.result()
+
+
+def _listing(array: ArrayPlan, inventories: Inventories, listed_now: SourceInventory) -> Inventory | None:
+    """The stored listing of an array's source, or a new one if the source is unchanged; else None."""
+    stored = inventories.stored(array)
+    if stored is not None or array.fingerprint == UNLISTED:
+        return stored
+    try:
+        now = listed_now(array)
+    except ZarrstackError:
+        return None
+    return now if now.fingerprint == array.fingerprint else None
+
+
 def _missing(
-    job: Job,
-    row: NodeRow,
     array: ArrayPlan,
     inventory: Inventory | None,
     source: Storage,
     destination: Storage,
+    recorded: Mapping[int, RecordedTask],
 ) -> MissingObjects | None:
-    """What a listing of the array lacks; None if that is nothing, or cannot be known."""
-    if inventory is None and array.fingerprint == UNLISTED:
-        everything = np.arange(array.source.objects.total, dtype=np.int64)
-        return missing_objects(array, everything, source, destination, job.recorded(row.id))
-    if inventory is None or not destination.can_list:
-        return None
-    missing = missing_objects(array, inventory.indexes, source, destination, job.recorded(row.id))
-    one_to_one = array.move.block_shape is None and not array.move.drop_empty
+    """What a listing of the array lacks; None if that is nothing, `_NOT_KNOWN` if nothing is known."""
     stays = array.route.name == "stay"
-    if missing is not None or not (stays or (array.changes is not None and one_to_one)):
+    if not destination.can_list or not (array.tasks or stays):
+        return None
+    present = None if inventory is None else inventory.indexes
+    if present is None and array.source.objects.total > _COUNTED:
+        return _NOT_KNOWN
+    missing = missing_objects(array, present, source, destination, recorded)
+    one_to_one = array.move.block_shape is None and not array.move.drop_empty
+    if missing is not None:
         return missing
+    if present is None:
+        exact = array.move.block_shape is None and array.changes is None and not stays
+        return None if exact or array.fingerprint == UNLISTED else _NOT_KNOWN
+    if not (stays or (array.changes is not None and one_to_one)):
+        return None
     # An update has recorded only what it has written.
     layout = array.source if stays else array.destination
     stored = take_inventory(destination, array.path, layout, names_only=True).indexes
-    absent = np.setdiff1d(inventory.indexes, stored, assume_unique=True)
+    absent = np.setdiff1d(present, stored, assume_unique=True)
     if not len(absent):
         return None
     keys = first_keys(array.path, layout, absent)
     return MissingObjects(tasks=frozenset(), absent=absent, count=len(absent), keys=keys)
-
-
-def _others_root(job: Job, plan: Plan, destination: Storage) -> bool:
-    """Whether others have changed a root that is hidden with each array."""
-    root = next((group for group in plan.groups if not group.path), None)
-    content = destination.get("zarr.json") if plan.consolidate and root is not None else None
-    return root is not None and content is not None and whose(job, root, content) == "others"
 
 
 def _edited(
@@ -172,7 +241,7 @@ def _edited(
         return "its document was removed"
     if whose(job, array, content) != "current":
         return "others have changed its document"
-    if _others_root(job, plan, destination):
+    if others_root(job, plan, destination):
         return "others have changed the document of the root, which contains that of the array"
     if not isinstance(destination, LocalStorage) or row.published_ns is None:
         return "they may have been deleted on purpose, which a store does not show"
@@ -187,19 +256,42 @@ def _edited(
     return None
 
 
-def _problem(array: ArrayPlan, missing: MissingObjects, reason: str) -> Problem:
-    again = "Put them back, or write them again from an unchanged source with: zarrlift update --force."
-    in_place = "If they were deleted on purpose, leave them so; otherwise put them back."
+def _problem(array: ArrayPlan, missing: MissingObjects, reason: str, destination: Storage) -> Problem:
+    advice = "Put them back, or write them again from an unchanged source with: zarrlift update --force."
+    if array.route.name == "stay":
+        advice = "If they were deleted on purpose, leave them so; otherwise put them back."
+    elif destination.on_branch:
+        advice = "Put them back, or undo the job and migrate again."
     return Problem(
         kind="result-changed",
         node=array.path,
         message="a published array lacks objects that the job wrote",
         key=join(array.path, "zarr.json"),
         found=f"{missing} missing; {reason}",
-        advice=in_place if array.route.name == "stay" else again,
+        advice=advice,
+    )
+
+
+def _not_checked(paths: list[str]) -> tuple[Problem, ...]:
+    """A warning about arrays of which some objects may be missing."""
+    if not paths:
+        return ()
+    names = ", ".join("/" + path for path in paths[:NAMED]) + (", ..." if len(paths) > NAMED else "")
+    return (
+        warning(
+            "result-changed",
+            "some published arrays could not be checked for missing objects: the stored listing of the source"
+            " is gone, and the source has changed or cannot be listed",
+            found=f"{count_text(len(paths), 'array')} ({names})",
+            advice="Compare the result with a copy of the source: zarrlift verify.",
+        ),
     )
 
 
 def with_problems(outcome: Outcome, problems: tuple[Problem, ...]) -> Outcome:
-    """The outcome with the problems of published arrays too."""
-    return replace(outcome, problems=(*outcome.problems, *problems)) if problems else outcome
+    """The outcome with the problems of published arrays too, each of which is logged."""
+    new = tuple(problem for problem in problems if problem not in outcome.problems)
+    for problem in new:
+        if problem.severity == "refusal":
+            log_messages.failed((problem,))
+    return replace(outcome, problems=(*outcome.problems, *new))

@@ -23,7 +23,7 @@ from ...transfer.tasks import sweep
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..ours import OWN, keep_document, require_visible, whose
+from ..ours import OWN, keep_document, missing_documents, whose
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
 from ..progress import listing_shown
@@ -47,13 +47,15 @@ def resume_job(it: OpenJob) -> Outcome:
         from ..update.update import update_job
 
         return update_job(it)
-    lacking = hide_incomplete(job, ends.source, ends.destination)
+    old = job.plan()  # first, so that nothing is changed if the file cannot be read
+    lacking = hide_incomplete(job, old, ends.source, ends.destination, no_list=options.no_list)
+    gone = missing_documents(job, ends.destination, lacking)
     if job.state != "incomplete" and not (job.state == "done" and it.loses):
-        require_visible(job, ends.destination)
+        if gone is not None:
+            raise gone
         remove_previous_tree(job, ends.destination)
         writer_for(ends.destination, job.id, fsync=False).close()
         return with_problems(nothing_to_do(job), lacking)
-    old = job.plan()  # first, so that nothing is changed if the file cannot be read
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
@@ -65,7 +67,8 @@ def resume_job(it: OpenJob) -> Outcome:
             refuse_unmet(fresh)
             merged = _merged(job, old, fresh, inventories, ends.destination)
             keep_inventory(job, inventories)
-            return with_problems(it.run_to_end(merged, inventories), lacking)
+            missing = () if gone is None else (gone.problem,)
+            return with_problems(it.run_to_end(merged, inventories), (*missing, *lacking))
 
 
 def _merged(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:

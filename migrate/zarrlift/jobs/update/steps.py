@@ -160,8 +160,12 @@ class UpdatePolicy(Policy):
         row, earlier = self._rows.get(""), self._old.get("")
         if root is None or root is not earlier or row is None or not self._consolidates:
             return
-        if row.state == "done" and self.steps.any:
+        if row.state != "done":
+            return
+        if self.steps.any:
             self._is_left(root, self._conflicts.of_document(row, root))
+        elif any(self._conflicts.of_document(row, root)):  # arrays are only repaired
+            self._keep(root, ())
 
     def added(self, new: Planned) -> Planned | None:
         """Write it, unless others have put something there."""
@@ -205,7 +209,9 @@ class UpdatePolicy(Policy):
         if isinstance(earlier, GroupPlan) and isinstance(new, GroupPlan):
             return self._groups(row, earlier, new)
         if isinstance(earlier, ArrayPlan) and isinstance(new, ArrayPlan):
-            return self._arrays(row, replace(earlier, changes=None), new)
+            whole = replace(earlier, changes=None)
+            plan = self._arrays(row, whole, new)
+            return earlier if plan is whole else plan  # its recorded tasks are those of its last update
         return self._replace(earlier, new)
 
     def _groups(self, row: NodeRow, earlier: GroupPlan, new: GroupPlan) -> Planned:

@@ -48,7 +48,7 @@ from ..overwrite import set_aside
 from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
 from ..reconcile import reconcile
-from ..resume.published_arrays import hide_incomplete
+from ..resume.published_arrays import hide_incomplete, with_problems
 from ..run_job import OpenJob, refuse_unsuitable
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .retire import below_first, clear
@@ -100,13 +100,17 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
-        lacking = hide_incomplete(job, ends.source, ends.destination, force=updating.force)
+        lacking = hide_incomplete(
+            *(job, job.plan(), ends.source, ends.destination),
+            force=updating.force,
+            no_list=options.no_list,
+        )
         with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
                 job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
             )
             if not steps.any and job.state == "done" and not it.loses:
-                return replace(nothing_to_do(job), problems=(*steps.problems, *lacking))
+                return with_problems(replace(nothing_to_do(job), problems=steps.problems), lacking)
             lacking = tuple(problem for problem in lacking if problem.node not in _remade(plan, steps))
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
@@ -116,8 +120,8 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
         if outcome.state == "done":
             job.note(update=None)
             job.commit()
-        problems = (*outcome.problems, *steps.problems, *lacking)
-        return replace(outcome, removed=removed, problems=tuple(dict.fromkeys(problems)))
+        problems = tuple(dict.fromkeys((*outcome.problems, *steps.problems)))
+        return with_problems(replace(outcome, removed=removed, problems=problems), lacking)
 
 
 def _remade(plan: Plan, steps: Steps) -> set[str]:
