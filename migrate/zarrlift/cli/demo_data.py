@@ -13,6 +13,8 @@ import numpy as np
 
 _MISSING: Final = -32768
 """Fill value of the temperatures, on land."""
+_BLOCK: Final = 64
+"""Length of the blocks of an N5 dataset on each axis."""
 _Array = np.ndarray[Any, Any]
 
 
@@ -111,20 +113,20 @@ def write_spots(path: Path) -> None:
         array[...] = np.stack([data, data[::-1]])
 
 
-def _write_dataset(path: Path, data: _Array, attributes: dict[str, Any], block: int = 64) -> None:
+def _write_dataset(path: Path, data: _Array, attributes: dict[str, Any]) -> None:
     """An N5 dataset of big-endian uint16 with gzip, its axes reversed on disk; blocks at an edge are cut.
 
     https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification
     """
     members = {
         "dimensions": list(data.shape[::-1]),
-        "blockSize": [block] * data.ndim,
+        "blockSize": [_BLOCK] * data.ndim,
         "dataType": "uint16",
         "compression": {"type": "gzip", "level": -1, "useZlib": False},
     }
     _describe(path, {**members, **attributes})
-    for position in np.ndindex(*(-(-length // block) for length in data.shape)):
-        part = data[tuple(slice(block * at, block * (at + 1)) for at in position)]
+    for position in np.ndindex(*(-(-length // _BLOCK) for length in data.shape)):
+        part = data[tuple(slice(_BLOCK * at, _BLOCK * (at + 1)) for at in position)]
         header = struct.pack(f">HH{data.ndim}I", 0, data.ndim, *part.shape[::-1])
         file = path.joinpath(*map(str, position[::-1]))
         file.parent.mkdir(parents=True, exist_ok=True)

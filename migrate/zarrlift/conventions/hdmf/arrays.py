@@ -78,7 +78,7 @@ class DatasetReader:
         scalar = dtype == "scalar"
         if scalar and layout.shape == (1,) and layout.chunk_shape == (1,):
             layout = replace(layout, shape=(), chunk_shape=(), dimension_names=None)
-        if dtype == "region" or (isinstance(dtype, list) and any(_is(field, "region") for field in dtype)):
+        if dtype == "region" or (isinstance(dtype, list) and any(_is_region(field) for field in dtype)):
             return self._refused(node, "references to regions, which hdmf-zarr does not read", dtype)
         if middle not in _OBJECTS:
             if dtype == "object" or (lifts and not isinstance(dtype, list)):
@@ -256,5 +256,5 @@ def _dtype_of(dtype: JSON, data_type: DataType) -> str | None:
     return dtype if isinstance(dtype, str) else None
 
 
-def _is(field: JSON, what: str) -> bool:
-    return isinstance(field, dict) and field.get("dtype") == what
+def _is_region(field: JSON) -> bool:
+    return isinstance(field, dict) and field.get("dtype") == "region"
