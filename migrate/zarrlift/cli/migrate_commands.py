@@ -58,13 +58,12 @@ def migrate(
 
     if dry_run:
         output.session.previews = True
-        keywords = arguments()
-        plan = zarrlift.plan(source, destination, **keywords)
+        plan = zarrlift.plan(source, destination, **arguments(JobPlace))
         documents = {}
         if output.session.json:
             from ..jobs.source_documents import source_documents
 
-            documents = source_documents(plan, source, destination, **keywords)
+            documents = source_documents(plan, source, destination, **arguments())
         return _planned(plan, documents)
     question = None
     if "overwrite" in options.given() and destination is not None:

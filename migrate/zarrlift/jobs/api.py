@@ -114,8 +114,8 @@ def plan(
     [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
     """
     named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
-    migration = given({**options, **named}, ArchiveRequest)
-    return migration.plan_of(migration.open())
+    migration, job = given({**options, **named}, ArchiveRequest, JobPlace)
+    return migration.preview(job)
 
 
 @explicit

@@ -16,13 +16,15 @@ from ..planning.existing_documents import refuse_existing_documents
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
-from ..recipe.options import Places, Request
+from ..recipe.options import JobPlace, Places, Request
 from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
 from .checks.checks_for import checks_for
 from .claim import Claim, claimed
 from .endpoints import Endpoints
+from .ledger.database import refuse_closed_folder
+from .ledger.find_job import job_path
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .ledger.rows import JobRecord
@@ -59,11 +61,45 @@ class ArchiveRequest(Request, Places):
         """Open both ends; UsageError, StorageError."""
         return Endpoints.open(self.source, self.destination, self, self)
 
-    def plan_of(self, ends: Endpoints) -> Plan:
-        """The plan for ends that are opened and described; nothing is written."""
-        plan, _ = ends.plan(self.recipe, self.format)
+    def preview(self, job: JobPlace) -> Plan:
+        """The plan of the job that `migrate` would begin; nothing is written.
+
+        Raises what a new job raises before it writes. An existing job that is continued has its destination
+        already.
+        """
+        ends = self.open()
+        path = job_path(ends.beside, ends.destination.url, job) if ends.named or self.in_place else None
+        if path is not None and os.path.lexists(path):
+            with Job.open(path, write=False) as existing:
+                path = None if _is_continued(existing, ends, self) else path
+        return self.planned(ends, path)
+
+    def planned(
+        self,
+        ends: Endpoints,
+        path: Path | None,
+        *,
+        elsewhere: bool = False,
+        inventories: Inventories | None = None,
+    ) -> Plan:
+        """The plan of a job for opened ends.
+
+        Raises what a job refuses as a whole; nothing is written. The destination is examined for a new job,
+        which gets the file at `path`.
+        """
+        if path is not None:
+            refuse_closed_folder(path)
+            if not self.in_place:
+                refuse_existing(ends.destination, overwrite=self.overwrite)
+            refuse_closed(ends.place)
+            if self.link == "hard":
+                refuse_without_links(without_layers(ends.source), ends.place)
+        plan, _ = ends.plan(self.recipe, self.format, elsewhere=elsewhere, inventories=inventories)
         plan = refuse_existing_documents(plan, ends.source)
+        refuse_unsuitable(plan)
         refuse_unapplied(plan)
+        if path is not None and not self.in_place:
+            refuse_names((node.path for node in plan.published), ends.place)
         return plan
 
 
@@ -108,25 +144,10 @@ def new_job(
 
     Nothing is written if something is to be refused.
     """
-    if not request.in_place:
-        refuse_existing(ends.destination, overwrite=request.overwrite)
-    refuse_closed(ends.place)
-    if request.link == "hard":
-        refuse_without_links(without_layers(ends.source), ends.place)
     job_id = claim.new_id or os.urandom(4).hex()
     with closing(new_inventories(path, job_id, ends.source)) as inventories:
         with listing_shown(progress, lambda: inventories.listed):
-            plan, _ = ends.plan(
-                request.recipe,
-                request.format,
-                elsewhere=options.on_other_machines,
-                inventories=inventories,
-            )
-        plan = refuse_existing_documents(plan, ends.source)
-        refuse_unsuitable(plan)
-        refuse_unapplied(plan)
-        if not request.in_place:
-            refuse_names((node.path for node in plan.published), ends.place)
+            plan = request.planned(ends, path, elsewhere=options.on_other_machines, inventories=inventories)
         record = JobRecord(
             link=request.link,
             overwrite=request.overwrite,
@@ -143,45 +164,52 @@ def new_job(
 def _continues_earlier(path: Path, ends: Endpoints, request: ArchiveRequest) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
-    A job is removed if it was undone, if its archive was restored, if everything was refused, so that a new
-    plan replaces it, or if its result is to be overwritten.
+    A job file that a new job replaces is removed.
+    """
+    with Job.open(path) as job:
+        if _is_continued(job, ends, request):
+            return True
+        if request.overwrite:
+            resolve_previous_tree(job, ends.destination)
+    path.unlink()
+    remove_inventory(path)
+    return False
+
+
+def _is_continued(job: Job, ends: Endpoints, request: ArchiveRequest) -> bool:
+    """Whether a migration continues an existing job; JobError if that belongs to another one.
+
+    A new job replaces one that was undone, whose archive was restored, of which everything was refused, or
+    whose result is to be overwritten.
     """
     from .ledger.move import settled
     from .ours import is_restored
-    from .resume.relocate import follow, has_moved  # not loaded by a first run
+    from .resume.relocate import has_moved  # not loaded by a first run
 
-    overwrite = request.overwrite
-    with Job.open(path) as job:
-        plan = job.plan()
-        state = job.state
-        refused: JobError | None = None
-        same_places = False
-        try:
-            places = settled(job)
-            same_places = plan.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
-        except JobError as error:
-            refused = error
-        same = plan.recipe == request.recipe and read_alike(plan.format, plan.reading, ends.reading)
-        if same and not same_places and refused is None and has_moved(job, plan, ends):
-            follow(job, ends)
-            same_places = True
-        if same and state != "undone" and refused is not None and not overwrite:
-            raise refused
-        same = same and same_places
-        if overwrite and not (same and state == "incomplete"):
-            resolve_previous_tree(job, ends.destination)
-        if same and plan.in_place and state in ("done", "finished"):
-            state = "undone" if is_restored(job, plan, ends.source) else state
-        elif same and not plan.published:
-            state = "undone"
-    if state == "undone" or (overwrite and (state != "incomplete" or not same)):
-        path.unlink()
-        remove_inventory(path)
+    plan, state, overwrite = job.plan(), job.state, request.overwrite
+    refused: JobError | None = None
+    same_places = False
+    try:
+        places = settled(job)
+        same_places = plan.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
+    except JobError as error:
+        refused = error
+    same = plan.recipe == request.recipe and read_alike(plan.format, plan.reading, ends.reading)
+    if same and not same_places and refused is None:
+        same_places = has_moved(job, plan, ends)
+    if same and state != "undone" and refused is not None and not overwrite:
+        raise refused
+    same = same and same_places
+    if overwrite and not (same and state == "incomplete"):
+        return False
+    if state == "undone" or (same and not plan.published):
+        return False
+    if same and plan.in_place and state in ("done", "finished") and is_restored(job, plan, ends.source):
         return False
     if not same:
         raise JobError(
             "this destination belongs to a different job",
-            key=str(path),
+            key=str(job.path),
             found=_kind_of_job(plan, same_places=same_places),
             advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
         )

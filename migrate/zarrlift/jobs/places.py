@@ -145,10 +145,10 @@ def _below_mount(path: Path) -> PurePath:
 
 
 def refuse_closed(destination: Storage) -> None:
-    """Raise StorageError, before a job is made, if nothing can be created in the destination's directory."""
-    if not isinstance(destination, LocalStorage) or not os.path.isdir(destination.real):
-        return
-    if not may_create_in(destination.real):
+    """Raise StorageError, before a job is made, if nothing can be created at the destination."""
+    if isinstance(destination, LocalStorage) and not may_create_in(
+        existing_directory(Path(destination.real))
+    ):
         denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         raise storage_error("cannot write to the destination", destination.url, denied)
 

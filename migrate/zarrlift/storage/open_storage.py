@@ -138,7 +138,8 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
             )
         try:
-            occupied = exists(path) and not is_dir(path)
+            nearest = next(place for place in (path, *path.parents) if exists(place))
+            occupied = not is_dir(nearest)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
@@ -151,7 +152,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         if occupied:
             raise UsageError(
                 "a file exists where a directory is to be written",
-                found=str(path),
+                found=str(nearest),
                 advice="Choose another destination.",
             )
         return LocalStorage(path)

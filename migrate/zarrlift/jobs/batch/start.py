@@ -14,9 +14,7 @@ from typing import Final, Unpack
 from zarrstack.core.errors import UsageError, ZarrstackError
 
 from ...errors import JobError
-from ...planning.existing_documents import refuse_existing_documents
 from ...planning.regrid.blocks import memory_budget
-from ...planning.unapplied_options import refuse_unapplied
 from ...recipe.keywords import PlacesKeywords, RequestKeywords, RunningKeywords, WatchingKeywords
 from ...recipe.options import PathText, Places, Request, Running, Watching, values
 from ...recipe.recipe import Recipe
@@ -24,10 +22,8 @@ from ...recipe.signatures import explicit, given
 from ...storage.redact import redact
 from ...transfer.unexpected_errors import unexpected_error
 from ..ledger.find_job import LIST_SUFFIX, job_beside
-from ..places import refuse_existing
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..run_job import refuse_unsuitable
 from .batch import Batch, How
 from .list_file import ListFile, default_path, is_list
 from .listing import list_archives
@@ -53,13 +49,7 @@ def assessed(rows: Sequence[BatchRow], options: RunOptions, places: Places) -> l
 def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
     try:
         request = archive_request(row, places)
-        ends = request.open()
-        if not row.in_place:
-            refuse_existing(ends.destination, overwrite=request.overwrite)
-        plan, _ = ends.plan(request.recipe, request.format)
-        plan = refuse_existing_documents(plan, ends.source)
-        refuse_unsuitable(plan)
-        refuse_unapplied(plan)
+        plan = request.planned(request.open(), Path(row.job))
     except ZarrstackError as error:
         state = "failed" if isinstance(error, JobError) else "refused"
         return replace(row, state=state, problems=(*row.problems, error.problem))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ It records where it is, with the places of its job.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sqlite3
@@ -22,6 +23,7 @@ from ...errors import JobError
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
+from ...storage.local.presence import existing_directory
 from ...storage.local.system_errors import file_limit_text, may_create_in
 from .rows import SCHEMA_SQL, Common, Values, as_stored, node_rows
 
@@ -281,6 +283,12 @@ def lock_file(path: Path) -> int | None:
             advice="Use a file system that has file locks.",
         ) from error
     return descriptor
+
+
+def refuse_closed_folder(path: Path) -> None:
+    """Raise JobError, before a source is read, if no job file can be created at a path."""
+    if not may_create_in(existing_directory(path.parent)):
+        raise _not_created(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:

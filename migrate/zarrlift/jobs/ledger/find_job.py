@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
-from zipfile import is_zipfile
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
@@ -145,6 +144,8 @@ def _what(path: Path) -> str:
     """Describes a file that is not a job file."""
     from ...storage.containers.places import HEAD
     from ...storage.foreign_files import known_file
+
+    from zipfile import is_zipfile  # takes time at every start
 
     if is_zipfile(path):
         return "a zip file"
