@@ -142,10 +142,10 @@ def refuse_undone(job: Job) -> None:
 
 def _what(path: Path) -> str:
     """Describes a file that is not a job file."""
+    from zipfile import is_zipfile  # takes time at every start
+
     from ...storage.containers.places import HEAD
     from ...storage.foreign_files import known_file
-
-    from zipfile import is_zipfile  # takes time at every start
 
     if is_zipfile(path):
         return "a zip file"
