@@ -115,11 +115,11 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
 
     for fault in (closed, refused):  # the first one ends the run with an error of a worker
         bucket.instead = fault
-        run("migrate", source, target, *sides, *job, *layers, *how, "--digest", code=1)
+        run("migrate", source, target, *sides, *job, *layers, *how, code=1)
         run("status", JOB, "--json")
     bucket.instead = lambda _: None
     run("resume", JOB, *sides, *how, "--json")
-    run("migrate", source, target, *sides, *job, *layers, *how, "--digest")
+    run("migrate", source, target, *sides, *job, *layers, *how)
     run("status", JOB)
     for words in (("--html", "report.html"), ("--json",)):
         run("status", "--check", "--verbose", JOB, *sides, *words)

@@ -126,8 +126,6 @@ list
 resume folder  # exits 1
 resume notes.txt  # exits 1
 resume done.zarr --only x
-limit done.zarr 20MB/s  # exits 1
-limit done.zarr fast
 status ocean.zarr cells.n5
 status done.zarr --html folder  # exits 1
 serve ocean.zarr --port web

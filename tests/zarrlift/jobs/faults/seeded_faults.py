@@ -110,18 +110,25 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/undo.py",
-                "    removed = _documents(job, plan, storage, documents.removable, problems)\n"
+                "    for path in documents.removable:  # the root's first,"
+                " so no reader sees an incomplete v3 tree\n"
+                '        storage.delete(join(path, "zarr.json"))\n'
+                "    removed = len(documents.removable)\n"
                 "    if plan.in_place:\n"
                 "        return removed\n",
+                "    def hide() -> int:\n"
+                "        for path in documents.removable:\n"
+                '            storage.delete(join(path, "zarr.json"))\n'
+                "        return len(documents.removable)\n\n"
                 "    removed = 0\n"
                 "    if plan.in_place:\n"
-                "        return _documents(job, plan, storage, documents.removable, problems)\n",
+                "        return hide()\n",
             ),
             Edit(
                 f"{_JOBS}/undo.py",
                 "        _clear_hidden(plan, storage)\n    return removed\n",
                 "        _clear_hidden(plan, storage)\n"
-                "    return removed + _documents(job, plan, storage, documents.removable, problems)\n",
+                "    return removed + hide()\n",
             ),
         ),
         tests=(_ORDER,),
