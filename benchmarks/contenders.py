@@ -248,14 +248,3 @@ def in_store(
             peer("zarr-python", "zarr-python", **slabs),
         ]
     remover(job)()
-
-
-@contextmanager
-def census(setting: Setting) -> Iterator[list[Command]]:
-    """What is in many archives."""
-    archives = setting.base / "archives"
-    read = f"find {archives} -type f -print0 | xargs -0 cat > /dev/null"
-    yield [
-        Command(name="zarrlift", argv=[ZARRLIFT, "inspect", archives, "--json"]),
-        Command(name="every file", argv=["sh", "-c", read], kind="limit"),
-    ]

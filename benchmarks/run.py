@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [NAME ...] [--rounds 3] [--directory /dev/shm] [--write] [--small]
 
-NAME is a workload of `workloads.py`, or a table: files, updates, object store, archives, interpreter lock,
+NAME is a workload of `workloads.py`, or a table: files, updates, object store, interpreter lock,
 codecs, layers, cache, sharding. Without names, everything that can run here is measured, which
 needs an idle machine with 8 GB in the directory.
 """
@@ -59,7 +59,6 @@ GROUPS = {
     "files": Group(SPEED, packages=("tensorstore", "zarrs", "dask", "deflate", "isal", *PROGRAMS)),
     "updates": Group(SPEED),
     "object store": Group(SPEED, packages=STORE, needs=("aiohttp", *STORE)),
-    "archives": Group(),
     "interpreter lock": Group(SPEED, "interpreter_lock.py", needs=("py-spy",)),
     "codecs": Group(
         script="codecs.py",

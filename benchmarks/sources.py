@@ -7,10 +7,8 @@ measures holds in memory would count as that of each command.
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 import sys
-import zipfile
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +20,6 @@ from typing import Any
 import numpy as np
 import zarr
 from numcodecs import Blosc, Zlib, Zstd
-
-FIXTURES = Path(__file__).parent.parent / "fixtures"
-ARCHIVES = (
-    "zarr_v2/zarr-2.4/nested.zarr.zip",
-    "zarr_v1/zarr-1.1/root.zarr.zip",
-    "n5/java-3.5.1/root.n5.zip",
-    "zarr_v3_draft/zarr-2.13/consolidated.zarr.zip",
-)
 
 
 def microscopy(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -149,21 +139,6 @@ def write_n5(path: Path, shape: tuple[int, ...], *, cut: bool = True) -> None:
             list(pool.map(put, product(*(range(-(-n // 64)) for n in shape[1:]))))
 
 
-def write_archives(path: Path, count: tuple[int, ...]) -> None:
-    """10,000 small ones of five formats, 100 in each folder."""
-    models = path.with_name("models")
-    for name in ARCHIVES:
-        with zipfile.ZipFile(FIXTURES / name) as packed:
-            packed.extractall(models / name.removesuffix(".zip"))
-    for name in ("raw", "labels/cells", "labels/nuclei"):
-        zarr.create_array(models / "v3.zarr", name=name, shape=(8, 8), chunks=(4, 4), dtype="u2")[:] = 1
-    written = [*(models / name.removesuffix(".zip") for name in ARCHIVES), models / "v3.zarr"]
-    for number in range(*count):
-        model = written[number % 5]
-        shutil.copytree(model, path / f"{number // 100:04}" / f"{number:06}{model.suffix}")
-    shutil.rmtree(models)
-
-
 Shape = tuple[int, ...]
 SOURCES: dict[str, tuple[Callable[[Path, Shape], None], Shape, Shape]] = {
     "large.zarr": (write_large, (1024, 512, 1024), (128, 128, 192)),
@@ -179,9 +154,8 @@ SOURCES: dict[str, tuple[Callable[[Path, Shape], None], Shape, Shape]] = {
     "sparse.zarr": (write_sparse, (10_000,), (100,)),
     "absent.zarr": (write_sparse, (0,), (0,)),
     "many.zarr": (write_many, (200,), (2,)),
-    "archives": (write_archives, (10_000,), (15,)),
 }
-"""Writers by name, and for a full and a small source, lengths or numbers of chunks, groups or archives."""
+"""Writers by name, and for a full and a small source, lengths or numbers of chunks or groups."""
 
 
 if __name__ == "__main__":

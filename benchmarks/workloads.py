@@ -129,8 +129,4 @@ WORKLOADS: Sequence[Workload] = (
     in_store("chunks to chunks", "source", 100),
     in_store("chunks to shards of 5^3", "source", 100, shards=(160, 160, 160)),
     in_store("shards of 5^3 to chunks", "sharded", 100),
-    Workload(
-        name="census", group="archives", what="inspect, 10,000 archives", sources=["archives"],
-        commands=contenders.census,
-    ),
 )  # fmt: skip

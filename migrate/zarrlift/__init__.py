@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .jobs.batch.batch import Batch
     from .jobs.batch.rows import BatchOutcome, BatchRow
     from .jobs.batch.start import batch
-    from .jobs.census.assess import census
-    from .jobs.census.census import Census
     from .jobs.finish import finish
     from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
@@ -41,7 +39,6 @@ _HOMES = {
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "ArrayReport": "jobs.job_report",
-    "Census": "jobs.census.census",
     "Batch": "jobs.batch.batch",
     "BatchOutcome": "jobs.batch.rows",
     "BatchRow": "jobs.batch.rows",
@@ -60,7 +57,6 @@ _HOMES = {
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.steps",
     "VerificationReport": "verification.report",
-    "census": "jobs.census.assess",
     "batch": "jobs.batch.start",
     "finish": "jobs.finish",
     "inspect": "jobs.api",
@@ -88,7 +84,6 @@ __all__ = [
     "Batch",
     "BatchOutcome",
     "BatchRow",
-    "Census",
     "Error",
     "GroupNode",
     "Interrupted",
@@ -105,7 +100,6 @@ __all__ = [
     "UpdatePlan",
     "VerificationReport",
     "batch",
-    "census",
     "finish",
     "inspect",
     "job_report",

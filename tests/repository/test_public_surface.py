@@ -23,11 +23,11 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "census", "finish", "inspect", "job_report", "migrate",
+    "batch", "finish", "inspect", "job_report", "migrate",
     "open", "open_array", "open_group", "plan", "plan_update", "present",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
-"""The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
+"""The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
     "Cache", "Checksum", "Log", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
@@ -35,7 +35,7 @@ LAYERS = (
 
 DATA = (
     "Archive", "ArrayNode", "GroupNode",
-    "Layout", "ArrayRecipe", "Recipe", "Census", "Batch", "BatchOutcome", "BatchRow",
+    "Layout", "ArrayRecipe", "Recipe", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "Status",
     "UpdatePlan", "VerificationReport",
     "Error", "Interrupted", "LegacyView", "ReverseView", "load_recipe",

@@ -211,7 +211,6 @@ inspect OCEAN
 inspect CELLS
 inspect broken.zarr
 inspect draft.zarr
-inspect . --rate 100MB/s
 inspect nothing.zarr
 inspect --nothing
 migrate OCEAN new.zarr --recipe recipe.toml --dry-run

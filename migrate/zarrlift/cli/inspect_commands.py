@@ -3,85 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from . import options as o
-from .option_groups import Group, option, usage
+from .option_groups import option, usage
 from .recipe_options import Recipe, load_recipe
 from .session import DONE, PARTLY, Answer, plain
 from .verbs import batch_of, run_verb
 
 
-class Census(Group):
-    """How many archives are assessed."""
-
-    heading = "Output"
-
-    no_list: Annotated[
-        bool, option("--no-list", help="Many archives: do not list chunks; no amounts, no cost.")
-    ] = False
-    rate: Annotated[
-        str | None,
-        option(
-            "--rate", help="Many archives: bytes per second, for the time, such as 200MB/s.", metavar="RATE"
-        ),
-    ] = None
-    recipe: Recipe = None
-
-    def wanted(self, source: str, reading: dict[str, Any]) -> bool:
-        """Whether these options, or what is in a place, ask for a census."""
-        has_options = bool(self.given())
-        if has_options and "format" in reading:
-            raise usage("--from is for one archive, the options of a census are for many")
-        if has_options or "format" in reading:
-            return has_options
-        from zarrstack.core.errors import ZarrstackError
-
-        from ..formats.globs import divided
-        from ..formats.search import is_tree
-        from ..storage.open_storage import open_storage
-
-        if divided(source)[1] is not None:
-            return True
-        options = reading.get("storage_options")
-        try:
-            return is_tree(source, open_storage(source, storage_options=options), storage_options=options)
-        except ZarrstackError:
-            return False  # `inspect` raises it again
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of `census`."""
-        from zarrstack.core.sizes import parse_rate
-
-        rate = None if self.rate is None else parse_rate(self.rate)
-        if self.rate is not None and not rate:
-            raise usage(f"--rate is not a rate: {self.rate}", expected="such as 200MB/s")
-        return {"listing": not self.no_list, "rate": rate, "recipe": load_recipe(self.recipe)}
-
-
 def inspect(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="The archive, or a folder, prefix or glob with many: a path or URL.", metavar="SRC"
-        ),
-    ],
+    source: Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")],
     html: o.Html = None,
     *,
     reading: o.Reading,
     storage: o.SourceStorage,
-    census: Census,
     output: o.Output,
 ) -> Answer:
     """Show the content of an archive in Zarr v3 terms, and every problem found in it.
 
     The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
-    `migrate --dry-run` finds more.
-
-    For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
-    migration of all would do and cost.
+    `migrate --dry-run` finds more. Of many archives, `batch run --dry-run` shows the formats and sizes.
     """
     import zarrlift
 
@@ -89,8 +33,6 @@ def inspect(
     from ..report.archive import archive_json
 
     keywords = {**reading.arguments(), **storage.arguments()}
-    if census.wanted(source, keywords):
-        return _census(source, {**keywords, **census.arguments()}, html)
     archive = zarrlift.inspect(source, **keywords)
     if html is not None:
         from ..report.html.pages import page_of
@@ -99,21 +41,6 @@ def inspect(
         write_page(html, page_of(source, **keywords))
     code = PARTLY if any_refusal(archive.all_problems()) else DONE
     return Answer.of(archive, code, data=lambda: archive_json(archive))
-
-
-def _census(source: str, keywords: dict[str, Any], html: str | None) -> Answer:
-    import zarrlift
-
-    from .run_display import counted
-
-    with counted("archives") as count:
-        result = zarrlift.census(source, **keywords, progress=count)
-    if html is not None:
-        from ..report.html.pages import census_page
-        from ..report.html.rendering import write_page
-
-        write_page(html, census_page(result))
-    return Answer.of(result, DONE if result.complete else PARTLY)
 
 
 def verify(

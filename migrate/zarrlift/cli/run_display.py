@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,15 +45,6 @@ def watched(*, quiet: bool, verbose: bool, logged_problems: list[JSONObject] | N
         finally:
             if progress is not None:
                 progress.close()
-
-
-@contextmanager
-def counted(unit: str) -> Iterator[Callable[[int], object]]:
-    """A function that gets a growing count, which is shown on a terminal."""
-    from ..jobs.progress_display import bar_type
-
-    with bar_type()(unit=f" {unit}", disable=None, leave=False, file=sys.stderr) as bar:
-        yield lambda count: bar.update(count - bar.n)
 
 
 class _Shown(logging.Handler):

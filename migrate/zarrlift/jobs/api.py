@@ -36,6 +36,7 @@ from .archive_run import ArchiveRequest, migrate_archive
 from .ledger.find_job import job_path
 from .observed import observed
 from .outcome import Outcome
+from .places import refuse_several
 from .processes.executors import RunOptions
 from .progress import ProgressChoice
 
@@ -73,7 +74,7 @@ def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
     Raises
     ------
     UsageError
-        If there is no archive.
+        If there is no archive, or a folder of several.
     StorageError
         If it cannot be read.
 
@@ -86,7 +87,9 @@ def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
     ['', 'lat', 'lon', 'sst', 'time']
     """
     storage, reading, format = opened(source, options)  # noqa: A001 - as in other functions
-    return inspected(describe(storage, format=format, options=reading), storage, reading)
+    archive = describe(storage, format=format, options=reading)
+    refuse_several(archive, storage, format, "DST")
+    return inspected(archive, storage, reading)
 
 
 @explicit

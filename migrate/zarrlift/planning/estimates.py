@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +16,10 @@ from .regrid.blocks import Blocks, block_bounds
 from .routes import Route
 
 if TYPE_CHECKING:
-    from .plans import ArrayPlan, Plan
+    from .plans import Plan
 
 DENSE: Final = 4
 """Typical ratio of decoded to encoded bytes; used only for figures marked as estimates."""
-PAGE: Final = 1000
-"""Number of objects in an answer to a listing request, in S3 and most other stores."""
 
 
 def figures(
@@ -84,11 +81,6 @@ def plan_totals(plan: Plan) -> dict[str, Any]:
         "bytes_out": sum(array.bytes_out for array in to_move),
         "bytes_out_known": all(array.bytes_out_known for array in to_move),
     }
-
-
-def listing_requests(arrays: Iterable[ArrayPlan], groups: Sized) -> int:
-    """Number of requests that list these arrays and groups of the source once."""
-    return len(groups) + sum(max(1, -(-array.chunks // PAGE)) for array in arrays)
 
 
 def _bytes_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -46,9 +47,10 @@ def blocks(
     `reports` are those on the archives that have one, by number, for a page, which has more `before` them.
     """
     yield b.Title(f"{count_text(len(outcome.rows), 'archive')}: {_counts(outcome)}", hang=0)
-    rows = outcome.rows
+    rows, is_plan = outcome.rows, outcome.state == "planned"
     yield b.Pairs(
         (
+            ("formats", _formats(rows) if is_plan else ""),
             ("arrays", f"{sum(row.arrays for row in rows):,}"),
             ("objects", f"{sum(row.objects for row in rows):,}"),
             ("read", bytes_text(sum(row.bytes_in for row in rows))),
@@ -74,8 +76,12 @@ def blocks(
         more=lambda row: _details(row, (reports or {}).get(row.number), room),
     )
     yield b.Section(on="text")
-    errors = [(row.state, safe(row.relative), text) for row in first if (text := _problem(row))]
-    yield b.Failures(errors, most=_SHOWN)
+    if is_plan:
+        refusals = [(row.relative, problem) for row in first for problem in _refusals(row)]
+        yield b.Problems(problems=refusals, refusal="refused")
+    else:
+        errors = [(row.state, safe(row.relative), text) for row in first if (text := _problem(row))]
+        yield b.Failures(errors, most=_SHOWN)
     yield b.Section()
     if outcome.left:
         count = count_text(outcome.left, "archive")
@@ -166,11 +172,21 @@ def _verified(rows: Sequence[BatchRow]) -> str:
 
 def _problem(row: BatchRow) -> str:
     """The first refusal or failure of an archive and the number of others; "" if there is none."""
-    problems = [problem for problem in row.problems if problem.severity == "refusal"]
+    problems = _refusals(row)
     if not problems:
         return ""
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
     return safe(str(problems[0])) + more
+
+
+def _refusals(row: BatchRow) -> list[Problem]:
+    return [problem for problem in row.problems if problem.severity == "refusal"]
+
+
+def _formats(rows: Iterable[BatchRow]) -> str:
+    """The number of archives of each format."""
+    formats = Counter(row.format or "unknown" for row in rows)
+    return ", ".join(f"{number:,} {name}" for name, number in sorted(formats.items()))
 
 
 def _row(row: BatchRow) -> list[str]:

@@ -43,42 +43,29 @@ class ProblemGroup:
     places: tuple[Where, ...]
     more: int
     """Number of problems whose places are not shown."""
-    archives: int | None = None
-    """Number of archives, if there are others than those of the places."""
 
     @classmethod
-    def of(
-        cls,
-        members: Sequence[tuple[str | None, Problem]],
-        *,
-        most: int | None,
-        count: int | None = None,
-        archives: int | None = None,
-    ) -> ProblemGroup:
-        """The group of these problems and their archives, with others if `count` is larger."""
+    def of(cls, members: Sequence[tuple[str | None, Problem]], *, most: int | None) -> ProblemGroup:
+        """The group of these problems and their archives."""
         first = members[0][1]
-        same = len({problem.found for _, problem in members}) == 1 and count in (None, len(members))
+        same = len({problem.found for _, problem in members}) == 1
         excerpt = members[:most]
         return cls(
             first=first,
             found=first.found if same else None,
-            count=len(members) if count is None else count,
+            count=len(members),
             places=tuple(
                 Where(archive, problem.node, problem.key, None if same else problem.found)
                 for archive, problem in excerpt
                 if archive is not None or problem.node is not None or problem.key is not None or not same
             ),
-            more=(len(members) if count is None else count) - len(excerpt),
-            archives=archives,
+            more=len(members) - len(excerpt),
         )
 
     @property
     def count_text(self) -> str:
-        """`12 times`, with the number of archives if it is known; "" for one problem."""
-        if self.count == 1:
-            return ""
-        archives = "" if self.archives is None else f" in {count_text(self.archives, 'archive')}"
-        return count_text(self.count, "time") + archives
+        """`12 times`; "" for one problem."""
+        return "" if self.count == 1 else count_text(self.count, "time")
 
     @property
     def tone(self) -> str:
@@ -252,8 +239,6 @@ class Problems(Block):
     """Problems, each with its archive if there are several; equal ones are grouped."""
 
     problems: Sequence[tuple[str | None, Problem]] = ()
-    groups: Sequence[ProblemGroup] = ()
-    """Instead of problems, those that are grouped already."""
     refusal: str = "refusal"
     """The word for problems that exclude a node: "refused", "failed", "differs"."""
 
@@ -264,7 +249,7 @@ class Problems(Block):
 
     def grouped(self, most: int | None) -> Sequence[ProblemGroup]:
         """The groups, each with at most `most` places."""
-        return self.groups or groups_of(self.problems, most=most)
+        return groups_of(self.problems, most=most)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -116,7 +116,7 @@ def _group(group: ProblemGroup, page: Page, head: str, *, advised: bool) -> Iter
         places,
         page,
         count=group.count_text,
-        more=group.more if group.archives is None else 0,
+        more=group.more,
     )
     if first.advice is not None and advised:
         yield from page.paragraph(safe(first.advice), indent=4)

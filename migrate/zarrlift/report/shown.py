@@ -8,7 +8,6 @@ from typing import Any, Final
 
 _HOMES: Final = {
     "Archive": "archive.",
-    "Census": "census.",
     "Plan": "plan.",
     "Status": "status.",
     "UpdatePlan": "previews.update_",

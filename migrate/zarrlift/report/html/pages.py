@@ -1,4 +1,4 @@
-"""The pages on an archive, a job, a batch and a census, and results as notebooks show them.
+"""The pages on an archive, a job and a batch, and results as notebooks show them.
 
 That of an archive that `serve` shows has lines to copy for readers.
 """
@@ -24,7 +24,7 @@ from ...jobs.units import FORMATS, count_text
 from ...planning.inspection import inspected
 from ...recipe.options import Places, Reading
 from ...recipe.recipe import Recipe
-from .. import batch, census, job_report, outcome
+from .. import batch, job_report, outcome
 from .. import blocks as b
 from ..archive import blocks
 from ..shown import shown
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from ...archive.nodes import Archive
     from ...jobs.batch.rows import BatchOutcome, BatchRow
-    from ...jobs.census.census import Census
     from ...jobs.job_report import JobReport
     from ...planning.plans import ArrayPlan
     from ...recipe.options import Format
@@ -73,17 +72,6 @@ def batch_page(
         kicker=_REPORT,
         title=count_text(len(outcome.rows), "archive"),
         state="running" if outcome.running else outcome.state,
-    )
-
-
-def census_page(result: Census) -> str:
-    """The page on many archives."""
-    return page(
-        census.blocks(result),
-        kicker="zarrlift census",
-        title=_name(result.place),
-        state=f"{'' if result.complete else 'not '}everything can be migrated",
-        tone="good" if result.complete else "warn",
     )
 
 

@@ -130,7 +130,7 @@ def _is_empty(block: b.Block) -> bool:
         case b.Table():
             return not block.items
         case b.Problems():
-            return not block.problems and not block.groups
+            return not block.problems
         case b.Failures():
             return not block.rows
         case b.Lines():

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -397,6 +398,35 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> d
     assert document["exit_code"] == code
     found: dict[str, Any] = document.get("result") or document["error"]
     return found
+
+
+def test_a_plan_shows_formats_and_sizes_and_groups_refusals_by_their_reason(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (old / f"more/{name}.zarr").mkdir(parents=True)
+        (old / f"more/{name}.zarr/.zarray").write_text("{")
+    text = batch(capsys, "run", "--dry-run", "old", *TO_RELATIVE, code=1)
+    rows = as_json(capsys, "run", "--dry-run", "v3.zarrlift.jsonl", code=1)["archives"]
+    formats = Counter(row["format"] or "unknown" for row in rows)
+    assert f"\n  formats  {', '.join(f'{formats[name]} {name}' for name in sorted(formats))}\n" in text
+    assert f"\n  objects  {sum(row['objects'] for row in rows)}\n" in text
+    assert "(2 times)" in text
+    assert "more/one.zarr, /, key '.zarray'" in text
+    refusals = [problem for row in rows for problem in row["problems"] if problem["severity"] == "refusal"]
+    assert len(refusals) == sum(row["state"] == "refused" for row in rows) == 3
+
+
+def test_a_folder_of_archives_is_not_inspected_as_one(old: Path) -> None:
+    with pytest.raises(UsageError, match="a folder of several archives") as refused:
+        zarrlift.inspect(write_two(old.parent / "two"))
+    assert "zarrlift batch run" in str(refused.value)
+
+
+def write_two(folder: Path) -> Path:
+    for name in ("a.zarr", "b.zarr"):
+        zarr.create_group(folder / name, zarr_format=2).create_array("x", shape=(2,), dtype="i4")
+    return folder
 
 
 def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:

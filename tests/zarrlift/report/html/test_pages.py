@@ -97,14 +97,6 @@ def many(number: int) -> str:
     return batch_page(outcome, {row.number: good for row in rows if row.state == "done"})
 
 
-def write_census(folder: Path) -> None:
-    """An archive of images, a hostile one, and one that cannot be read."""
-    write_images(folder / "images.zarr")
-    write_hostile(folder / "hostile.zarr")
-    (folder / "broken.zarr").mkdir()
-    (folder / "broken.zarr/zarr.json").write_text("{")
-
-
 def test_a_page_of_a_job_links_each_picture_to_its_array(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "a")
@@ -152,19 +144,6 @@ def test_a_thousand_archives_are_grouped_and_fit_in_a_page():
     assert re.search("50 . metadata", page.text)
     assert page.text.count("Restore the document.") == 51  # once for all, and once for each archive
     assert sum(found.get("class") == "page" for _, found in page.found) == 10
-
-
-def test_a_census_has_a_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_census(tmp_path / "all")
-    assert main(["inspect", "all", "--rate", "1MB/s", "--html", "all.html"]) == 1
-    page = Page((tmp_path / "all.html").read_text())
-    census = zarrlift.census("all")
-    assert "3 archives" in page.text
-    assert "1 cannot be read" in page.text
-    for name in (*census.codecs.counts, *census.data_types.counts, *(route.route for route in census.routes)):
-        assert name in page.text
-    assert all(safe(group.message) in page.text for group in census.problems)
 
 
 @pytest.mark.slow
@@ -538,8 +517,10 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
     fragments = "".join(result._repr_html_() for result in RESULTS.values())
     head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>cells</title></head>'
     (tmp_path / "notebook.html").write_text(f"{head}<body>{fragments}</body></html>")
-    write_census(tmp_path / "all")
-    main(["inspect", "all", "--html", "census.html"])
+    write_images(tmp_path / "all/images.zarr")
+    write_hostile(tmp_path / "all/hostile.zarr")
+    (tmp_path / "all/broken.zarr").mkdir()
+    (tmp_path / "all/broken.zarr/zarr.json").write_text("{")
     main(["batch", "run", "all", "--to", "v3/{name}", "--quiet"])
     main(["status", "v3", "--html", "batch.html"])
     stopped = report_of(
@@ -549,10 +530,10 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
     )
     (tmp_path / "stopped.html").write_text(job_page(stopped))
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
-    assert len(pages) == 9
+    assert len(pages) == 8
     with serving(tmp_path / "hostile") as address:
         found = look(*pages, address)
-    assert len(found) == 4 * 10
+    assert len(found) == 4 * 9
     for page in found:
         assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
         assert page["details"] > 0
