@@ -15,6 +15,7 @@ from zarrstack.core.json_text import JSONObject
 from ..archive.nodes import Layout
 from ..core.grid.frames import Shards
 from ..core.json_fields import FieldsAsJSON, json_of_fields
+from ..planning.changes import Whole
 from ..planning.images import first_image
 from ..planning.plans import ArrayPlan, Refusal
 from ..recipe.keywords import JobPlaceKeywords
@@ -83,9 +84,13 @@ class ArrayReport(FieldsAsJSON):
     bytes_before: int | None = None
     """Stored bytes; None if they are not known."""
     bytes_after: int | None = None
-    """None unless the array is done."""
+    """None unless the array is done, or if an update has made only some objects again by another route than
+    `relink`.
+    """
     bytes_read: int = 0
-    """Stored bytes read so far; those that are read twice count twice."""
+    """Stored bytes read so far, since the last update if there was one; those that are read twice count
+    twice.
+    """
     bytes_written: int = 0
     dropped: int = 0
     """Chunks omitted because they contained only the fill value."""
@@ -290,11 +295,15 @@ def _array(
         return ArrayReport(path=plan.path, state=row.state)
     done, stays = row.state == "done", plan.route.name == "stay"
     moved, written = both.get(row.id, TaskTotals()), last.get(row.id, TaskTotals())
-    after: int | None = None
-    if done:
-        # An omitted chunk is an object less only if each object is made of one chunk.
-        counted = not moved.dropped or plan.move.block_shape is None
-        after = plan.chunks if stays else plan.objects_out - moved.dropped if counted else None
+    bytes_in = plan.bytes_in if plan.bytes_in_known else None
+    whole = Whole(plan.chunks, bytes_in, plan.chunks if stays else plan.objects_out)
+    is_counted = not moved.dropped or plan.move.block_shape is None
+    bytes_after = whole.bytes_in if stays else written.bytes_out
+    if plan.changes is not None:
+        # Of what an update left as it is, the job has no record: it is known where it is that of the source.
+        whole = plan.changes.whole
+        is_counted = not plan.move.drop_empty
+        bytes_after = whole.bytes_in if plan.route.name == "relink" and is_counted else None
     return ArrayReport(
         path=plan.path,
         state=row.state,
@@ -303,10 +312,11 @@ def _array(
         shape=plan.source.shape,
         before=StoredForm.of(plan.source),
         after=StoredForm.of(plan.destination),
-        objects_before=plan.chunks,
-        objects_after=after,
-        bytes_before=plan.bytes_in if plan.bytes_in_known else None,
-        bytes_after=None if not done else plan.bytes_in if stays else written.bytes_out,
+        objects_before=whole.chunks,
+        # An omitted chunk is an object less only if each object is made of one chunk.
+        objects_after=whole.objects_out - moved.dropped if done and is_counted else None,
+        bytes_before=whole.bytes_in,
+        bytes_after=bytes_after if done else None,
         bytes_read=moved.bytes_in,
         bytes_written=moved.bytes_out,
         dropped=moved.dropped,

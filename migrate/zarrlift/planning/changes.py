@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,17 @@ from zarrstack.core.json_text import JSONObject
 
 if TYPE_CHECKING:
     from ..archive.chunk_columns import Indexes
+
+
+class Whole(NamedTuple):
+    """Amounts of a whole array."""
+
+    chunks: int
+    """Stored chunks of the source."""
+    bytes_in: int | None
+    """Their stored bytes; None if they are not known."""
+    objects_out: int
+    """Objects of the result, empty ones included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +38,20 @@ class Changes:
     """As `packed`, in the grid of the larger of both shapes: objects outside the present grid that updates
     which were interrupted may have written.
     """
+    whole: Whole
+    """The whole array, of which the plan has only what is moved."""
 
     @classmethod
-    def of(cls, objects: Indexes, shape_before: tuple[int, ...] | None, outside: Indexes) -> Self:
+    def of(
+        cls, objects: Indexes, shape_before: tuple[int, ...] | None, outside: Indexes, whole: Whole
+    ) -> Self:
         """`objects` and `outside` are ascending."""
-        return cls(packed=_packed(objects), shape_before=shape_before, packed_outside=_packed(outside))
+        return cls(
+            packed=_packed(objects),
+            shape_before=shape_before,
+            packed_outside=_packed(outside),
+            whole=whole,
+        )
 
     @property
     def objects(self) -> Indexes:
@@ -49,6 +69,7 @@ class Changes:
             "objects": base64.b64encode(self.packed).decode(),
             "shape_before": None if self.shape_before is None else list(self.shape_before),
             "outside": base64.b64encode(self.packed_outside).decode(),
+            "whole": list(self.whole),
         }
 
     @classmethod
@@ -59,6 +80,7 @@ class Changes:
             packed=base64.b64decode(data["objects"]),
             shape_before=None if shape is None else tuple(shape),
             packed_outside=base64.b64decode(data["outside"]),
+            whole=Whole(*data["whole"]),
         )
 
 

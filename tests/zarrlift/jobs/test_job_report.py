@@ -15,7 +15,9 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 from tests.support.job_archives import write_archive
 from tests.support.unpacking import unpacked
 from tests.support.v2_trees import GROUP, array, tree
@@ -64,6 +66,33 @@ def test_failures_and_refusals_come_first_with_advice(tmp_path):
     assert {problem.node for problem in report.refusals} == {"empty", "g/recode"}
     assert report.problems[: len(report.refusals)] == report.refusals
     assert report.total("bytes_after") == sum(a.bytes_after for a in report.arrays if a.state == "done")
+
+
+@pytest.mark.parametrize("codecs", [None, "zstd:3"])
+def test_after_an_update_the_figures_are_those_of_the_whole(codecs, tmp_path, capsys):
+    source, destination = tmp_path / "old.zarr", tmp_path / "new.zarr"
+    root = zarr.open_group(source, mode="w", zarr_format=2)
+    grown, other = (
+        root.create_array(name, shape=(20, 50), chunks=(1, 50), dtype="i4", compressors=None)
+        for name in ("grown", "other")
+    )
+    grown[...] = other[...] = np.arange(1000).reshape(20, 50)
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs)) if codecs else None
+    zarrlift.migrate(source, destination, recipe=recipe)
+    grown.resize((24, 50))
+    grown[18:] = 7
+    assert zarrlift.update(destination).arrays_done == 2
+    grown.attrs["unit"] = "m"
+    assert zarrlift.update(destination).arrays_done == 2
+    report = zarrlift.job_report(destination)
+    assert [(array.objects_before, array.objects_after, array.bytes_before) for array in report.arrays] == [
+        (24, 24, 24 * 200),
+        (20, 20, 20 * 200),
+    ]
+    # What is left of earlier objects is not recorded, if it differs from the source.
+    assert report.arrays[0].bytes_after == (None if codecs else 24 * 200)
+    assert main(["status", str(destination), "--verbose"]) == 0
+    assert "objects   44 -> 44" in capsys.readouterr().out
 
 
 def test_the_json_of_status_loses_nothing_of_the_report(tmp_path, capsys):

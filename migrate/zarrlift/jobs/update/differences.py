@@ -11,7 +11,7 @@ from ...archive.chunk_inventory import Indexes, Inventory
 from ...archive.nodes import Layout
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
-from ...planning.changes import Changes
+from ...planning.changes import Changes, Whole
 from ...planning.plans import ArrayPlan
 from ...transfer.tasks import changed_units, intermediate_objects, rewritten, sources_moved
 
@@ -126,10 +126,11 @@ def updating(
         objects = np.union1d(objects, inside(new, unsettled))
         beyond = unsettled[new.destination.objects.indices_of(unsettled) < 0]
         outside = np.sort(_enlarged(new.destination, shape_before).objects.indices_of(beyond))
+    whole = Whole(new.chunks, new.bytes_in if new.bytes_in_known else None, new.objects_out)
     changed = replace(
         new,
         move=replace(new.move, replaces=True),
-        changes=Changes.of(objects, shape_before, outside),
+        changes=Changes.of(objects, shape_before, outside, whole),
     )
     sources = sources_moved(changed, now.indexes)
     between = changed.between
