@@ -36,6 +36,8 @@ from .places import (
     refuse_existing,
     refuse_names,
     refuse_without_links,
+    require_root,
+    root_to_record,
 )
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
@@ -112,6 +114,9 @@ def migrate_archive(
 ) -> Outcome:
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
+    if os.path.lexists(path) and not request.overwrite:
+        with Job.open(path, write=False) as job:  # before anything is written beside the destination
+            require_root(job, ends.place)
     with claimed(ends.place, path, take_over=options.take_over) as claim:
         if not request.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
@@ -155,6 +160,8 @@ def new_job(
             dest_through=ends.destination_through,
         )
         notes = {"source_place": ends.lasting_place, **ends.options}
+        if (root := root_to_record(ends.place, overwrite=request.overwrite)) is not None:
+            notes["root"] = root
         job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
         with job, noted_run(job):
             keep_inventory(job, inventories)

@@ -105,7 +105,7 @@ class Claim:
         with _claiming if self.directories else nullcontext():  # another thread may be about to write there
             for directory in self.directories:
                 with suppress(OSError):
-                    directory.rmdir()
+                    LocalStorage(directory, resolved=True).delete_empty("")
         return tuple(problems)
 
     def end(self, outcome: Outcome) -> Outcome:
@@ -135,6 +135,8 @@ def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Ite
         with _claiming:
             held.add(holder.token)
             _claim(claim, _places(destination), take_over=take_over)
+        if isinstance(destination, LocalStorage):
+            destination.hold()
         yield claim
     finally:
         claim.release()
@@ -184,7 +186,7 @@ def _places(destination: Storage) -> list[_Place]:
     if not isinstance(destination, LocalStorage):
         return [inside]
     root = Path(destination.real)
-    beside = _Place(storage=LocalStorage(root.parent), key=with_suffix(root.name, BESIDE))
+    beside = _Place(storage=LocalStorage(root.parent, resolved=True), key=with_suffix(root.name, BESIDE))
     return [inside, beside] if os.path.ismount(root) else [beside, inside]
 
 

@@ -28,7 +28,7 @@ from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
-from ..storage.transformer_stack import with_layers
+from ..storage.transformer_stack import with_layers, without_layers
 from .checks.checks_for import checks_for
 from .claim import Claim, claimed, sweep_claim
 from .endpoints import Endpoints
@@ -38,6 +38,7 @@ from .ledger.ledger import Job
 from .observed import observed
 from .ours import require_output
 from .outcome import Outcome, OutcomeState, outcome_of_job
+from .places import require_root
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
 from .resume.lost_tasks import find_torn_documents, may_be_lost
@@ -116,6 +117,8 @@ def unclaimed_job(
             if not (lacking := _lacking(job, places)):
                 raise
             raise JobError(JoinedProblems.of((error.problem, *lacking))) from error
+        if (moved.source if ends.in_place else moved.destination) is None:
+            require_root(job, ends.place)
         options = replace(options, verify=verify or level_before(job))
         refuse_unsupported(verb, ends.destination, in_place=ends.in_place)
         ends = ends.limited(options.limit)
@@ -223,6 +226,7 @@ def opened_result(
         if plan.in_place and isinstance(place, LocalStorage):
             place.opened.links = "followed" if plan.reading.follow_links else "inside"
         refuse_unsupported(verb, place, in_place=plan.in_place)
+        require_root(it, without_layers(place))
         done = it.state == ("undone" if verb == "undo" else "finished")
         if done:
             sweep_claim(place, it.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 
 from zarrstack.core.errors import Problem
 
@@ -32,13 +33,14 @@ def set_aside(job: Job, destination: Storage) -> None:
                 advice="Delete it yourself, or choose another place.",
             )
     else:
-        old = _name(job, destination)
-        if not os.path.lexists(old) and os.path.lexists(destination.root):
-            try:
-                os.rename(destination.root, old)
+        old = os.path.basename(_name(job, destination))
+        try:
+            folder, name = destination.opened.folder(), destination.root.name
+            if folder.mode(old) is None and folder.mode(name) is not None:
+                folder.rename(name, folder, old)
                 destination.opened.forget()
-            except OSError as error:
-                raise storage_error("cannot set the old tree aside", str(destination.root), error) from error
+        except OSError as error:
+            raise storage_error("cannot set the old tree aside", str(destination.root), error) from error
     job.note(set_aside="yes")
     job.commit()  # otherwise a repeated rename could take the new tree for the old one
 
@@ -53,7 +55,8 @@ def restore_previous_tree(job: Job, destination: Storage) -> Problem | None:
     found = f"{destination.root} is there"
     if not os.path.lexists(destination.root):
         try:
-            os.rename(old, destination.root)
+            folder = destination.opened.folder()
+            folder.rename(os.path.basename(old), folder, destination.root.name)
         except OSError as error:
             found = error.strerror or str(error)
         else:
@@ -75,7 +78,9 @@ def remove_previous_tree(job: Job, destination: Storage) -> None:
         return
     # A partially deleted tree must not be restored; under its other name no restore finds it.
     with contextlib.suppress(OSError):
-        os.rename(_name(job, destination), _name(job, destination, "gone"))
+        folder = destination.opened.folder()
+        old, gone = (os.path.basename(_name(job, destination, what)) for what in ("old", "gone"))
+        folder.rename(old, folder, gone)
     remove_deleted_tree(job, destination)
 
 
@@ -83,12 +88,13 @@ def remove_deleted_tree(job: Job, destination: Storage) -> None:
     """Delete the rest of an old tree whose removal was interrupted."""
     if not job.record.overwrite or not isinstance(destination, LocalStorage):
         return
-    tree = _name(job, destination, "gone")
-    if os.path.isdir(tree) and not os.path.islink(tree):
-        shutil.rmtree(tree, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.unlink(tree)
+    name = os.path.basename(_name(job, destination, "gone"))
+    with contextlib.suppress(OSError):
+        folder = destination.opened.folder()
+        if stat.S_ISDIR(folder.mode(name) or 0):
+            shutil.rmtree(folder.prefix + name, ignore_errors=True, dir_fd=folder.descriptor)
+        else:
+            folder.unlink(name)
 
 
 def left_aside(job: Job, destination: Storage) -> Problem | None:

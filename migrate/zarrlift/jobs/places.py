@@ -9,6 +9,7 @@ claim of the destination: if it appears in the source, the destination is there.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 
 from ..archive.nodes import Archive, GroupNode
+from ..errors import JobError
 from ..recipe.options import Format
 from ..storage.base import Storage
 from ..storage.local.held_names import not_held
@@ -25,7 +27,9 @@ from ..storage.local.partial_files import may_link_in
 from ..storage.local.presence import existing_directory
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
-from .units import count_text, quoted
+from .ledger.ledger import Job
+from .overwrite import not_yet_aside
+from .units import command, count_text, quoted
 
 _MOUNTS: Final = "/proc/self/mountinfo"
 _SHOWN: Final = 5
@@ -71,6 +75,57 @@ def refuse_claim_in_source(source: Storage, destination: Storage, claim: Path | 
                 raise _same(first, second)
             if root in first.parents:
                 raise _inside("source", first, "destination", second)
+
+
+def require_root(job: Job, place: Storage) -> None:
+    """Raise JobError if the place of a job's result leads to another directory than it did before.
+
+    A result moved together with the job file beside it is at the same place.
+    """
+    recorded, now = job.fact("root"), _root(place)
+    if recorded is None or now is None or job.state == "undone":
+        return
+    folder, target = json.loads(recorded)
+    is_there = now[0] in (folder, os.path.dirname(os.path.realpath(job.path)))
+    if is_there and (now[1] == target or not_yet_aside(job, place)):
+        return
+    path = str(getattr(place, "root", place.url))
+    option = "--source" if job.header["in_place"] else "--destination"
+    raise JobError(
+        "the destination is not the directory in which the job began: its path leads elsewhere now",
+        key=path,
+        found=now[1] or os.path.join(now[0], os.path.basename(path)),
+        expected=target or os.path.join(folder, os.path.basename(path)),
+        advice="Put it back in its place. If the result was moved there, run: "
+        + command("resume", str(job.path), option, path),
+    )
+
+
+def is_same_root(job: Job, place: Storage) -> bool:
+    """Whether the place of a job's result leads to the same directory as before."""
+    try:
+        require_root(job, place)
+    except JobError:
+        return False
+    return True
+
+
+def root_to_record(place: Storage, *, overwrite: bool = False) -> str | None:
+    """What a job records of the root of its result, for `require_root`; None for a place elsewhere.
+
+    A link that is to be renamed (`overwrite`) is replaced by a directory.
+    """
+    root = _root(place)
+    return None if root is None else json.dumps((root[0], "" if overwrite else root[1]))
+
+
+def _root(place: Storage) -> tuple[str, str] | None:
+    """The real path of the directory that has the name of a root, and the target of a root that is a link."""
+    if not isinstance(place, LocalStorage):
+        return None
+    folder = place.opened.real_folder
+    is_link = place.real != os.path.join(folder, place.root.name)
+    return folder, place.real if is_link else ""
 
 
 def _same(source: Path, destination: Path) -> UsageError:

@@ -23,8 +23,7 @@ from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from ..storage.local.system_errors import storage_error
-from ..storage.writer import DestinationError, Writer
+from ..storage.writer import DestinationError, Writer, at_destination
 from ..transfer.extra_files import copy_file
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
@@ -55,13 +54,9 @@ class Publisher:
 
         DestinationError.
         """
-        place = self.place
-        if isinstance(place, LocalStorage) and (new or os.path.isdir(place.root)):
-            try:
-                place.opened.root(make=new)
-            except OSError as error:
-                plain = storage_error("cannot write", str(place.root), error)
-                raise DestinationError.of(plain.problem) from error
+        if isinstance(self.place, LocalStorage):
+            with at_destination():
+                self.place.hold(make=new)
 
     def require_root(self) -> None:
         """Raise DestinationError if the destination is another directory now."""

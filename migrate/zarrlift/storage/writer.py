@@ -70,8 +70,7 @@ def at_destination() -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        problem = error.problem
-        raise DestinationError(problem.message, key=problem.key, found=problem.found) from error
+        raise DestinationError.of(error.problem) from error
 
 
 class Writer(ABC):

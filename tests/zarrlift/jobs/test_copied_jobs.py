@@ -428,6 +428,10 @@ def test_the_same_folder_under_another_name_is_no_copy(by: str, folder: Path) ->
         other = moved(folder)
         folder.symlink_to(other)
     change(other / "source.zarr")
+    if by == "a linked result":
+        with pytest.raises(JobError, match="its path leads elsewhere now"):
+            zarrlift.update(other / OUT)
+        zarrlift.resume(other / OUT, destination=folder / "out.zarr")
     assert zarrlift.update(other / OUT).ok
     assert zarrlift.update(folder / OUT).state == "nothing to do"
     assert values(folder / "out.zarr", 3) == values(folder / "source.zarr", 2)

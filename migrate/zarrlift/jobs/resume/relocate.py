@@ -35,6 +35,7 @@ from ..ledger.ledger import Job
 from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
+from ..places import is_same_root, root_to_record
 from ..reconcile import unchanged
 from ..units import command
 from .lost_tasks import lost_tasks
@@ -135,15 +136,16 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
 def follow(job: Job, ends: Endpoints) -> None:
     """Continue a job open for writing at other places; JobError if their content is not the job's."""
     header = job.header
-    if (header["source"], header["destination"]) == (ends.source.url, ends.destination.url):
+    is_there = header["destination"] == ends.destination.url and is_same_root(job, ends.place)
+    if is_there and header["source"] == ends.source.url:
         settle_home(job)
         return
-    if header["destination"] != ends.destination.url:
+    if not is_there:
         _require_own(job, job.plan(), ends)
         if isinstance(ends.destination, LocalStorage):
             _take_times(job, ends.destination)
     job.note_header(source=ends.source.url, destination=ends.destination.url)
-    job.note(source_place=ends.lasting_place)
+    job.note(source_place=ends.lasting_place, root=root_to_record(ends.place))
     job.commit()
     settle_home(job)
 

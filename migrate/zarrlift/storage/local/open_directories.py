@@ -128,16 +128,18 @@ class _Position(NamedTuple):
 class OpenDirectories:
     """Opens directories below one root. Each thread keeps the directories above its last one open."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, resolved: bool = False) -> None:
+        """`resolved`: there are no links in `path`, and none is followed that is put there."""
         self.links: Links = "refused"
         self.marker: str | None = None
         """A directory that the root must contain: without it, the root was replaced by another directory."""
         self.durable = False
         """Whether new directories are on disk before they are used."""
-        self.real = os.path.realpath(path)
+        self.real = path if resolved else os.path.realpath(path)
         """The path of the root with links resolved, at which it is opened."""
         self._path = path
-        self._folder = os.path.realpath(os.path.dirname(path))
+        self.real_folder = os.path.dirname(path) if resolved else os.path.realpath(os.path.dirname(path))
+        """That of the directory that has the name of the root, which may be a link."""
         self._root: OpenDirectory | None = None
         self._facts: os.stat_result | None = None
         self._lock = threading.Lock()
@@ -193,8 +195,8 @@ class OpenDirectories:
         )
 
     def folder(self) -> OpenDirectory:
-        """The directory that has the name of the root, which may be a link; OSError."""
-        return _open_real(self._folder)
+        """The directory that has the name of the root; OSError."""
+        return _open_real(self.real_folder)
 
     def at(self, key: str, *, make: bool = False, fresh: bool = False) -> OpenDirectory:
         """The directory with a key ("" is the root); OSError. `fresh`: opened again from the root."""

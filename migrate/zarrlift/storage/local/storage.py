@@ -39,11 +39,12 @@ class LocalStorage(Storage):
     exclusive = True
     tells_versions = FILES_TELL
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, resolved: bool = False) -> None:
+        """`resolved`: there are no links in the path, and none is followed that is put there."""
         self.root = Path(os.path.abspath(root))
         self.url = str(self.root)
         self._prefix = str(self.root).rstrip(os.sep) + os.sep
-        self.opened = OpenDirectories(str(self.root))
+        self.opened = OpenDirectories(str(self.root), resolved=resolved)
         """What is written and deleted goes through these."""
 
     @property
@@ -109,6 +110,14 @@ class LocalStorage(Storage):
         if stat.S_ISDIR(facts.st_mode):
             return None
         raise not_regular(facts.st_mode).at(key=key)
+
+    def hold(self, *, make: bool = False) -> None:
+        """Open the root if it exists; what its path leads to later is not written to. StorageError."""
+        try:
+            if make or os.path.isdir(self.real):
+                self.opened.root(make=make)
+        except OSError as error:
+            raise storage_error("cannot write", self.url, error) from error
 
     def put(self, key: str, data: bytes) -> None:
         """Write a temporary file and rename it, so a killed process leaves no partial document."""

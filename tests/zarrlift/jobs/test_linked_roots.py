@@ -1,0 +1,136 @@
+"""A result whose path leads to another directory than when its job began is refused by every verb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.job_archives import values, write_archive
+
+import zarrlift
+from zarrlift.errors import JobError
+from zarrlift.jobs.outcome import Outcome
+
+OUT = Path("p/out.zarr")
+JOB = Path("jobs/out.db")
+
+
+def corrupt(chunk: Path) -> bytes:
+    """Make an array fail; returns the content that mends it."""
+    content = chunk.read_bytes()
+    chunk.write_bytes(b"no zlib")
+    return content
+
+
+def everything(folder: Path) -> dict[str, bytes | str]:
+    """What is in a folder: contents of files, targets of links, and directories."""
+    found: dict[str, bytes | str] = {}
+    for place, directories, files in os.walk(folder):
+        for name in [*directories, *files]:
+            path = Path(place, name)
+            key = str(path.relative_to(folder))
+            if path.is_symlink():
+                found[key] = f"a link to {path.readlink()}"
+            else:
+                found[key] = "a directory" if path.is_dir() else path.read_bytes()
+    return found
+
+
+def _to_source(folder: Path) -> None:
+    (folder / OUT).rename(folder / "away")
+    (folder / OUT).symlink_to(folder / "source.zarr")
+
+
+def _to_another_result(folder: Path) -> None:
+    (folder / OUT).rename(folder / "away")
+    (folder / OUT).symlink_to("../q/out.zarr")
+
+
+def _parent(folder: Path) -> None:
+    (folder / "p").rename(folder / "away")
+    (folder / "p").symlink_to("q")
+
+
+VERBS: dict[str, Callable[[Path], Outcome]] = {
+    "resume": lambda folder: zarrlift.resume(folder / JOB),
+    "migrate again": lambda folder: zarrlift.migrate(folder / "source.zarr", folder / OUT, job=folder / JOB),
+    "update": lambda folder: zarrlift.update(folder / JOB),
+    "undo": lambda folder: zarrlift.undo(folder / JOB),
+}
+
+
+@pytest.fixture(params=["complete", "incomplete"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A job whose file is apart from its result, and another result of the same source."""
+    source = write_archive(tmp_path / "source.zarr")
+    assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
+    content = None
+    if request.param == "incomplete":
+        content = corrupt(source / "g/recode/3")
+    assert zarrlift.migrate(source, tmp_path / OUT, job=tmp_path / JOB).ok is (content is None)
+    if content is not None:
+        (source / "g/recode/3").write_bytes(content)
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("change", [_to_source, _to_another_result, _parent])
+def test_nothing_is_written_to_what_a_link_in_place_of_the_result_leads_to(
+    folder: Path, change: Callable[[Path], None], verb: str
+) -> None:
+    change(folder)
+    (folder / JOB).chmod(0o400)
+    before = everything(folder)
+    with pytest.raises(
+        (JobError, zarrlift.errors.UsageError), match=r"leads elsewhere now|are the same place"
+    ) as raised:
+        VERBS[verb](folder)
+    assert everything(folder) == before
+    assert str(folder / OUT) in str(raised.value) or change is _to_source
+    (folder / JOB).chmod(0o600)
+    os.remove(folder / ("p" if change is _parent else OUT))
+    (folder / "away").rename(folder / ("p" if change is _parent else OUT))
+    assert zarrlift.resume(folder / JOB).ok
+    assert values(folder / OUT, 3) == values(folder / "source.zarr", 2)
+
+
+def test_a_result_that_was_moved_behind_a_link_is_followed_if_it_is_named(folder: Path) -> None:
+    (folder / OUT).rename(folder / "away")
+    (folder / OUT).symlink_to(folder / "away")
+    with pytest.raises(JobError, match=r"resume .*/jobs/out.db --destination .*/p/out.zarr"):
+        zarrlift.resume(folder / JOB)
+    assert zarrlift.resume(folder / JOB, destination=folder / OUT).ok
+    assert values(folder / "away", 3) == values(folder / "source.zarr", 2)
+    assert zarrlift.undo(folder / JOB).ok
+    assert everything(folder / "away") == {}
+
+
+def test_another_archive_is_refused_even_if_it_is_named(folder: Path) -> None:
+    for document in (folder / "q/out.zarr").rglob("zarr.json"):
+        document.write_text(document.read_text().replace("a job's archive", "another one") + " ")
+    _to_another_result(folder)
+    before = everything(folder / "q")
+    with pytest.raises(JobError, match="this is not the job's output"):
+        zarrlift.resume(folder / JOB, destination=folder / OUT)
+    assert everything(folder / "q") == before
+
+
+def test_a_link_at_which_a_job_begins_is_resolved_once(tmp_path: Path) -> None:
+    source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "out.zarr"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    out.symlink_to("first")
+    content = corrupt(source / "g/recode/3")
+    assert not zarrlift.migrate(source, out).ok
+    (source / "g/recode/3").write_bytes(content)
+    out.unlink()
+    out.symlink_to("second")
+    with pytest.raises(JobError, match="leads elsewhere now"):
+        zarrlift.resume(out)
+    assert everything(tmp_path / "second") == {}
+    out.unlink()
+    out.symlink_to("first")
+    assert zarrlift.resume(out).ok
+    assert values(tmp_path / "first", 3) == values(source, 2)
