@@ -100,10 +100,9 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
     with noted_run(job):
         job.note(**ends.options)
         set_aside(job, ends.destination)
+        old, result = job.plan(), ends.destination
         lacking = hide_incomplete(
-            *(job, job.plan(), ends.source, ends.destination),
-            force=updating.force,
-            no_list=options.no_list,
+            job, old, ends.source, result, force=updating.force, no_list=options.no_list
         )
         with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
