@@ -89,6 +89,7 @@ _.KINDS
 _.chunk_of
 _.clear_cache
 _.seal
+_.bytes_written
 _.groups_total
 _.memory_hits
 _.disk_hits
