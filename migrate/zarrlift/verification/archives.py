@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.paths import parents
@@ -27,9 +27,6 @@ from .listed_objects import Listings
 from .node_differences import Differences, compare_attributes
 from .report import VerificationReport
 from .v3_tree import ResultNode, consolidated_problems, find_nodes, node_problem
-
-_NO_RESULT: Final = "Is this the result? The source is named first."
-
 
 if TYPE_CHECKING:
     from .elsewhere import Elsewhere
@@ -152,8 +149,7 @@ class _Comparison:
             )
             return
         if result is None:
-            missing = _structure(path, "a node is missing", "nothing", kind)
-            self.add(path, [missing if path else replace(missing, advice=_NO_RESULT)])
+            self.add(path, [_structure(path, "a node is missing", "nothing", kind)])
             return
         if result.problems:
             self.add(path, list(result.problems))
