@@ -115,8 +115,12 @@ def migrate_archive(
     """Migrate an archive, or resume the job in the file at `path`; errors are those of `migrate`."""
     ends.check_reach(options)
     if os.path.lexists(path) and not request.overwrite:
-        with Job.open(path, write=False) as job:  # before anything is written beside the destination
-            require_root(job, ends.place)
+        try:
+            with Job.open(path, write=False) as job:  # before anything is written beside the destination
+                require_root(job, ends.place)
+        except JobError:
+            if os.path.lexists(path):  # else another process has removed the job, which was undone
+                raise
     with claimed(ends.place, path, take_over=options.take_over) as claim:
         if not request.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
@@ -189,24 +193,16 @@ def _is_continued(job: Job, ends: Endpoints, request: ArchiveRequest) -> bool:
     A new job replaces one that was undone, whose archive was restored, of which everything was refused, or
     whose result is to be overwritten.
     """
-    from .ledger.move import settled
     from .ours import is_restored
-    from .resume.relocate import has_moved  # not loaded by a first run
+    from .resume.relocate import refuse_elsewhere  # not loaded by a first run
 
     plan, state, overwrite = job.plan(), job.state, request.overwrite
-    refused: JobError | None = None
-    same_places = False
-    try:
-        places = settled(job)
-        same_places = plan.in_place == ends.in_place and places.are(ends.source.url, ends.destination.url)
-    except JobError as error:
-        refused = error
+    same_places = plan.in_place == ends.in_place and plan.destination == ends.destination.url
+    same_places = same_places and ends.source.url in (plan.source, *(each.url for each in job.sources))
     same = plan.recipe == request.recipe and read_alike(plan.format, plan.reading, ends.reading)
-    if same and not same_places and refused is None:
-        same_places = has_moved(job, plan, ends)
-    if same and state != "undone" and refused is not None and not overwrite:
-        raise refused
     same = same and same_places
+    if same and state != "undone" and not overwrite:
+        refuse_elsewhere(job)
     if overwrite and not (same and state == "incomplete"):
         return False
     if state == "undone" or (same and not plan.published):

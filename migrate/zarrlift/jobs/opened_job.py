@@ -96,23 +96,21 @@ class UnclaimedJob:
 def unclaimed_job(
     target: PathText,
     verb: Verb,
-    place: JobPlace | Job,
+    place: JobPlace,
     places: Places,
     options: RunOptions,
     *,
     moved: Moved = Moved(),  # noqa: B008 - frozen
     verify: VerifyLevel | None = None,
+    writes: bool = True,
 ) -> UnclaimedJob:
-    """Find a job, unless it is open, and open its places; JobError.
+    """Find a job and open its places, to change its result if it `writes`; JobError.
 
     Without `verify`, its runs decide how much is compared.
     """
-    job_file = (
-        nullcontext(place) if isinstance(place, Job) else Job.open(find_job(target, place), write=False)
-    )
-    with job_file as job:
+    with Job.open(find_job(target, place), write=False) as job:
         try:
-            ends = ends_of(job, target, places, moved)
+            ends = ends_of(job, target, places, moved, writes=writes)
         except UsageError as error:
             if not (lacking := _lacking(job, places)):
                 raise

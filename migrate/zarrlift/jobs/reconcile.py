@@ -1,7 +1,6 @@
 """Compares the plan of a job with a plan of the present source, node by node.
 
-A resume, an update and a job whose places have moved compare in the same way. What a resume and an update do
-with a node is their `Policy`.
+A resume and an update compare in the same way. What they do with a node is their `Policy`.
 """
 
 from __future__ import annotations
@@ -72,10 +71,3 @@ def begun(job: Job) -> frozenset[str]:
         for row in job.nodes()
         if row.state == "done" or (row.state == "pending" and row.id in totals)
     )
-
-
-def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
-    """Whether the source of all completed or partial work is unchanged."""
-    planned = {node.path: node for node in old.nodes}
-    current = {node.path: node for node in fresh.nodes}
-    return all(path in current and same_plan(planned[path], current[path]) for path in begun(job))

@@ -16,9 +16,10 @@ from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from ..errors import JobError, WorkerError
 from ..recipe.format_names import require_installed
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
-from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, values
+from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, StorageOptions, values
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
+from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.open_storage import Place, open_storage
 from ..storage.transformer_stack import with_layers
@@ -29,11 +30,11 @@ from ..verification.report import VerificationReport
 from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
-from .ledger.move import settled
 from .ledger.rows import JobRecord
 from .observed import ticking
 from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice
+from .resume.relocate import refuse_elsewhere, source_of
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
@@ -100,7 +101,7 @@ def verify(
     if no_list and full:
         raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
     run_options = RunOptions.of(executing)
-    known_job = _known_job(source, destination, job)
+    known_job = _known_job(source, destination, job, places.storage_options)
     if destination is None:
         if known_job is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
@@ -111,7 +112,7 @@ def verify(
     if known_job is not None and known_job.in_place and dest_storage_options is None:
         dest_storage_options = storage_options
     second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
-    if known_job is not None and (known_job.source, known_job.destination) != (first.url, second.url):
+    if known_job is not None and not known_job.is_of(first, second):
         known_job = None
     name, _, second_name = (described.format or "").partition(",")
     format, second_url = name or None, second.url  # noqa: A001
@@ -226,6 +227,7 @@ def _recorded(report: VerificationReport, path: Path, *, full: bool) -> Verifica
     """Record the result in the job; a note in the report if the job cannot be written."""
     try:
         with Job.open(path) as opened:
+            refuse_elsewhere(opened)
             # A sample does not downgrade an earlier full verification; a difference withdraws it.
             level = "full" if full or opened.fact("verified") == "full" else "sample"
             opened.note(verified=level if report.ok else None)
@@ -297,8 +299,15 @@ class _KnownJob(NamedTuple):
     in_place: bool
     recipe: Recipe
 
+    def is_of(self, source: Storage, destination: Storage) -> bool:
+        """Whether these are the places of the job."""
+        sources = (self.source, *(each.url for each in self.job.sources))
+        return source.url in sources and destination.url == self.destination
 
-def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _KnownJob | None:
+
+def _known_job(
+    source: Place, destination: Place | None, job: JobPlace, options: StorageOptions
+) -> _KnownJob | None:
     """The job that made a destination, if found; JobError only if one was requested."""
     target = source if destination is None else destination
     required = destination is None or job.job is not None
@@ -308,10 +317,10 @@ def _known_job(source: Place, destination: Place | None, job: JobPlace) -> _Know
         target = ""
     try:
         with Job.open(find_job(target, job), write=False) as opened:
-            plan, places = opened.header, settled(opened, writes=False)
-            in_place, recipe = plan["in_place"], Recipe.from_json(plan["recipe"])
-            destination_url = places.source_url if in_place else str(places.destination)
-        return _KnownJob(opened, places.source_url, destination_url, in_place, recipe)
+            header = opened.header
+            recipe = Recipe.from_json(header["recipe"])
+            found = source_of(opened, options).url if destination is None else header["source"]
+        return _KnownJob(opened, found, header["destination"], header["in_place"], recipe)
     except (JobError, KeyError):
         if required:
             raise

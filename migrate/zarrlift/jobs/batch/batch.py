@@ -18,7 +18,7 @@ from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from ...core.problems import any_refusal
 from ...errors import Interrupted, JobError
 from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
-from ...recipe.options import JobPlace, Places, Running, Updating, Watching, values
+from ...recipe.options import JobPlace, Moved, Places, Running, Updating, Watching, values
 from ...recipe.signatures import explicit, given
 from ...storage.base import BESIDE
 from ...storage.local.partial_files import sweep_partial
@@ -283,8 +283,16 @@ def update_one(call: ArchiveCall, /, *, updating: Updating) -> tuple[Problem, ..
     """Bring a result up to date with its source."""
     if not call.row.begun():
         return call.row.problems  # nothing of it could be migrated
-    verify = call.row.request.verify
-    unclaimed = unclaimed_job(call.job, "update", JobPlace(), call.places, call.options, verify=verify)
+    row = call.row
+    unclaimed = unclaimed_job(
+        call.job,
+        "update",
+        JobPlace(),
+        call.places,
+        call.options,
+        moved=Moved() if row.in_place else Moved(source=row.source),  # of two, the one that the list names
+        verify=row.request.verify,
+    )
     with opened(unclaimed, call.progress) as it:
         return it.end(update_job(it, updating)).problems
 

@@ -20,7 +20,7 @@ from ...errors import JobError
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe
 from ..ledger.database import reporting_damage, stamp
-from ..ledger.find_job import names_of, places_of
+from ..ledger.find_job import names_of
 from ..ledger.last_run import activity, last_run, seconds_spent
 from ..ledger.ledger import Job
 from ..units import columns, safe
@@ -200,9 +200,8 @@ def _of_job(job: Job, row: BatchRow) -> dict[str, Any]:
 
 def _is_of(job: Job, row: BatchRow) -> bool:
     """Whether a job has the source of an archive, where it was or where it is now."""
-    if job.header["source"] == row.source or job.fact("source_place") == row.source:
-        return True
-    return any(names_of(row.source) & names_of(place) for place in places_of(job))
+    names = [name for source in job.sources for name in source]
+    return row.source in names or any(names_of(row.source) & names_of(name) for name in names)
 
 
 BatchState: TypeAlias = Literal["planned", "done", "incomplete", "nothing to do", "finished", "undone"]

@@ -18,9 +18,8 @@ from typing import Final, TypeAlias, TypeVar
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...core.problems import any_refusal
-from ...errors import JobError
 from ...planning.regrid.blocks import available_cores
-from ...recipe.options import Moved, Places, values
+from ...recipe.options import Places, values
 from ...storage.giving_up import Stop
 from ...storage.open_storage import is_url
 from ...transfer.events import Ended, Event, Planned
@@ -28,10 +27,6 @@ from ...transfer.executors.choice import in_process, open_engine
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import ArchiveRequest
-from ..ledger.find_job import names_of
-from ..ledger.ledger import Job
-from ..ledger.move import move_of, settled
-from ..opened_job import opened, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import Progress, Ticker, Unticked
 from .rows import COMPLETE, ArchiveState, BatchRow, RowRequest, of_job
@@ -120,8 +115,6 @@ class BatchRun:
         progress = None if self._progress is None else Unticked(self._of_archive)
         call = ArchiveCall(row=row, options=options, places=self._places, progress=progress)
         try:
-            if row.begun():
-                _follow_list(call)
             problems = self._act(call)
         except ZarrstackError as error:
             problems = (error.problem,)
@@ -136,31 +129,6 @@ class BatchRun:
             return _with_problems(of_job(row), problems), True
         state = _without_job(row, problems)
         return replace(row, state=state, problems=problems, seconds=time.monotonic() - started), True
-
-
-def _follow_list(call: ArchiveCall) -> None:
-    """Let a job that was copied together with its list be that of the copies, which the list names; JobError.
-
-    A job alone could mean the originals as well, and is refused.
-    """
-    row = call.row
-    moved = Moved(source=row.source, destination=None if row.in_place else row.destination)
-    try:
-        listed = Job.open(call.job, write=False)
-    except JobError:
-        if row.begun():
-            raise
-        return  # another process has removed the job, which was undone, to begin again
-    with listed as job:
-        is_same = names_of(job.header["destination"]) & names_of(row.destination)
-        if job.state == "undone" or move_of(job) is None or is_same:
-            return
-        with suppress(JobError):
-            settled(job)
-            return
-        unclaimed = unclaimed_job(call.job, "resume", job, call.places, call.options, moved=moved)
-    with opened(unclaimed, progress=False):
-        pass  # its places are recorded
 
 
 def _with_problems(row: BatchRow, problems: tuple[Problem, ...]) -> BatchRow:

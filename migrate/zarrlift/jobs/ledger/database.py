@@ -1,7 +1,4 @@
-"""The file of a ledger: an SQLite database that appears complete or not at all, used by one process.
-
-It records where it is, with the places of its job.
-"""
+"""The file of a ledger: an SQLite database that appears complete or not at all, used by one process."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,51 +29,7 @@ class HeldError(JobError):
     """Another process has the job or its destination, or may have it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """The recorded path of a file."""
-
-    path: str
-    """With links resolved."""
-    mount: str
-    """The mount point that contains it."""
-
-    @classmethod
-    def of(cls, path: Path) -> Home:
-        """The present path of a file."""
-        real = os.path.realpath(path)
-        mount = os.path.dirname(real)
-        while not os.path.ismount(mount) and mount != os.path.dirname(mount):
-            mount = os.path.dirname(mount)
-        return cls(path=real, mount=mount)
-
-    @classmethod
-    def from_text(cls, text: str) -> Home:
-        """Inverse of `to_text`."""
-        return cls(**json.loads(text))
-
-    def to_text(self) -> str:
-        """JSON, as stored in the file."""
-        return json.dumps(asdict(self))
-
-    def is_at(self, path: str) -> bool:
-        """Whether a path leads to the recorded directory entry, also by links and other mounts.
-
-        A hard link is another entry: `cp -al` makes copies of them.
-        """
-        if self.path == path:
-            return True
-        try:
-            if not os.path.samefile(self.path, path):
-                return False
-            folders = (os.path.dirname(self.path), os.path.dirname(path))
-            same_name = os.path.basename(self.path) == os.path.basename(path)
-            return (same_name and os.path.samefile(*folders)) or os.stat(path).st_nlink == 1
-        except OSError:
-            return False
-
-
-VERSION: Final = "5"
+VERSION: Final = "6"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _COUNTER: Final = slice(24, 28)
@@ -146,7 +99,7 @@ def create_database(file: Path, facts: Mapping[str, str], nodes: Sequence[Planne
         raise JobError("the job file already exists", key=str(file), advice="Resume it, or undo it first.")
     is_small = len(nodes) <= _FEW_NODES and sum(getattr(node, "chunks", 0) for node in nodes) <= _FEW_CHUNKS
     now = repr(time.time())
-    meta = {"version": VERSION, "created": now, "updated": now, "home": Home.of(file).to_text(), **facts}
+    meta = {"version": VERSION, "created": now, "updated": now, **facts}
     path = Path(file)
     partial = Path(partial_name(str(path)))
     try:
@@ -282,7 +235,37 @@ def lock_file(path: Path) -> int | None:
             found=error.strerror,
             advice="Use a file system that has file locks.",
         ) from error
-    return descriptor
+    if os.fstat(descriptor).st_nlink == 1:
+        return descriptor
+    try:
+        return _separated(path, descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise JobError(
+            "the job file is also another file (a hard link), and cannot be separated",
+            key=str(path),
+            found=error.strerror,
+            advice="Replace it by a copy of itself.",
+        ) from error
+
+
+def _separated(path: Path, descriptor: int) -> int:
+    """Replace a locked file by a copy, so that its other hard links do not change; the lock of the copy.
+
+    `cp -al` makes such links of whole folders.
+    """
+    from ...storage.local import byte_locks
+
+    partial = partial_name(str(path))
+    with open(descriptor, "rb", closefd=False) as old, open(partial, "wb") as new:
+        shutil.copyfileobj(old, new)
+        os.fsync(new.fileno())
+    shutil.copymode(path, partial)
+    copy = os.open(partial, os.O_RDWR)
+    byte_locks.lock_byte(copy)
+    os.replace(partial, path)
+    os.close(descriptor)
+    return copy
 
 
 def refuse_closed_folder(path: Path) -> None:

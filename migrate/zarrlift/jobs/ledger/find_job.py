@@ -21,8 +21,8 @@ from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from ..units import command
 from .database import SQLITE
-from .ledger import SUFFIX, Job
-from .move import move_of
+from .ledger import Job
+from .recorded_places import SUFFIX
 
 LIST_SUFFIX: Final = ".zarrlift.jsonl"
 """Of the list of a batch, each of whose archives has a job of its own."""
@@ -184,13 +184,3 @@ def names_of(text: str) -> set[str]:
     if local is not None:
         return {str(local), os.path.realpath(local)}
     return {redact(text).rstrip("/")}
-
-
-def places_of(job: Job) -> tuple[str, ...]:
-    """All places that a job names, also where they are if they were moved together with its file."""
-    plan = job.header
-    named = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
-    places = [place for place in named if place]
-    if (move := move_of(job)) is not None:
-        places += [moved for place in places if (moved := move.relative(place)) is not None]
-    return tuple(places)

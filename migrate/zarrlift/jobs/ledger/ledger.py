@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -38,6 +38,14 @@ from .database import (
     require_job,
     unwritable,
 )
+from .recorded_places import (
+    Source,
+    has_moved,
+    is_elsewhere,
+    located,
+    sources,
+    to_record,
+)
 from .rows import (
     NODES,
     JobRecord,
@@ -54,8 +62,6 @@ from .rows import (
 )
 from .tables import DocumentRows, LegacyRows, ListingRows, OtherRows
 
-SUFFIX: Final = ".zarrlift.db"
-
 
 class Job:
     """An open job file. Use as a context manager; only one process may write at a time."""
@@ -64,6 +70,7 @@ class Job:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: Any) -> None:
         self.path = path
+        self._file = Path(os.path.realpath(path)) if os.path.islink(path) else path
         self._db = Database(connection, path)
         self._lock = lock
         self.listing = ListingRows(self._db)
@@ -86,12 +93,14 @@ class Job:
         fsync: bool = False,
     ) -> Self:
         """Create a job from a plan; the file appears complete or not at all. JobError if it exists."""
+        notes = notes or {}
+        header, places = to_record(plan.header_to_json(), notes.get("source_place", plan.source), path)
         meta = {
             "id": id or os.urandom(4).hex(),
             "state": "incomplete",
-            "plan": json.dumps(plan.header_to_json()),
+            "plan": json.dumps(header),
             **record.to_notes(),
-            **(notes or {}),
+            **{name: text for name, text in {**notes, **places}.items() if text is not None},
         }
         create_database(path, meta, plan.nodes, fsync=fsync)
         return cls.open(path, fsync=fsync)
@@ -168,13 +177,38 @@ class Job:
 
     @property
     def header(self) -> JSONObject:
-        """What the plan says of the archive as a whole, as `Plan.header_to_json` gave it."""
-        header: JSONObject = json.loads(self._meta["plan"])
-        return header
+        """What the plan says of the archive as a whole, with the places where they are now."""
+        return located(json.loads(self._meta["plan"]), self._meta, self._file)
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where the source may be; the first one is tried first."""
+        header = self.header
+        if header["in_place"]:
+            return [Source(header["source"], header["source"])]
+        return sources(json.loads(self._meta["plan"]), self._meta, self._file)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the file was moved or copied since its places were recorded, as far as it may be."""
+        return has_moved(self._meta, self._file)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the file of a job apart from its result is a copy, or was moved: it may only be read."""
+        return is_elsewhere(self._meta, self._file)
 
     def note_header(self, **members: Any) -> None:
-        """Change members of the header. Durable at the next commit."""
-        self.note(plan=json.dumps({**self.header, **members}))
+        """Change members of the header other than its places. Durable at the next commit."""
+        stored = json.loads(self._meta["plan"])
+        places = {name: stored[name] for name in ("source", "destination")}
+        self.note(plan=json.dumps({**stored, **members, **places}))
+
+    def note_places(self, source: str, destination: str, source_place: str) -> None:
+        """Record where source and result are now, and the file. Durable at the next commit."""
+        header = {**self.header, "source": source, "destination": destination}
+        stored, notes = to_record(header, source_place, self._file)
+        self.note(plan=json.dumps(stored), **notes)
 
     def plan(self) -> Plan:
         """The plan of the job."""

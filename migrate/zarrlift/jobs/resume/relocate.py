@@ -1,42 +1,39 @@
-"""Continues a job whose source or destination has moved since it began.
+"""Where the source and the result of a job are now, and whether that is the job's result.
 
-The places of a job are never changed on a guess: they were moved together with the job file (see
-`settled_places`), `resume` is given the new ones, or `migrate` is called with them after the old ones are
-gone. A destination is recognized by the documents that the job has published, because it contains no name of
-the job.
+A result contains no name of its job. After a move it is recognized by the documents that the job has
+published, and by their times: jobs of equal sources write equal documents.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
+from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
 from ...core.json_document import document
 from ...errors import JobError
+from ...planning.array_planner import digest
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
 from ...recipe.format_names import require_installed
-from ...recipe.options import Moved, PathText, Places, Reading, Request, values
+from ...recipe.options import Moved, PathText, Places, Reading, Request, StorageOptions, values
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
-from ...storage.open_storage import is_url, open_storage
+from ...storage.open_storage import open_storage
 from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
 from ..endpoints import Endpoints
-from ..ledger.database import Home
 from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
-from ..ledger.move import SettledPlaces, is_same_place, move_of, settled
+from ..ledger.recorded_places import SUFFIX, Source, existing, is_same_path, local_path
 from ..ours import OWN, Whose, documents, done_paths, whose
 from ..overwrite import not_yet_aside
 from ..places import is_same_root, root_to_record
-from ..reconcile import unchanged
 from ..units import command
 from .lost_tasks import lost_tasks
 
@@ -49,67 +46,115 @@ def ends_of(
     target: PathText,
     places: Places,
     moved: Moved = Moved(),  # noqa: B008 - frozen
+    *,
+    writes: bool = True,
 ) -> Endpoints:
     """Open both ends of the job that was found for a target, or those given because they have moved."""
-    now = settled(job, moved)
-    if moved == Moved():
-        refuse_other_place(target, job, now)
     header = job.header
+    in_place = header["in_place"]
+    named = moved.source if in_place else moved.destination
+    if moved == Moved():
+        refuse_other_place(target, job)
+    if writes and named is None:
+        refuse_elsewhere(job)
     require_installed(header["format"], header.get("package"))
     request = Request(
-        in_place=header["in_place"],
+        in_place=in_place,
         source_through=job.record.source_through,
         dest_through=job.record.dest_through,
         **values(Reading.from_json(header), Reading),
     )
-    goal = moved.destination if request.in_place else now.destination
-    ends = Endpoints.open(now.source, goal, request, places)
-    if now.have_moved:
+    source = source_of(job, places.storage_options).place if moved.source is None else moved.source
+    goal = header["destination"] if moved.destination is None and not in_place else moved.destination
+    ends = Endpoints.open(source, goal, request, places)
+    if named is None and job.has_moved:
         require_result(job, job.plan(), ends.destination)
     return ends
 
 
+def source_of(job: Job, options: StorageOptions) -> Source:
+    """The source of a job: of two that exist, the first whose listing is the recorded one; JobError."""
+    places = existing(job.sources)
+    if len(places) == 1:
+        return places[0]
+    plan = job.plan()
+    for place in places:
+        if _is_listed(job, plan, place, options):
+            return place
+    first, second = (redact(place.place) for place in places)
+    raise JobError(
+        "the job file was moved or copied, and two sources may be meant",
+        key=str(job.path),
+        found=f"{first} and {second}, both of which have changed since",
+        advice="Name the one that is meant, such as: " + command("resume", str(job.path), "--source", first),
+    )
+
+
+def _is_listed(job: Job, plan: Plan, place: Source, options: StorageOptions) -> bool:
+    """Whether a source has the documents and the chunks that are recorded."""
+    digests = dict(plan.source_digests)
+    for node in plan.published:
+        digests |= dict(node.source_digests)
+    try:
+        storage = open_storage(place.place, storage_options=options, follow_links=plan.reading.follow_links)
+        storage = with_layers(storage, job.record.source_through)
+        for key, content in zip(digests, storage.find_many(list(digests)), strict=True):
+            if content is None or digest(content) != digests[key]:
+                return False
+        listed_now = SourceInventory(plan, storage)
+        return all(listed_now(array).fingerprint == array.fingerprint for array in plan.arrays)
+    except ZarrstackError:
+        return False
+
+
 def settle_result(job: Job, target: PathText, places: Places) -> None:
-    """Record where the result of a job open for writing is now; JobError if that cannot be known."""
-    now = settled(job, reads_source=False)
-    refuse_other_place(target, job, now)
-    if now.have_moved:
-        options = places.of_result(in_place=job.header["in_place"])
-        place = open_storage(now.destination, storage_options=options, mode="w")
-        if not place.on_branch:  # whose snapshots name their job
-            require_result(job, job.plan(), with_layers(place, job.record.dest_through))
-            if isinstance(place, LocalStorage):
-                _take_times(job, place)
-        destination = now.source_url if job.header["in_place"] else now.destination
-        job.note_header(source=now.source_url, destination=destination)
-        job.note(source_place=str(now.source))
-    settle_home(job)
+    """Check that the result of a job open for writing is where it is looked for; JobError."""
+    refuse_other_place(target, job)
+    refuse_elsewhere(job)
+    if job.has_moved:
+        header = job.header
+        options = places.of_result(in_place=header["in_place"])
+        place = open_storage(header["destination"], storage_options=options, mode="w")
+        # The snapshots of a repository name their job.
+        storage = place if place.on_branch else with_layers(place, job.record.dest_through)
+        if place.on_branch or require_result(job, job.plan(), storage):
+            _record_places(job, existing(job.sources)[0], header["destination"])
 
 
-def settle_home(job: Job) -> None:
-    """Record where the file of a job open for writing is, once its places are settled."""
-    if job.fact("home") is None or move_of(job) is not None:
-        job.note(home=Home.of(job.path).to_text())
-        job.commit()
+def _record_places(job: Job, source: Source, destination: str) -> None:
+    job.note_places(source.url, destination, source.place)
+    job.commit()
 
 
-def refuse_other_place(target: str | os.PathLike[str], job: Job, places: SettledPlaces) -> None:
-    """Raise JobError if the place given to a command is not one of the job's.
-
-    This happens if the place and the job file next to it were renamed.
-    """
-    text = os.fspath(target)
-    names = {name for place in places.names for name in names_of(place)}
-    if os.path.isfile(text) or names_of(text) & names:
+def refuse_elsewhere(job: Job) -> None:
+    """Raise JobError if the file of a job apart from its result was moved or copied."""
+    if not job.is_elsewhere:
         return
-    if any(is_same_place(place, os.path.abspath(text)) for place in places.names):
-        return  # by another mount
     header = job.header
-    option = "--source" if header.get("in_place") else "--destination"
+    option = "--source" if header["in_place"] else "--destination"
+    raise JobError(
+        "the job file was moved or copied, so it is only read: another file may be of the same result",
+        key=str(job.path),
+        found=f"recorded as {job.fact('home') or 'NAME' + SUFFIX}",
+        advice="If this is the job of the result, run: "
+        + command("resume", str(job.path), option, redact(header["destination"])),
+    )
+
+
+def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
+    """Raise JobError if the place given to a command is not one of the job's."""
+    text, header = os.fspath(target), job.header
+    places = [header["destination"], *(name for source in job.sources for name in source)]
+    if os.path.isfile(text) or names_of(text) & {name for place in places for name in names_of(place)}:
+        return
+    local, others = local_path(os.path.abspath(text)), map(local_path, places)
+    if local is not None and any(other is not None and is_same_path(local, other) for other in others):
+        return  # by another mount
+    option = "--source" if header["in_place"] else "--destination"
     raise JobError(
         "the job belongs to another location",
         key=str(job.path),
-        found=str(header.get("destination")),
+        found=str(header["destination"]),
         expected=redact(text),
         advice="If it was moved, run: " + command("resume", str(job.path), option, redact(text)),
     )
@@ -135,39 +180,19 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
 
 def follow(job: Job, ends: Endpoints) -> None:
     """Continue a job open for writing at other places; JobError if their content is not the job's."""
-    header = job.header
-    is_there = header["destination"] == ends.destination.url and is_same_root(job, ends.place)
-    if is_there and header["source"] == ends.source.url:
-        settle_home(job)
+    header, destination = job.header, ends.destination
+    is_there = header["destination"] == destination.url and is_same_root(job, ends.place)
+    if is_there and header["source"] == ends.source.url and not (job.has_moved or job.is_elsewhere):
         return
-    if not is_there:
-        _require_own(job, job.plan(), ends)
-        if isinstance(ends.destination, LocalStorage):
-            _take_times(job, ends.destination)
-    job.note_header(source=ends.source.url, destination=ends.destination.url)
-    job.note(source_place=ends.lasting_place, root=root_to_record(ends.place))
-    job.commit()
-    settle_home(job)
-
-
-def has_moved(job: Job, plan: Plan, ends: Endpoints) -> bool:
-    """Whether the places given to `migrate` are those of this job under new names.
-
-    The old places must be gone, the destination must contain what the job wrote, and the source of that must
-    be unchanged.
-    """
-    if plan.in_place != ends.in_place or job.state == "undone":
-        return False
-    pairs = {(plan.source, ends.source.url), (plan.destination, ends.destination.url)}
-    before = [old for old, new in pairs if old != new]
-    if any(is_url(place) or os.path.lexists(place) for place in before):
-        return False
-    try:
+    plan = job.plan()
+    found = _found(job, plan, destination) if is_there and job.has_moved else "its own"
+    if not is_there or found == "another":
         _require_own(job, plan, ends)
-    except JobError:
-        return False
-    fresh, _ = replace(ends, reading=plan.reading).plan(plan.recipe, plan.format)
-    return unchanged(job, plan, fresh)
+        if isinstance(destination, LocalStorage):
+            _take_times(job, destination)
+    if found != "nothing" or header["source"] != ends.source.url:
+        job.note(root=root_to_record(ends.place))
+        _record_places(job, Source(ends.source.url, ends.lasting_place), destination.url)
 
 
 def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
@@ -204,24 +229,41 @@ def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
             raise _not_own(job, destination, array.path, "no chunk")
 
 
-def require_result(job: Job, plan: Plan, destination: Storage) -> None:
-    """Raise JobError unless a place has something of the job, whatever else was changed there since."""
+def require_result(job: Job, plan: Plan, destination: Storage) -> bool:
+    """Whether a place has something of the job; JobError if it has what others wrote, or the job later."""
+    found = _found(job, plan, destination)
+    if found != "another":
+        return found == "its own"
+    option = "--source" if plan.in_place else "--destination"
+    raise JobError(
+        "this is not the job's output as it was published",
+        key=str(job.path),
+        found=f"documents of other contents or times at {destination.url}",
+        advice="If it is a copy without its times, run: "
+        + command("resume", str(job.path), option, destination.url),
+    )
+
+
+def _found(job: Job, plan: Plan, destination: Storage) -> Literal["its own", "nothing", "another"]:
+    """Whose result is at a place: its own has a document of the job as it was published.
+
+    `nothing`: what is missing there is reported later.
+    """
     if job.state == "undone" or not_yet_aside(job, destination):
-        return
+        return "nothing"
     published = {node.path: node for node in plan.published}
-    done = [path for path in done_paths(job) if path in published]
-    if not done:
-        if not plan.in_place and not _has_written(job):
-            _require_unfinished(job, plan, destination)
-        return
+    rows = [row for row in job.nodes() if row.state == "done" and row.path in published]
+    done = {row.path: row.published_ns for row in rows}
+    if not done and not plan.in_place and not _has_written(job):
+        _require_unfinished(job, plan, destination)
     exists = False
     for path, content in documents(destination, done):
         exists = exists or content is not None
         if content is not None and whose(job, published[path], content) in OWN:
-            return
-    if exists or job.fact("undoing") is None:
-        key, what = join(done[0], "zarr.json"), "another document" if exists else "nothing"
-        raise _not_own(job, destination, key, what)
+            recorded_ns, modified_ns = done[path], _modified_ns(destination, path)
+            if recorded_ns is None or modified_ns is None or _same_time(modified_ns, recorded_ns):
+                return "its own"
+    return "another" if exists else "nothing"
 
 
 def _require_unfinished(job: Job, plan: Plan, destination: Storage) -> None:
@@ -275,14 +317,26 @@ def _take_times(job: Job, destination: LocalStorage) -> None:
     for row in job.nodes():
         if row.state != "done":
             continue
-        try:
-            modified_ns = os.stat(destination.path(join(row.path, "zarr.json"))).st_mtime_ns
-        except OSError:
-            continue
-        if modified_ns != row.published_ns:
+        modified_ns = _modified_ns(destination, row.path)
+        if modified_ns is not None and modified_ns != row.published_ns:
             changed.append((row.id, max(modified_ns, time.time_ns())))
     if changed:
         job.record_published(changed)
+
+
+def _modified_ns(destination: Storage, path: str) -> int | None:
+    """The modification time of a local document; None if it has none."""
+    if not isinstance(destination, LocalStorage):
+        return None
+    try:
+        return os.stat(destination.path(join(path, "zarr.json"))).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _same_time(now_ns: int, recorded_ns: int) -> bool:
+    """Whether times are equal; programs such as tar keep whole seconds."""
+    return now_ns == recorded_ns or (now_ns % 10**9 == 0 and now_ns == recorded_ns // 10**9 * 10**9)
 
 
 def _has_written(job: Job) -> bool:

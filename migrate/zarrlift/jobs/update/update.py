@@ -132,12 +132,11 @@ def _remade(plan: Plan, steps: Steps) -> set[str]:
 def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
     """Record what the update does before it changes anything."""
     rows = {row.path: row for row in job.nodes()}
-    header = plan.header_to_json()
+    job.note_header(**plan.header_to_json())
     job.note(
         state="incomplete",
         update=json.dumps({**values(updating, Updating), "keeps_root": steps.keeps_root}),
         verified=None,
-        plan=json.dumps(header),
     )
     for earlier, new in steps.swapped:
         row = rows.get(new.path)
@@ -281,7 +280,7 @@ def plan_update(target: PathText, **options: Unpack[_Comparing]) -> UpdatePlan:
     1
     """
     job, places, moved, updating = given(options, JobPlace, Places, Moved, Updating)
-    unclaimed = unclaimed_job(target, "update", job, places, RunOptions(), moved=moved)
+    unclaimed = unclaimed_job(target, "update", job, places, RunOptions(), moved=moved, writes=False)
     with Job.open(unclaimed.path, write=False) as ledger:
         refuse_update(ledger)
         with closing(last_inventories(ledger)) as before:

@@ -308,9 +308,10 @@ def pictures_of_job(job: Job, maker: PictureMaker, places: Places) -> Pictures:
     options = places.dest_storage_options or places.of_result(in_place=plan.in_place)
 
     def before() -> Store:
+        from ...jobs.ledger.recorded_places import existing
         from ...views.legacy import view_of
 
-        place = job.fact("source_place") or plan.source
+        place = existing(job.sources)[0].place
         source = open_storage(
             place, storage_options=places.storage_options, follow_links=reading.follow_links
         )
