@@ -165,14 +165,11 @@ def not_exclusive(url: str) -> Problem:
 
 
 def _existing_job(file: Path) -> str | None:
-    """The id of an existing job."""
+    """The id of an existing job; JobError, before anything is claimed, for a file that cannot be opened."""
     if not os.path.lexists(file):
         return None
-    try:
-        with Job.open(file, write=False) as job:
-            return job.id
-    except JobError:
-        return None  # reported when the job is opened
+    with Job.open(file, write=False) as job:
+        return job.id
 
 
 def _places(destination: Storage) -> list[_Place]:

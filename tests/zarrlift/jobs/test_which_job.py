@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import zarr
+from tests.support.job_archives import tree
 from tests.support.job_processes import stopping
 from tests.zarrlift.jobs.test_job_report import alike
 
@@ -340,3 +341,84 @@ def test_a_refusal_that_cannot_be_read_is_named_by_status(job: Path) -> None:
     change(job, "UPDATE node SET plan = '{}' WHERE kind = 'refusal'")
     with pytest.raises(JobError, match="damaged"):
         zarrlift.status(job)
+
+
+def in_doubt(job: Path) -> None:
+    """Make a job file of another version that a process was killed over: with a journal to roll back."""
+    copies = {}
+    with closing(sqlite3.connect(job, isolation_level=None)) as db:
+        db.execute("UPDATE meta SET value = '0' WHERE name = 'version'")
+        db.execute("BEGIN")
+        db.execute("UPDATE meta SET value = 'later' WHERE name = 'updated'")
+        for name in (job.name, f"{job.name}-journal"):
+            copies[name] = job.with_name(name).read_bytes()
+        db.execute("ROLLBACK")
+    for name, content in copies.items():
+        job.with_name(name).write_bytes(content)
+
+
+LEAVE_CLAIM = """
+import os, sys
+from pathlib import Path
+from zarrlift.jobs.claim import claimed
+from zarrlift.storage.open_storage import open_storage
+claim = claimed(open_storage(sys.argv[1], mode="w"), Path(sys.argv[2]))
+claim.__enter__()
+os._exit(0)
+"""
+VERBS: dict[str, Callable[[Path, Path], object]] = {
+    "migrate": zarrlift.migrate,
+    "overwrite": lambda source, result: zarrlift.migrate(source, result, overwrite=True),
+    "plan": zarrlift.plan,
+    "resume": lambda _, result: zarrlift.resume(result),
+    "update": lambda _, result: zarrlift.update(result),
+    "plan_update": lambda _, result: zarrlift.plan_update(result),
+    "undo": lambda _, result: zarrlift.undo(result),
+    "status": lambda _, result: zarrlift.status(result),
+    "job_report": lambda _, result: zarrlift.job_report(result),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_job_of_another_version_is_refused_before_anything_is_touched(
+    verb: str, source: Path, tmp_path: Path
+) -> None:
+    result = tmp_path / "out.zarr"
+    job = Path(zarrlift.migrate(source, result).job)
+    subprocess.run([sys.executable, "-c", LEAVE_CLAIM, str(result), str(job)], check=True)
+    in_doubt(job)
+    before = tree(tmp_path)
+    assert {path.name for path in tmp_path.glob("out.zarr.*")} == {
+        *(job.name, f"{job.name}-journal", "out.zarr.zarrlift.claim")
+    }
+    with pytest.raises(JobError, match="another version; found 0"):
+        VERBS[verb](source, result)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["a reader that ends", "a reader that stays"])
+def test_a_commit_waits_for_a_program_that_reads_the_job(
+    ends: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0)
+    monkeypatch.setattr(database, "_COMMITS", 3)
+    path = Path(zarrlift.migrate(source, tmp_path / "out.zarr").job)
+    warnings: list[str] = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader, Job.open(path) as job:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchone()
+
+        def warn(message: str, *_: object) -> None:
+            warnings.append(message)
+            if ends:
+                reader.execute("ROLLBACK")
+
+        monkeypatch.setattr(database.log, "warning", warn)
+        job.note(verified="full")
+        if ends:
+            job.commit()
+        else:
+            with pytest.raises(JobError, match="End the other program that has it open"):
+                job.commit()
+    assert len(warnings) == 1
+    assert zarrlift.status(path).verified == ("full" if ends else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import shutil
 import sqlite3
@@ -22,7 +23,10 @@ from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from ...storage.local.presence import existing_directory
 from ...storage.local.system_errors import file_limit_text, may_create_in
-from .rows import SCHEMA_SQL, Common, Values, as_stored, node_rows
+from .read_only import read_only
+from .rows import SCHEMA_SQL, Common, Values, as_stored, as_text, node_rows
+
+log: Final = logging.getLogger("zarrlift")
 
 
 class HeldError(JobError):
@@ -37,6 +41,11 @@ _SMALL_PAGES: Final = "PRAGMA page_size = 512;"
 """Each table takes at least one page: that of a small archive is a quarter as large with these."""
 _FEW_NODES, _FEW_CHUNKS = 100, 10_000
 """Of an archive whose job has small pages: those of larger ones would be read and written one by one."""
+
+_BUSY_SECONDS: Final = 10
+"""Seconds that SQLite waits for another program, which cannot be interrupted."""
+_COMMITS: Final = 60
+"""Maximum number of times that a commit waits so long."""
 
 _empty: Final[dict[bool, bytes]] = {}
 """Files without rows, by whether they have small pages: making the tables again takes a millisecond."""
@@ -61,6 +70,19 @@ class Database:
             return self.connection.execute(statement, values)
         except sqlite3.Error as error:
             raise unwritable(self._path, error) from error
+
+    def commit(self) -> None:
+        """Commit; waits for another program that reads the file."""
+        for attempt in range(1, _COMMITS + 1):
+            try:
+                self.connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if not is_busy(error) or not self.in_transaction or attempt == _COMMITS:
+                    raise unwritable(self._path, error) from error
+                if attempt == 1:
+                    log.warning("another program reads the job file %s: waiting until it ends", self._path)
+            else:
+                return
 
     def begin(self) -> None:
         """Begin a transaction, unless one has begun."""
@@ -151,7 +173,7 @@ def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
 
     mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
     uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
-    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
     try:
         if write:
             # EXTRA also flushes the end of a commit, which is that the journal is removed.
@@ -311,6 +333,21 @@ def require_job(meta: Mapping[str, Any], path: Path) -> None:
         )
 
 
+def require_version(path: Path) -> None:
+    """Raise JobError for a job of another version before SQLite rolls back the commit of a killed process.
+
+    Nothing at or beside the file is changed. Without a journal, opening it changes nothing either.
+    """
+    if not os.path.lexists(f"{os.fspath(path)}-journal"):
+        return
+    try:
+        with read_only(path) as db:
+            meta = {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
+    except sqlite3.Error as error:
+        raise not_opened(path, error) from error
+    require_job(meta, path)
+
+
 def not_opened(path: Path, error: sqlite3.Error) -> JobError:
     """The error for a file that SQLite cannot open."""
     message, advice = "this is not a job file", BROKEN
@@ -320,11 +357,20 @@ def not_opened(path: Path, error: sqlite3.Error) -> JobError:
     return JobError(message, key=str(path), found=found, advice=advice)
 
 
+def is_busy(error: Exception) -> bool:
+    """Whether SQLite gave up because another program has locked the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def unwritable(path: Path, error: Exception) -> JobError:
     """The error for a job file that cannot be written."""
-    return JobError(
-        "cannot write the job file",
-        key=str(path),
-        found=_error_text(error),
-        advice="Free some space or make the file writable, then resume; recorded work is kept.",
-    )
+    advice = "Free some space or make the file writable, then resume; recorded work is kept."
+    if is_busy(error):
+        advice = (
+            "End the other program that has it open, such as sqlite3, then resume; recorded work is kept."
+        )
+    elif "unable to open" in str(error):  # SQLite does not say why: its journal is a second file
+        advice = (
+            "Check the permissions of its directory and the limit of open files (ulimit -n), then resume."
+        )
+    return JobError("cannot write the job file", key=str(path), found=_error_text(error), advice=advice)

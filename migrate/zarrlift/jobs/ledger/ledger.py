@@ -36,6 +36,7 @@ from .database import (
     reporting_damage,
     require_file,
     require_job,
+    require_version,
     unwritable,
 )
 from .recorded_places import (
@@ -109,6 +110,7 @@ class Job:
     def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
         """Open an existing job; JobError if the file is not a job, or if another process is running it."""
         require_file(path)
+        require_version(path)
         lock = lock_file(path) if write else None
         db = None
         try:
@@ -316,7 +318,7 @@ class Job:
             if self.before_commit is not None:
                 self.before_commit()
             self._db.execute("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
-            self._db.execute("COMMIT")
+            self._db.commit()
 
     def sync_commits(self) -> None:
         """Commit, and let later commits be on disk when they return, regardless of `fsync`."""

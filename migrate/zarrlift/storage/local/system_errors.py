@@ -23,6 +23,7 @@ def storage_error(what: str, key: str, error: OSError) -> StorageError:
         errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
         errno.ELOOP: "Put the directory that was there back in its place, then resume.",
         errno.EFBIG: "Raise the limit and resume, or write smaller objects.",
+        errno.EMFILE: "Raise the limit of open files (ulimit -n) or use fewer workers (-j), then resume.",
     }.get(error.errno or 0)
     found = error.strerror or str(error)
     if error.errno == errno.EFBIG:

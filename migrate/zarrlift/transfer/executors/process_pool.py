@@ -17,9 +17,16 @@ from contextlib import suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import parent_process
-from typing import Any
+from typing import Any, Final
 
+from ...errors import WorkerError
 from .engine import Engine
+
+FEWER: Final = "Raise the limit of open files (ulimit -n) or use fewer workers (-j), then resume."
+_FILES: Final = 48
+"""Open files of a process that runs tasks: the job file, directories, libraries, pipes."""
+_FILES_OF_WORKER: Final = 3
+"""Open files by which the coordinator holds each of its workers."""
 
 
 class ProcessEngine(Engine):
@@ -43,6 +50,8 @@ class ProcessPool(Executor):
     """Runs calls in new processes, each of which is asked by a thread of this one."""
 
     def __init__(self, workers: int) -> None:
+        """Start no process yet; WorkerError if the system does not let them open enough files."""
+        _refuse_few_files(workers)
         self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self._processes = [_Process() for _ in range(workers)]
         for process in self._processes:
@@ -89,10 +98,10 @@ class _Process:
         self._pipe: Any = None
 
     def ask(self, question: Any) -> Any:
-        """What a call returns, or raises; BrokenExecutor if the process dies."""
+        """What a call returns, or raises; BrokenExecutor if the process dies, WorkerError if none starts."""
+        if self._process is None:
+            self._start()
         try:
-            if self._process is None:
-                self._start()
             self._pipe.send(question)
             error, result = self._pipe.recv()
         except (EOFError, OSError) as broken:
@@ -119,13 +128,38 @@ class _Process:
     def _start(self) -> None:
         context = get_context("spawn")
         with self._starting:  # so that no other process inherits this one's end of the pipe
-            if sys.platform != "win32":  # inherited: Ctrl-C is for the coordinator, which ends the others
-                resource_tracker.ensure_running()  # which would unblock it
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), name="zarrlift-worker")
-            self._process.start()
-            theirs.close()
+            try:
+                if sys.platform != "win32":  # inherited: Ctrl-C is for the coordinator, which ends the others
+                    resource_tracker.ensure_running()  # which would unblock it
+                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                pipe, theirs = context.Pipe()
+                with theirs:
+                    process = context.Process(target=_serve, args=(theirs,), name="zarrlift-worker")
+                    process.start()
+            except OSError as error:
+                raise WorkerError(
+                    "a worker process cannot be started",
+                    found=error.strerror or str(error),
+                    advice=FEWER,
+                ) from error
+            self._process, self._pipe = process, pipe
+
+
+def _refuse_few_files(workers: int) -> None:
+    """Raise WorkerError if the system lets this process, or its copies, open too few files."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_OF_WORKER * workers
+    if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
+        raise WorkerError(
+            f"{workers} worker processes need more open files than the system allows",
+            found=f"{limit} (ulimit -n)",
+            expected=f"at least {needed}",
+            advice=FEWER,
+        )
 
 
 def _serve(pipe: Connection) -> None:

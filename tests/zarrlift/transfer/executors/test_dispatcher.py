@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import re
@@ -246,3 +247,30 @@ def test_a_recipe_of_the_docs_gives_the_same_bytes(engine: str, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "done"
     assert files(tmp_path / "engine.zarr") == files(tmp_path / "threads.zarr")
+
+
+def test_worker_processes_without_enough_files_are_refused(monkeypatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (16, 16))
+    with pytest.raises(WorkerError, match=r"found 16 .ulimit -n.; expected at least 60"):
+        ProcessEngine(4)
+
+
+def test_a_worker_process_that_cannot_be_started_says_why(monkeypatch) -> None:
+    def start(_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(get_context("spawn").Process, "start", start)
+    engine = ProcessEngine(2)
+    calls = Dispatcher(engine)
+    for item in range(3):
+        calls.submit(item, abs, -1)
+    ended = []
+    while len(ended) < 3:
+        ended += calls.ended()
+    for each in ended:
+        with pytest.raises(
+            WorkerError, match="cannot be started; found Too many open files"
+        ):
+            each.result()
+    engine.close()
