@@ -74,33 +74,36 @@ class ArchiveRequest(Request, Places):
         if path is not None and os.path.lexists(path):
             with Job.open(path, write=False) as existing:
                 path = None if _is_continued(existing, ends, self) else path
-        return self.planned(ends, path)
+        if path is not None:
+            self.refuse_places(ends, path)
+        return self.planned(ends, is_new=path is not None)
+
+    def refuse_places(self, ends: Endpoints, path: Path) -> None:
+        """Raise what a new job with the file at `path` refuses of its places; nothing is written."""
+        refuse_closed_folder(path)
+        if not self.in_place:
+            refuse_existing(ends.destination, overwrite=self.overwrite)
+        refuse_closed(ends.place)
+        if self.link == "hard":
+            refuse_without_links(without_layers(ends.source), ends.place)
 
     def planned(
         self,
         ends: Endpoints,
-        path: Path | None,
         *,
+        is_new: bool = True,
         elsewhere: bool = False,
         inventories: Inventories | None = None,
     ) -> Plan:
         """The plan of a job for opened ends.
 
-        Raises what a job refuses as a whole; nothing is written. The destination is examined for a new job,
-        which gets the file at `path`.
+        Raises what a job refuses of its plan, and a new one of the names in it; nothing is written.
         """
-        if path is not None:
-            refuse_closed_folder(path)
-            if not self.in_place:
-                refuse_existing(ends.destination, overwrite=self.overwrite)
-            refuse_closed(ends.place)
-            if self.link == "hard":
-                refuse_without_links(without_layers(ends.source), ends.place)
         plan, _ = ends.plan(self.recipe, self.format, elsewhere=elsewhere, inventories=inventories)
         plan = refuse_existing_documents(plan, ends.source)
         refuse_unsuitable(plan)
         refuse_unapplied(plan)
-        if path is not None and not self.in_place:
+        if is_new and not self.in_place:
             refuse_names((node.path for node in plan.published), ends.place)
         return plan
 
@@ -153,10 +156,11 @@ def new_job(
 
     Nothing is written if something is to be refused.
     """
+    request.refuse_places(ends, path)
     job_id = claim.new_id or os.urandom(4).hex()
     with closing(new_inventories(path, job_id, ends.source)) as inventories:
         with listing_shown(progress, lambda: inventories.listed):
-            plan = request.planned(ends, path, elsewhere=options.on_other_machines, inventories=inventories)
+            plan = request.planned(ends, elsewhere=options.on_other_machines, inventories=inventories)
         record = JobRecord(
             link=request.link,
             overwrite=request.overwrite,

@@ -49,7 +49,9 @@ def assessed(rows: Sequence[BatchRow], options: RunOptions, places: Places) -> l
 def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
     try:
         request = archive_request(row, places)
-        plan = request.planned(request.open(), Path(row.job))
+        ends = request.open()
+        request.refuse_places(ends, Path(row.job))
+        plan = request.planned(ends)
     except ZarrstackError as error:
         state = "failed" if isinstance(error, JobError) else "refused"
         return replace(row, state=state, problems=(*row.problems, error.problem))  # type: ignore[arg-type]
