@@ -40,6 +40,16 @@ class DirectoryEntry:
     """Target of a symbolic link, resolved to an absolute path; None for anything else."""
 
 
+class LayeredDirectory(Protocol):
+    """A local directory below layers."""
+
+    def make_directory(self, name: str) -> None:
+        """Make a directory in it, unless there is one; StorageError."""
+
+    def delete_tree(self, key: str) -> None:
+        """Remove a directory with its content, which may be absent; StorageError."""
+
+
 class AsyncRequests(Protocol):
     """Asynchronous requests to a storage; each returns a future."""
 
@@ -61,8 +71,8 @@ class Storage(ABC):
 
     url: str
     can_list: bool = True
-    remove_partial: Callable[[], None] | None = None
-    """Removes partial objects of killed processes from a local directory below layers; StorageError."""
+    layered: LayeredDirectory | None = None
+    """The local directory below layers, in which writers have directories of their own."""
     in_process: bool = False
     """Whether the content exists only in this process."""
     exclusive: bool = False

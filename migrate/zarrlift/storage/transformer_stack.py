@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import UsageError
 
 from .base import Storage
-from .local.scratch import LAYERED
 from .local.storage import LocalStorage
 from .redact import redact
 
@@ -115,7 +113,7 @@ def through(storage: Storage, layers: Sequence[StorageTransformer]) -> StoreStor
     local = storage if isinstance(storage, LocalStorage) else None
     store = storage.zarr_store() if local is None else LayeredLocalStore.of(local)
     result = StoreStorage(stack(store, *layers), url=storage.url)
-    result.remove_partial = storage.remove_partial if local is None else partial(local.delete_tree, LAYERED)
+    result.layered = local or storage.layered
     if all(layer.transparent for layer in layers):
         result.beneath = storage
     result.document_bound = storage.document_bound

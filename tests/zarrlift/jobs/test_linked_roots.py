@@ -11,7 +11,9 @@ from tests.support.job_archives import values, write_archive
 
 import zarrlift
 from zarrlift.errors import JobError
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.outcome import Outcome
+from zarrlift.jobs.publisher import Publisher
 
 OUT = Path("p/out.zarr")
 JOB = Path("jobs/out.db")
@@ -134,3 +136,45 @@ def test_a_link_at_which_a_job_begins_is_resolved_once(tmp_path: Path) -> None:
     out.symlink_to("first")
     assert zarrlift.resume(out).ok
     assert values(tmp_path / "first", 3) == values(source, 2)
+
+
+def test_a_job_file_behind_a_link_gets_no_journal_there(folder: Path) -> None:
+    """SQLite puts its journal beside the path at which a file was opened."""
+    with Job.open(folder / JOB) as job:
+        job.note(checked="before")
+        job.commit()
+        (folder / "jobs").rename(folder / "away")
+        (folder / "jobs").symlink_to("q")
+        before = everything(folder / "q")
+        with pytest.raises(JobError, match="moved, deleted or replaced while it was in use"):
+            job.note(checked="now")
+        assert everything(folder / "q") == before
+        (folder / "jobs").unlink()
+        (folder / "away").rename(folder / "jobs")
+        job.note(checked="again")
+
+
+def test_a_run_whose_parent_becomes_a_link_ends_and_writes_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "p/out.zarr"
+    assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
+    before = everything(tmp_path / "q")
+    publish, changed = Publisher.publish_array, []
+
+    def publish_array(publisher: Publisher, *args: object) -> int | None:
+        if not changed:
+            changed.append(True)
+            _parent(tmp_path)
+        return publish(publisher, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Publisher, "publish_array", publish_array)
+    outcome = zarrlift.migrate(source, out)
+    assert [problem.message for problem in outcome.problems if "moved, deleted" in problem.message]
+    assert not outcome.ok
+    assert everything(tmp_path / "q") == before
+    monkeypatch.undo()
+    (tmp_path / "p").unlink()
+    (tmp_path / "away").rename(tmp_path / "p")
+    assert zarrlift.resume(out).ok
+    assert values(out, 3) == values(source, 2)

@@ -233,7 +233,7 @@ def test_an_object_that_cannot_be_written_ends_the_task_and_is_written_on_resumi
 def test_nothing_is_recorded_before_it_is_written() -> None:
     """At the end of `behind` every object is there, or its error is raised."""
     store = Failing(MemoryStore())
-    writer = StoreWriter(StoreStorage(store))
+    writer = StoreWriter(StoreStorage(store), "0123abcd")
     with writer.behind():
         for number in range(300):
             writer.write(f"a/{number}", bytes(1000))
@@ -255,7 +255,7 @@ def test_nothing_is_recorded_before_it_is_written() -> None:
 def test_what_one_thread_sends_is_no_matter_of_another() -> None:
     store = Failing(MemoryStore())
     store.bad = "bad"
-    writer = StoreWriter(StoreStorage(store))
+    writer = StoreWriter(StoreStorage(store), "0123abcd")
 
     def both() -> None:
         with writer.behind():

@@ -273,7 +273,7 @@ def place(request, tmp_path, monkeypatch) -> Iterator[tuple[Storage, Writer]]:
             monkeypatch.setattr(store_writer, "SPOOLED", 4)
         url = f"local://{tmp_path}/out" if "fsspec" in request.param else f"memory://{uuid.uuid4()}/out"
         storage = open_storage(url, mode="w")
-        writer = StoreWriter(storage)
+        writer = StoreWriter(storage, "0123abcd")
     yield storage, writer
     writer.close()
 
@@ -429,7 +429,7 @@ def test_a_store_that_takes_files_is_given_one(tmp_path, monkeypatch) -> None:
         real(self, key, file, size)
 
     monkeypatch.setattr(type(storage), "put_file", put_file)
-    stream = StoreWriter(storage).stream("k")
+    stream = StoreWriter(storage, "0123abcd").stream("k")
     append(stream)
     stream.finish()
     assert given == [("k", 3 * len(WHOLE), True)]

@@ -55,9 +55,11 @@ BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 class Database:
     """An open job file, whose writes begin a transaction. Errors are JobErrors that say what to do."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int | None) -> None:
+        """`lock` is a descriptor of the file, if it is locked."""
         self.connection = connection
         self._path = path
+        self._lock = lock
 
     @property
     def in_transaction(self) -> bool:
@@ -69,6 +71,7 @@ class Database:
         try:
             return self.connection.execute(statement, values)
         except sqlite3.Error as error:
+            self._require_file()
             raise unwritable(self._path, error) from error
 
     def commit(self) -> None:
@@ -78,6 +81,7 @@ class Database:
                 self.connection.execute("COMMIT")
             except sqlite3.Error as error:
                 if not is_busy(error) or not self.in_transaction or attempt == _COMMITS:
+                    self._require_file()
                     raise unwritable(self._path, error) from error
                 if attempt == 1:
                     log.warning("another program reads the job file %s: waiting until it ends", self._path)
@@ -85,9 +89,26 @@ class Database:
                 return
 
     def begin(self) -> None:
-        """Begin a transaction, unless one has begun."""
+        """Begin a transaction, unless one has begun. Its journal is put at the path, which is checked."""
         if not self.connection.in_transaction:
+            self._require_file()
             self.execute("BEGIN")
+
+    def _require_file(self) -> None:
+        if self._lock is None:
+            return
+        found = "another file"
+        try:
+            if os.path.samestat(os.stat(self._path), os.fstat(self._lock)):
+                return
+        except OSError as error:
+            found = error.strerror or str(error)
+        raise JobError(
+            "the job file was moved, deleted or replaced while it was in use",
+            key=str(self._path),
+            found=found,
+            advice="Put it back, then resume: what was not recorded is repeated.",
+        )
 
     def write(self, statement: str, values: Sequence[Any] = ()) -> None:
         """Execute a statement in a transaction."""
@@ -100,6 +121,7 @@ class Database:
         try:
             self.connection.executemany(statement, rows)
         except sqlite3.Error as error:
+            self._require_file()
             raise unwritable(self._path, error) from error
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:

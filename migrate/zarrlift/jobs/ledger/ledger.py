@@ -72,7 +72,7 @@ class Job:
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: Any) -> None:
         self.path = path
         self._file = Path(os.path.realpath(path)) if os.path.islink(path) else path
-        self._db = Database(connection, path)
+        self._db = Database(connection, path, lock)
         self._lock = lock
         self.listing = ListingRows(self._db)
         self.legacy = LegacyRows(self._db)

@@ -119,6 +119,14 @@ class LocalStorage(Storage):
         except OSError as error:
             raise storage_error("cannot write", self.url, error) from error
 
+    def make_directory(self, name: str) -> None:
+        """Make a directory in the root, unless there is one; StorageError."""
+        self.hold(make=True)
+        try:
+            self.opened.root().make(name)
+        except OSError as error:
+            raise storage_error("cannot write", name, error) from error
+
     def put(self, key: str, data: bytes) -> None:
         """Write a temporary file and rename it, so a killed process leaves no partial document."""
         directory, name = self._split(key)

@@ -17,6 +17,7 @@ from ...core.codecs.base import Buffer, memory
 from ..base import Storage
 from ..limits import SPOOLED
 from ..local.files import temporary_file
+from ..local.scratch import LAYERED, directory_of
 from ..local.storage import LocalStorage
 from ..local.writer import LocalWriter
 from ..writer import DestinationError, ObjectStream, Writer, at_destination
@@ -90,8 +91,9 @@ class SpooledStream(ObjectStream):
 class StoreWriter(Writer):
     """A writer to any storage with an atomic `put`."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, job_id: str) -> None:
         self.storage = storage
+        self._own = directory_of(job_id)
         self._local = threading.local()
 
     def write(self, key: str, data: Buffer) -> None:
@@ -102,11 +104,18 @@ class StoreWriter(Writer):
         with at_destination():
             self.storage.settle()
 
+    def prepare(self) -> None:
+        """Make the job's own directory below layers, without which workers elsewhere write nothing."""
+        if self.storage.layered is not None:
+            with at_destination():
+                self.storage.layered.make_directory(self._own)
+
     def close(self) -> None:
         """Remove partial files of a killed run, whose directory all processes share."""
-        if self.storage.remove_partial is not None:
-            with contextlib.suppress(StorageError):
-                self.storage.remove_partial()
+        if self.storage.layered is not None:
+            for name in (LAYERED, self._own):
+                with contextlib.suppress(StorageError):
+                    self.storage.layered.delete_tree(name)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """An object collected in memory, or in a file if it is large; written when it is complete."""
@@ -143,4 +152,4 @@ def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = F
     if isinstance(storage, LocalStorage):
         return LocalWriter(storage, job_id, fsync=fsync, in_place=in_place)
 
-    return StoreWriter(storage)
+    return StoreWriter(storage, job_id)
